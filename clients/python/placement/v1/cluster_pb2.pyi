@@ -1,0 +1,170 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TaintEffect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TAINT_EFFECT_UNSPECIFIED: _ClassVar[TaintEffect]
+    TAINT_EFFECT_NO_SCHEDULE: _ClassVar[TaintEffect]
+    TAINT_EFFECT_PREFER_NO_SCHEDULE: _ClassVar[TaintEffect]
+    TAINT_EFFECT_NO_EXECUTE: _ClassVar[TaintEffect]
+
+class SelectorOperator(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SELECTOR_OPERATOR_UNSPECIFIED: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_IN: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_NOT_IN: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_EXISTS: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_DOES_NOT_EXIST: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_GT: _ClassVar[SelectorOperator]
+    SELECTOR_OPERATOR_LT: _ClassVar[SelectorOperator]
+TAINT_EFFECT_UNSPECIFIED: TaintEffect
+TAINT_EFFECT_NO_SCHEDULE: TaintEffect
+TAINT_EFFECT_PREFER_NO_SCHEDULE: TaintEffect
+TAINT_EFFECT_NO_EXECUTE: TaintEffect
+SELECTOR_OPERATOR_UNSPECIFIED: SelectorOperator
+SELECTOR_OPERATOR_IN: SelectorOperator
+SELECTOR_OPERATOR_NOT_IN: SelectorOperator
+SELECTOR_OPERATOR_EXISTS: SelectorOperator
+SELECTOR_OPERATOR_DOES_NOT_EXIST: SelectorOperator
+SELECTOR_OPERATOR_GT: SelectorOperator
+SELECTOR_OPERATOR_LT: SelectorOperator
+
+class ClusterSnapshot(_message.Message):
+    __slots__ = ("revision", "nodes", "pods")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    pods: _containers.RepeatedCompositeFieldContainer[RunningPod]
+    def __init__(self, revision: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., pods: _Optional[_Iterable[_Union[RunningPod, _Mapping]]] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("name", "labels", "allocatable", "requested", "taints", "unschedulable", "not_ready", "host_ports")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    TAINTS_FIELD_NUMBER: _ClassVar[int]
+    UNSCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
+    NOT_READY_FIELD_NUMBER: _ClassVar[int]
+    HOST_PORTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    labels: _containers.ScalarMap[str, str]
+    allocatable: Resources
+    requested: Resources
+    taints: _containers.RepeatedCompositeFieldContainer[Taint]
+    unschedulable: bool
+    not_ready: bool
+    host_ports: _containers.RepeatedCompositeFieldContainer[HostPort]
+    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., unschedulable: _Optional[bool] = ..., not_ready: _Optional[bool] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ...) -> None: ...
+
+class RunningPod(_message.Message):
+    __slots__ = ("name", "node", "labels", "required_anti_affinity")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_ANTI_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    node: str
+    labels: _containers.ScalarMap[str, str]
+    required_anti_affinity: _containers.RepeatedCompositeFieldContainer[PodAffinityTerm]
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., required_anti_affinity: _Optional[_Iterable[_Union[PodAffinityTerm, _Mapping]]] = ...) -> None: ...
+
+class Resources(_message.Message):
+    __slots__ = ("cpu_millis", "memory_bytes", "ephemeral_storage_bytes", "pod_count", "extended")
+    class ExtendedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    CPU_MILLIS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EPHEMERAL_STORAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    POD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_FIELD_NUMBER: _ClassVar[int]
+    cpu_millis: int
+    memory_bytes: int
+    ephemeral_storage_bytes: int
+    pod_count: int
+    extended: _containers.ScalarMap[str, int]
+    def __init__(self, cpu_millis: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., ephemeral_storage_bytes: _Optional[int] = ..., pod_count: _Optional[int] = ..., extended: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class Taint(_message.Message):
+    __slots__ = ("key", "value", "effect")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    effect: TaintEffect
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., effect: _Optional[_Union[TaintEffect, str]] = ...) -> None: ...
+
+class HostPort(_message.Message):
+    __slots__ = ("port", "protocol", "host_ip")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    HOST_IP_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    protocol: str
+    host_ip: str
+    def __init__(self, port: _Optional[int] = ..., protocol: _Optional[str] = ..., host_ip: _Optional[str] = ...) -> None: ...
+
+class PodAffinityTerm(_message.Message):
+    __slots__ = ("selector", "topology_key", "namespaces", "all_namespaces")
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_KEY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    ALL_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    selector: LabelSelector
+    topology_key: str
+    namespaces: _containers.RepeatedScalarFieldContainer[str]
+    all_namespaces: bool
+    def __init__(self, selector: _Optional[_Union[LabelSelector, _Mapping]] = ..., topology_key: _Optional[str] = ..., namespaces: _Optional[_Iterable[str]] = ..., all_namespaces: _Optional[bool] = ...) -> None: ...
+
+class LabelSelector(_message.Message):
+    __slots__ = ("match_labels", "match_expressions")
+    class MatchLabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    MATCH_LABELS_FIELD_NUMBER: _ClassVar[int]
+    MATCH_EXPRESSIONS_FIELD_NUMBER: _ClassVar[int]
+    match_labels: _containers.ScalarMap[str, str]
+    match_expressions: _containers.RepeatedCompositeFieldContainer[SelectorRequirement]
+    def __init__(self, match_labels: _Optional[_Mapping[str, str]] = ..., match_expressions: _Optional[_Iterable[_Union[SelectorRequirement, _Mapping]]] = ...) -> None: ...
+
+class SelectorRequirement(_message.Message):
+    __slots__ = ("key", "operator", "values")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    operator: SelectorOperator
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[str] = ..., operator: _Optional[_Union[SelectorOperator, str]] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,71 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from placement.v1 import cluster_pb2 as _cluster_pb2
+from placement.v1 import placement_pb2 as _placement_pb2
+from placement.v1 import workload_pb2 as _workload_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ComputePlacementRequest(_message.Message):
+    __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    GANGS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    snapshot: _cluster_pb2.ClusterSnapshot
+    gangs: _containers.RepeatedCompositeFieldContainer[_workload_pb2.PodGang]
+    policy: Policy
+    time_limit: _duration_pb2.Duration
+    previous_placement: _containers.RepeatedCompositeFieldContainer[_placement_pb2.Binding]
+    validate_only: bool
+    label: str
+    def __init__(self, snapshot: _Optional[_Union[_cluster_pb2.ClusterSnapshot, _Mapping]] = ..., gangs: _Optional[_Iterable[_Union[_workload_pb2.PodGang, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., previous_placement: _Optional[_Iterable[_Union[_placement_pb2.Binding, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., label: _Optional[str] = ...) -> None: ...
+
+class ComputePlacementResponse(_message.Message):
+    __slots__ = ("placement",)
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    placement: _placement_pb2.Placement
+    def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ...) -> None: ...
+
+class StreamPlacementRequest(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: ComputePlacementRequest
+    def __init__(self, request: _Optional[_Union[ComputePlacementRequest, _Mapping]] = ...) -> None: ...
+
+class StreamPlacementResponse(_message.Message):
+    __slots__ = ("progress", "placement")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    progress: Progress
+    placement: _placement_pb2.Placement
+    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("elapsed", "phase", "tiers", "placed_gang_count")
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    PLACED_GANG_COUNT_FIELD_NUMBER: _ClassVar[int]
+    elapsed: _duration_pb2.Duration
+    phase: str
+    tiers: _containers.RepeatedCompositeFieldContainer[_placement_pb2.ObjectiveTier]
+    placed_gang_count: int
+    def __init__(self, elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., phase: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[_placement_pb2.ObjectiveTier, _Mapping]]] = ..., placed_gang_count: _Optional[int] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("gpu_resources", "deterministic")
+    GPU_RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
+    gpu_resources: _containers.RepeatedScalarFieldContainer[str]
+    deterministic: bool
+    def __init__(self, gpu_resources: _Optional[_Iterable[str]] = ..., deterministic: _Optional[bool] = ...) -> None: ...

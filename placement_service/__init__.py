@@ -1,0 +1,1 @@
+"""The placement service: from a snapshot of the cluster to a proven placement."""

@@ -1,0 +1,95 @@
+"""What the engine says: counts on nodes, tiers with bounds, how it ended.
+
+Everything is indices into the snapshot, in its order; nothing of the solver
+escapes. Pods of one pod set are interchangeable, so the engine only counts
+them, and `bindings` names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TierName(Enum):
+    """The tiers of the objective, in order of importance."""
+
+    ADMITTED = "admitted"
+    EXTRA = "extra"
+    TOPOLOGY = "topology"
+    FRAGMENTATION = "fragmentation"
+
+    @property
+    def minimize(self) -> bool:
+        return self in (TierName.TOPOLOGY, TierName.FRAGMENTATION)
+
+
+class Limit(Enum):
+    """What ended the search before a proof."""
+
+    NONE = "none"
+    TIME = "time"
+    EFFORT = "effort"
+    SOLVER_LOST = "solver lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """`bound` None: nothing is proven."""
+
+    name: TierName
+    value: float
+    bound: float | None
+
+    @property
+    def proven(self) -> bool:
+        return self.bound is not None and abs(self.bound - self.value) < 1e-6
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap |bound - value| / max(1, |value|), or None."""
+        if self.bound is None:
+            return None
+        if self.proven:
+            return 0.0
+        return abs(self.bound - self.value) / max(1.0, abs(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`count` pods of one pod set on one node; all indices into the snapshot."""
+
+    gang: int
+    group: int
+    pod_set: int
+    node: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A complete answer.
+
+    `assignments` are sorted and hold new pods only. `fewest_domains` maps a
+    gang to a proven lower bound of the domains that it needs at its preferred
+    levels on the snapshot alone.
+    """
+
+    assignments: tuple[Assignment, ...]
+    tiers: tuple[Tier, ...]
+    fewest_domains: tuple[tuple[int, int], ...] = ()
+    limit: Limit = Limit.NONE
+    phase: str = "greedy"
+
+    @property
+    def proven(self) -> bool:
+        """Whether the first three tiers are."""
+        return all(t.proven for t in self.tiers[:3])
+
+    @property
+    def gap(self) -> float | None:
+        """Gap of the first of the three tiers that is not proven, else 0."""
+        for tier in self.tiers[:3]:
+            if not tier.proven:
+                return tier.gap
+        return 0.0
