@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -29,8 +28,6 @@ Labels = Mapping[str, str]
 #: Resource name to amount. Absent means zero.
 Resources = Mapping[str, int]
 
-NO_LABELS: Labels = MappingProxyType({})
-NO_RESOURCES: Resources = MappingProxyType({})
 
 
 class Operator(Enum):
@@ -192,9 +189,9 @@ class Node:
     """`labels` always hold the hostname label."""
 
     name: str
-    labels: Labels = NO_LABELS
-    allocatable: Resources = NO_RESOURCES
-    requested: Resources = NO_RESOURCES
+    labels: Labels = field(default_factory=dict)
+    allocatable: Resources = field(default_factory=dict)
+    requested: Resources = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
@@ -219,7 +216,7 @@ class Node:
 class RunningPod:
     name: str
     node: str
-    labels: Labels = NO_LABELS
+    labels: Labels = field(default_factory=dict)
     required_anti_affinity: tuple[PodAffinityTerm, ...] = ()
 
     @property
@@ -232,7 +229,7 @@ class PodTemplate:
     """What a pod asks of a node. `requests` always count the pod itself."""
 
     requests: Resources
-    labels: Labels = NO_LABELS
+    labels: Labels = field(default_factory=dict)
     node_selector: tuple[tuple[str, str], ...] = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
