@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from placement_service.answer import Progress
@@ -36,18 +36,12 @@ class Interrupter(Protocol):
     @property
     def interrupted(self) -> bool: ...
 
-    def calling(self, callback: Callable[[], None], /) -> _Calling:
+    def calling(self, callback: Callable[[], None], /) -> AbstractContextManager[None]:
         """Calls back once interrupted, at once if it is already.
 
         After the `with` block the callback neither runs nor will run.
         """
         ...
-
-
-class _Calling(Protocol):
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exc: object) -> bool | None: ...
 
 
 class Switch:
