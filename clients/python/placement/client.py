@@ -1,0 +1,183 @@
+"""Asks the placement service: deadlines, retries and typed errors around the gRPC stub.
+
+Every call has a deadline. A call that finds no server (UNAVAILABLE) is repeated by gRPC
+itself, up to five times with exponential back-off and jitter and never past the deadline;
+repeating is harmless, because the service keeps no state. A busy server is not asked again
+on its own: `BusyError.retry_after` tells the caller, who may rather ask something newer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from placement.errors import from_rpc_error
+from placement.v1 import (
+    ComputePlacementRequest,
+    ComputePlacementResponse,
+    Placement,
+    Progress,
+    StreamPlacementRequest,
+    StreamPlacementResponse,
+)
+from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+#: Seconds until a call ends when neither the client nor the call says otherwise.
+DEFAULT_TIMEOUT = 60.0
+
+_SERVICE_CONFIG = {
+    # Several addresses behind one name are replicas; a retry goes to the next one.
+    "loadBalancingConfig": [{"round_robin": {}}],
+    "methodConfig": [
+        {
+            "name": [{"service": "placement.v1.PlacementService"}],
+            "retryPolicy": {
+                "maxAttempts": 5,  # gRPC allows no more.
+                "initialBackoff": "0.1s",
+                "backoffMultiplier": 3,
+                "maxBackoff": "2s",
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ],
+}
+
+_CHANNEL_OPTIONS = (
+    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    # gRPC gives up retrying what it cannot keep in this buffer; its default, 256 KiB, is
+    # less than the snapshot of a small cluster.
+    ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
+    # The caller asked for the answer, whatever its size; the server bounds it.
+    ("grpc.max_receive_message_length", -1),
+)
+
+
+class PlacementClient:
+    """A connection to the service; a context manager that closes it.
+
+    ``target`` is an address such as ``"placement.svc:50051"`` or ``"dns:///placement:50051"``,
+    reached in plain text unless ``credentials`` are given. It may instead be a channel of
+    your own; that stays yours: it is not closed, and its retry policy is what you gave it.
+    ``timeout`` is the deadline of each call in seconds; the service answers by the sooner of
+    it, less a margin, and the request's ``time_limit``.
+
+    A client may be used by several threads.
+    """
+
+    def __init__(
+        self,
+        target: str | grpc.Channel,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self._timeout = timeout
+        self._own_channel: grpc.Channel | None = None
+        if isinstance(target, str):
+            channel = self._own_channel = (
+                grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+                if credentials is None
+                else grpc.secure_channel(target, credentials, options=_CHANNEL_OPTIONS)
+            )
+        elif credentials is None:
+            channel = target
+        else:
+            raise ValueError("credentials go with an address; a channel has its own")
+        stub = PlacementServiceStub(channel)
+        self._compute: grpc.UnaryUnaryMultiCallable[
+            ComputePlacementRequest, ComputePlacementResponse
+        ] = stub.ComputePlacement
+        self._stream: grpc.UnaryStreamMultiCallable[
+            StreamPlacementRequest, StreamPlacementResponse
+        ] = stub.StreamPlacement
+
+    def compute(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> Placement:
+        """The placement, within ``timeout`` seconds.
+
+        Raises a `placement.errors.PlacementError`. Leaving by any other exception, such as
+        KeyboardInterrupt, cancels the call, which stops the search.
+        """
+        call = self._compute.future(request, timeout=self._seconds(timeout))
+        try:
+            return call.result().placement
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()  # Does nothing to a call that has ended.
+
+    def stream(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> PlacementStream:
+        """Progress whenever there is some, then the placement, within ``timeout`` seconds."""
+        return PlacementStream(
+            self._stream(StreamPlacementRequest(request=request), timeout=self._seconds(timeout))
+        )
+
+    def close(self) -> None:
+        """Close the connection and cancel what still runs on it."""
+        if self._own_channel is not None:
+            self._own_channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
+
+
+class PlacementStream(Iterator[Progress | Placement]):
+    """The events of one call: any number of `Progress`, then one `Placement`, the last.
+
+    Closing it, from any thread, cancels the call and ends the iteration; it is a context
+    manager that does so. Iterating raises a `placement.errors.PlacementError`.
+    """
+
+    def __init__(self, call: grpc.CallIterator[StreamPlacementResponse]) -> None:
+        self._call = call
+        self._responses = iter(call)
+        self._closed = False
+
+    def __next__(self) -> Progress | Placement:
+        while True:
+            try:
+                response = next(self._responses)
+            except grpc.RpcError as error:
+                if self._closed:
+                    raise StopIteration from None
+                raise from_rpc_error(error) from error
+            match response.WhichOneof("event"):
+                case "progress":
+                    return response.progress
+                case "placement":
+                    return response.placement
+                # Anything else is an event that a newer server knows and this client does not.
+
+    def close(self) -> None:
+        """Cancel the call, which stops the search; does nothing when it has ended."""
+        self._closed = True
+        self._call.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,282 @@
+"""The client against a scripted server on a real port; the service itself is tested elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from placement.client import PlacementClient
+from placement.errors import (
+    BusyError,
+    DeadlineTooShortError,
+    DrainingError,
+    InternalError,
+    InvalidRequestError,
+    PlacementError,
+    UnavailableError,
+    Violation,
+)
+from placement.testing import Event, Script, scripted_server
+from placement.v1 import ClusterSnapshot, ComputePlacementRequest, Node, Placement, Progress
+
+REQUEST = ComputePlacementRequest(label="question")
+ANSWER = Placement(revision="7")
+
+EVERY_ERROR = [
+    InvalidRequestError("2 violations", violations=[Violation("gangs[0].name", "must be set")]),
+    BusyError("16 wait already", retry_after=1.5, maximum_pending=16),
+    DeadlineTooShortError("no answer yet", elapsed=0.031),
+    InternalError("a defect", dump="20261121T101500-1f2e3d4c.json"),
+    PlacementError("who are you?", code=grpc.StatusCode.UNAUTHENTICATED),
+]
+#: These are retried, so a script must hold them often enough to get through.
+EVERY_RETRIED_ERROR = [UnavailableError("restarting"), DrainingError("shutting down")]
+
+
+class Endless:
+    """Progress without end, which notices when the server drops it."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.dropped = threading.Event()
+
+    def __call__(self, request: ComputePlacementRequest) -> Iterator[Event]:
+        self.arrived.set()
+        try:
+            while not self.dropped.wait(0.001):
+                yield Progress(phase="improve")
+        finally:
+            self.dropped.set()
+
+
+def test_compute_sends_the_request_and_returns_the_placement() -> None:
+    with scripted_server([ANSWER]) as server, PlacementClient(server.address) as client:
+        assert client.compute(REQUEST) == ANSWER
+    assert [call.request for call in server.calls] == [REQUEST]
+
+
+def test_stream_yields_progress_in_order_and_the_placement_last() -> None:
+    events: list[Event] = [Progress(phase="greedy"), Progress(phase="bound"), ANSWER]
+    with scripted_server([events]) as server, PlacementClient(server.address) as client:
+        assert list(client.stream(REQUEST)) == events
+    assert [call.request for call in server.calls] == [REQUEST]
+
+
+@pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda e: type(e).__name__)
+def test_errors_arrive_as_their_own_class_with_their_fields(error: PlacementError) -> None:
+    with scripted_server([error]) as server, PlacementClient(server.address) as client:
+        with pytest.raises(PlacementError) as caught:
+            client.compute(REQUEST)
+        assert len(server.calls) == 1
+    assert (type(caught.value), vars(caught.value)) == (type(error), vars(error))
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+@pytest.mark.parametrize("error", EVERY_RETRIED_ERROR, ids=lambda e: type(e).__name__)
+def test_a_server_that_stays_away_is_given_up_after_five_tries(error: PlacementError) -> None:
+    with scripted_server(lambda request: error) as server:
+        with PlacementClient(server.address) as client, pytest.raises(UnavailableError) as caught:
+            client.compute(REQUEST)
+        assert len(server.calls) == 5
+    assert (type(caught.value), vars(caught.value)) == (type(error), vars(error))
+
+
+def test_an_error_in_the_middle_of_a_stream_follows_what_came_before() -> None:
+    events: list[Event] = [Progress(phase="greedy"), InternalError("a defect")]
+    with scripted_server([events]) as server, PlacementClient(server.address) as client:
+        stream = client.stream(REQUEST)
+        assert next(stream) == Progress(phase="greedy")
+        with pytest.raises(InternalError) as caught:
+            next(stream)
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+def test_an_unavailable_server_is_asked_again() -> None:
+    script: Script = [UnavailableError("restarting"), DrainingError("shutting down"), ANSWER]
+    with scripted_server(script) as server, PlacementClient(server.address) as client:
+        assert client.compute(REQUEST) == ANSWER
+    assert [call.request for call in server.calls] == [REQUEST] * 3
+
+
+def test_a_stream_is_asked_for_again_until_it_has_begun() -> None:
+    script: Script = [UnavailableError("restarting"), [Progress(phase="greedy"), ANSWER]]
+    with scripted_server(script) as server, PlacementClient(server.address) as client:
+        assert list(client.stream(REQUEST)) == [Progress(phase="greedy"), ANSWER]
+
+
+def test_a_stream_that_has_begun_is_not_asked_for_again() -> None:
+    script: Script = [[Progress(phase="greedy"), UnavailableError("gone")], ANSWER]
+    with scripted_server(script) as server, PlacementClient(server.address) as client:
+        stream = client.stream(REQUEST)
+        assert next(stream) == Progress(phase="greedy")
+        with pytest.raises(UnavailableError):
+            next(stream)
+    assert len(server.calls) == 1
+
+
+def test_a_large_request_is_asked_again_too() -> None:
+    """gRPC would keep only 256 KiB for a retry."""
+    nodes = [Node(name=f"nodes/gpu-{i:05}", labels={"rack": "r" * 100}) for i in range(20_000)]
+    request = ComputePlacementRequest(snapshot=ClusterSnapshot(nodes=nodes))
+    assert request.ByteSize() > 2**21
+    script: Script = [UnavailableError("restarting"), ANSWER]
+    with scripted_server(script) as server, PlacementClient(server.address) as client:
+        assert client.compute(request) == ANSWER
+
+
+def test_a_large_answer_is_received() -> None:
+    """gRPC would refuse more than 4 MiB."""
+    answer = Placement(revision="r" * 2**23)
+    with scripted_server([answer]) as server, PlacementClient(server.address) as client:
+        assert client.compute(REQUEST) == answer
+
+
+def test_a_port_that_nobody_listens_on_is_unavailable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with (
+            PlacementClient(f"127.0.0.1:{unused.getsockname()[1]}") as client,
+            pytest.raises(UnavailableError),
+        ):
+            client.compute(REQUEST)
+
+
+def test_every_call_has_a_deadline() -> None:
+    """The call's own, else the client's; the server's clock sees about the same."""
+    with scripted_server(lambda request: ANSWER) as server:
+        with PlacementClient(server.address) as client:
+            client.compute(REQUEST)
+            list(client.stream(REQUEST))
+        with PlacementClient(server.address, timeout=2000) as client:
+            client.compute(REQUEST)
+            client.compute(REQUEST, timeout=3000)
+            list(client.stream(REQUEST, timeout=4000))
+    timeouts = [call.timeout for call in server.calls]
+    for timeout, want in zip(timeouts, [60, 60, 2000, 3000, 4000], strict=True):
+        assert timeout is not None
+        assert timeout == pytest.approx(want, abs=50)
+
+
+def test_a_deadline_ends_a_call_that_the_server_does_not_answer() -> None:
+    endless = Endless()
+    with scripted_server(endless) as server, PlacementClient(server.address) as client:
+        with pytest.raises(DeadlineTooShortError) as caught:
+            client.compute(REQUEST, timeout=0.1)
+        assert endless.dropped.wait(30)
+    assert caught.value.elapsed is None
+
+
+def test_a_deadline_ends_a_stream() -> None:
+    endless = Endless()
+    with scripted_server(endless) as server, PlacementClient(server.address) as client:
+        with pytest.raises(DeadlineTooShortError):
+            list(client.stream(REQUEST, timeout=0.1))
+        assert endless.dropped.wait(30)
+
+
+def test_an_interrupt_from_the_keyboard_cancels_the_call() -> None:
+    endless = Endless()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt_once_arrived() -> None:
+        endless.arrived.wait(30)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with scripted_server(endless) as server, PlacementClient(server.address) as client:
+        interrupter = threading.Thread(target=interrupt_once_arrived)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.compute(REQUEST)
+        interrupter.join()
+        assert endless.dropped.wait(30)
+
+
+def test_closing_a_stream_cancels_the_call_and_ends_the_iteration() -> None:
+    endless = Endless()
+    with scripted_server(endless) as server, PlacementClient(server.address) as client:
+        stream = client.stream(REQUEST)
+        assert next(stream) == Progress(phase="improve")
+        stream.close()
+        assert endless.dropped.wait(30)
+        assert all(event == Progress(phase="improve") for event in stream)
+
+
+def test_leaving_the_block_of_a_stream_cancels_the_call() -> None:
+    endless = Endless()
+    with scripted_server(endless) as server, PlacementClient(server.address) as client:
+        with client.stream(REQUEST) as stream:
+            next(stream)
+        assert endless.dropped.wait(30)
+
+
+def test_closing_from_another_thread_wakes_who_waits_for_the_next_event() -> None:
+    release = threading.Event()
+    arrived = threading.Event()
+
+    def never(request: ComputePlacementRequest) -> Placement:
+        arrived.set()
+        release.wait()
+        return ANSWER
+
+    with scripted_server(never) as server, PlacementClient(server.address) as client:
+        stream = client.stream(REQUEST)
+
+        def close_once_arrived() -> None:
+            arrived.wait(30)
+            stream.close()
+
+        closer = threading.Thread(target=close_once_arrived)
+        closer.start()
+        assert list(stream) == []
+        closer.join()
+        release.set()
+
+
+def test_closing_a_finished_stream_does_nothing() -> None:
+    with scripted_server([ANSWER]) as server, PlacementClient(server.address) as client:
+        stream = client.stream(REQUEST)
+        assert list(stream) == [ANSWER]
+        stream.close()
+        assert list(stream) == []
+
+
+def test_closing_the_client_closes_its_own_channel() -> None:
+    with scripted_server([ANSWER]) as server:
+        client = PlacementClient(server.address)
+        client.close()
+        with pytest.raises(ValueError, match="Channel closed"):
+            client.compute(REQUEST)
+
+
+def test_closing_the_client_leaves_a_channel_of_the_caller_open() -> None:
+    with (
+        scripted_server([ANSWER, ANSWER]) as server,
+        grpc.insecure_channel(server.address) as channel,
+    ):
+        for _ in range(2):
+            with PlacementClient(channel) as client:
+                assert client.compute(REQUEST) == ANSWER
+
+
+def test_credentials_do_not_go_with_a_channel() -> None:
+    with (
+        grpc.insecure_channel("127.0.0.1:1") as channel,
+        pytest.raises(ValueError, match="a channel has its own"),
+    ):
+        PlacementClient(channel, credentials=grpc.ssl_channel_credentials())
+
+
+def test_credentials_encrypt_the_connection() -> None:
+    """A server that speaks plain text is no partner then."""
+    with (
+        scripted_server([ANSWER]) as server,
+        PlacementClient(server.address, credentials=grpc.ssl_channel_credentials()) as client,
+        pytest.raises(UnavailableError),
+    ):
+        client.compute(REQUEST)
