@@ -1,0 +1,44 @@
+"""The committed stubs are what `make proto` generates."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+
+import pytest
+from grpc_tools import protoc
+
+ROOT = Path(__file__).parents[2]
+STUBS = ROOT / "clients/python"
+PROTOS = sorted((ROOT / "proto").rglob("*.proto"))
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stubs")
+    well_known = importlib.resources.files("grpc_tools") / "_proto"
+    exit_code = protoc.main(
+        [
+            "protoc",
+            f"-I{ROOT / 'proto'}",
+            f"-I{well_known}",
+            f"--python_out={folder}",
+            f"--pyi_out={folder}",
+            f"--grpc_python_out={folder}",
+            *map(str, PROTOS),
+        ]
+    )
+    assert exit_code == 0
+    return folder
+
+
+def test_stubs_are_fresh(generated: Path) -> None:
+    """After a change of proto/ somebody has to run `make proto`."""
+    fresh = _texts(generated)
+    committed = {p: t for p, t in _texts(STUBS / "placement/v1").items() if "_pb2" in p}
+    assert len(fresh) == 3 * len(PROTOS)
+    assert {Path(p).name: t for p, t in fresh.items()} == committed
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*.py*") if p.is_file()}
