@@ -1,0 +1,1 @@
+"""The command `placementctl`: files of Kubernetes objects in, a plan out."""

@@ -1,0 +1,254 @@
+"""The answer as one self-contained page: drawing, gangs, reasons, bounds.
+
+Nothing is loaded from elsewhere and no script runs; names from the cluster are
+escaped, and a content policy forbids the rest. Light or dark as the reader
+likes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from placement.cli.colours import INK, PALETTE
+from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, title
+from placement.cli.summary import GangSummary, Summary, summarize
+from placement.cli.table import MEANINGS, conclusion, score, where
+from placement.cli.words import count, is_proven, number, tier_verdict
+from placement.v1.placement_pb2 import Placement
+from placement.v1.placement_service_pb2 import ComputePlacementRequest
+
+#: With more nodes, domains that no gang uses are told in a line instead of drawn.
+MOST_NODES = 4000
+
+_STYLE = """
+:root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --faint: #6a737d;
+  --line: #d5dae0; --box: #f6f8fa; --free: #e3e7eb; --used: #9aa4ae; --shut: #e5b8b8;
+  --good: #1a7f37; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --page: #101418; --ink: #e6edf3; --faint: #8d96a0;
+  --line: #30363d; --box: #161b22; --free: #2b3138; --used: #626c77; --shut: #5c3030;
+  --good: #57c96b; --bad: #ff8a80; } }
+body { margin: 2rem auto; max-width: 78rem; padding: 0 1rem; background: var(--page);
+  color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
+.lead { margin: .3rem 0 1.4rem; } .faint, .meaning { color: var(--faint); }
+.row { display: flex; flex-wrap: wrap; gap: .8rem; align-items: flex-start; }
+.box { border: 1px solid var(--line); border-radius: 8px; background: var(--box);
+  padding: .5rem .8rem .7rem; }
+.box > header { display: flex; justify-content: space-between; gap: 2rem; margin-bottom: .4rem; }
+.box .box { margin-top: .4rem; }
+.leaf { display: flex; gap: .6rem; align-items: baseline; margin: 2px 0; }
+.leaf > b { font: 12px/20px ui-monospace, monospace; min-width: 3.5rem; max-width: 14rem;
+  overflow: hidden; text-overflow: ellipsis; white-space: nowrap; flex: none; }
+.cells { display: flex; flex-wrap: wrap; gap: 2px; }
+.cells i, .key { display: inline-block; box-sizing: border-box; height: 20px; border-radius: 3px;
+  text-align: center; font: bold 12px/20px ui-monospace, monospace; color: #101418; }
+.key { width: 20px; margin-right: .4rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: .8rem 0; padding: 0; }
+.legend li { list-style: none; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; } th, td { text-align: left; padding: .25rem .9rem .25rem 0;
+  border-bottom: 1px solid var(--line); vertical-align: top; }
+th { font-weight: 600; color: var(--faint); } .n { text-align: right; }
+.placed, .running, .proven { color: var(--good); } .waiting { color: var(--bad); }
+ul.why { margin: .2rem 0 1rem; padding-left: 1.2rem; }
+"""
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(request: ComputePlacementRequest, placement: Placement) -> str:
+    """The whole document."""
+    summary = summarize(request, placement)
+    picture = compose(request, summary)
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>Placement plan</title><style>{_STYLE}{_gang_colours()}</style></head><body>",
+            "<h1>Placement plan</h1>",
+            f'<p class="lead">{escape(conclusion(summary, placement))}</p>',
+            *_drawing(picture, summary),
+            *_legend(summary),
+            *_gangs(summary),
+            *_reasons(summary),
+            *_tiers(placement),
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def _gang_colours() -> str:
+    return "".join(f".g{i} {{ background: {shade}; }}\n" for i, shade in enumerate(PALETTE))
+
+
+def _drawing(picture: Picture, summary: Summary) -> list[str]:
+    fold = len(picture.root.spots) > MOST_NODES
+    root, names = picture.root, picture.level_names
+    lines = ['<section><div class="row">']
+    if len(names) < 2:
+        heading = count(len(root.inner or root.spots), names[0] if names else "node")
+        lines += _box(heading, root, names, summary, fold=fold)
+    else:
+        for domain in root.inner:
+            if domain.touched or not fold:
+                lines += _box(title(domain, names[0]), domain, names[1:], summary, fold=fold)
+    lines.append("</div>")
+    if fold and len(names) > 1:
+        lines += _folded(root, names[0])
+    return [*lines, "</section>"]
+
+
+def _box(
+    heading: str, domain: Domain, names: Sequence[str], summary: Summary, *, fold: bool
+) -> list[str]:
+    """A domain with what is in it; `names` are the levels below it."""
+    lines = [
+        f'<div class="box"><header><b>{escape(heading)}</b>'
+        f'<span class="faint">{escape(contents(domain.spots))}</span></header>'
+    ]
+    if not domain.inner:
+        lines += _leaf("", domain, summary)
+    for inner in domain.inner:
+        if fold and not inner.touched:
+            continue
+        name = title(inner, names[0])
+        if inner.inner:
+            lines += _box(name, inner, names[1:], summary, fold=fold)
+        else:
+            lines += _leaf(name, inner, summary)
+    if fold and domain.inner:
+        lines += _folded(domain, names[0])
+    return [*lines, "</div>"]
+
+
+def _folded(domain: Domain, level: str) -> list[str]:
+    untouched = [d for d in domain.inner if not d.touched]
+    return [f'<p class="faint">+ {escape(line)}</p>' for line in folded(untouched, level)]
+
+
+def _leaf(name: str, domain: Domain, summary: Summary) -> list[str]:
+    label = f'<b title="{escape(domain.value)}">{escape(name)}</b>' if name else ""
+    cells = "".join(_cell(spot, summary) for spot in domain.spots)
+    return [f'<div class="leaf">{label}<div class="cells">{cells}</div></div>']
+
+
+def _cell(spot: Spot, summary: Summary) -> str:
+    """A node: its width tells its GPUs, its colours who has them."""
+    width = max(18, 5 * spot.gpus)
+    letter = escape(summary.gangs[spot.seats[0].gang].mark) if len(spot.seats) == 1 else ""
+    return (
+        f'<i style="width:{width}px;background:{_paint(spot, summary)}" '
+        f'title="{escape(_tooltip(spot, summary))}">{letter}</i>'
+    )
+
+
+def _paint(spot: Spot, summary: Summary) -> str:
+    """The CSS background: a stripe per user, as wide as its part of the node."""
+    free = "var(--shut)" if spot.closed else "var(--free)"
+    if spot.gpus:
+        parts = [
+            ("var(--used)", spot.before),
+            *((_colour(summary.gangs[s.gang]), s.gpus) for s in spot.seats),
+            (free, spot.free),
+        ]
+    else:
+        parts = [(_colour(summary.gangs[s.gang]), s.new + s.before) for s in spot.seats] or [
+            ("var(--used)" if spot.full and spot.busy else free, 1)
+        ]
+    parts = [(paint, amount) for paint, amount in parts if amount]
+    if len(parts) == 1:
+        return parts[0][0]
+    total = sum(amount for _, amount in parts)
+    stops, at = [], 0
+    for paint, amount in parts:
+        stops.append(f"{paint} {100 * at / total:.4g}% {100 * (at + amount) / total:.4g}%")
+        at += amount
+    return f"linear-gradient(90deg,{','.join(stops)})"
+
+
+def _colour(gang: GangSummary) -> str:
+    return PALETTE[gang.number % len(PALETTE)]
+
+
+def _tooltip(spot: Spot, summary: Summary) -> str:
+    parts = [spot.name]
+    for seat in spot.seats:
+        pods = " and ".join(
+            f"{amount} {kind}" for amount, kind in ((seat.before, "running"), (seat.new, "new"))
+            if amount
+        )
+        gpus = f", {count(seat.gpus, 'GPU')}" if seat.gpus else ""
+        parts.append(f"{summary.title(summary.gangs[seat.gang])}: {pods}{gpus}")
+    if spot.gpus:
+        parts.append(f"{spot.free} of {count(spot.gpus, 'GPU')} free")
+    if spot.closed:
+        parts.append("takes no new pods")
+    return "\n".join(parts)
+
+
+def _legend(summary: Summary) -> list[str]:
+    gangs = [
+        f"<li>{_key(gang)}{escape(summary.title(gang))}</li>" for gang in summary.gangs if gang.mark
+    ]
+    signs = [("free", "free"), ("used", "in use before"), ("shut", "takes no new pods")]
+    keys = [
+        f'<li class="faint"><span class="key" style="background:var(--{name})"></span>{words}</li>'
+        for name, words in signs
+    ]
+    return ['<ul class="legend">', *gangs, *keys, "</ul>"]
+
+
+def _key(gang: GangSummary) -> str:
+    if not gang.mark:
+        return ""
+    number = gang.number % len(PALETTE)
+    return f'<span class="key g{number}" style="color:{INK}">{escape(gang.mark)}</span>'
+
+
+def _gangs(summary: Summary) -> list[str]:
+    rows = [
+        f"<tr><td>{_key(g)}</td><td>{escape(summary.title(g))}</td>"
+        f'<td class="{g.state.value}">{g.state.value}</td><td class="n">{g.new}</td>'
+        f'<td class="n">{g.running}/{g.asked}</td><td class="n">{g.minimum}</td>'
+        f'<td class="n">{score(g)}</td><td>{escape(where(g, summary))}</td></tr>'
+        for g in summary.gangs
+    ]
+    return [
+        '<h2>Gangs</h2><div class="scroll"><table><thead><tr><th></th><th>gang</th><th>state</th>'
+        '<th class="n">new</th><th class="n">pods</th><th class="n">min</th>'
+        '<th class="n">score</th><th>where, or why not</th></tr></thead><tbody>',
+        *rows,
+        "</tbody></table></div>",
+    ]
+
+
+def _reasons(summary: Summary) -> list[str]:
+    lines = []
+    for gang in summary.gangs:
+        if gang.reasons:
+            items = "".join(f"<li>{escape(reason)}</li>" for reason in gang.reasons)
+            lines.append(f'<b>{escape(summary.title(gang))}</b><ul class="why">{items}</ul>')
+    return ["<h2>Why pods wait</h2>", *lines] if lines else []
+
+
+def _tiers(placement: Placement) -> list[str]:
+    rows = []
+    for tier in placement.tiers:
+        bound = number(tier.bound) if tier.HasField("bound") else "–"
+        style = ' class="proven"' if is_proven(tier) else ""
+        rows.append(
+            f'<tr><td>{escape(tier.name)}</td><td class="n">{number(tier.value)}</td>'
+            f'<td class="n">{bound}</td><td{style}>{escape(tier_verdict(tier))}</td>'
+            f'<td class="meaning">{escape(MEANINGS.get(tier.name, ""))}</td></tr>'
+        )
+    return [
+        '<h2>How good it is</h2><div class="scroll"><table><thead><tr><th>objective</th>'
+        '<th class="n">value</th><th class="n">bound</th><th>which is</th><th>and means</th>'
+        "</tr></thead><tbody>",
+        *rows,
+        "</tbody></table></div>",
+    ]

@@ -1,0 +1,181 @@
+"""The answer as a table of gangs, with reasons, bounds and a verdict below.
+
+Made for 80 columns and better with more. Columns that would say the same in
+every row are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from google.protobuf.duration_pb2 import Duration
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placement.cli.colours import INK, colour
+from placement.cli.summary import GangSummary, State, Summary, Use
+from placement.cli.words import (
+    HOSTNAME,
+    count,
+    is_proven,
+    number,
+    seconds,
+    shorten,
+    tier_verdict,
+    verdict,
+)
+from placement.v1.placement_pb2 import ObjectiveTier, Placement
+
+#: At most so many domains of a level are named.
+MOST_DOMAINS = 4
+
+LONGEST_DOMAIN = 20
+
+STATE_STYLES = {
+    State.PLACED: "green",
+    State.PARTLY: "yellow",
+    State.RUNNING: "cyan",
+    State.WAITING: "red",
+}
+
+MEANINGS = {
+    "admitted": "GPUs of admitted gangs",
+    "extra": "pods beyond the minimums",
+    "topology": "domains beyond the first",
+    "fragmentation": "whole domains broken into",
+}
+
+
+def report(summary: Summary, placement: Placement) -> RenderableType:
+    """Gangs, why some wait, how good the plan is."""
+    parts = [gang_table(summary), *reasons(summary), "", tier_table(placement), ""]
+    return Group(*parts, Text(conclusion(summary, placement), style="bold"))
+
+
+def gang_table(summary: Summary) -> RenderableType:
+    """A row per gang, in the request's order."""
+    gangs = summary.gangs
+    some_ran = any(g.new != g.running for g in gangs)
+    some_extra = any(g.minimum != g.asked for g in gangs)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("")
+    table.add_column("gang", overflow="fold", min_width=8)
+    table.add_column("state", no_wrap=True)
+    if some_ran:
+        table.add_column("new", justify="right", no_wrap=True)
+    table.add_column("pods", justify="right", no_wrap=True)
+    if some_extra:
+        table.add_column("min", justify="right", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("where, or why not", overflow="fold", min_width=20)
+    for gang in gangs:
+        row = [
+            Text(gang.mark and f" {gang.mark} ", style=f"{INK} on {colour(gang.number)}"),
+            Text(summary.title(gang)),
+            Text(gang.state.value, style=STATE_STYLES[gang.state]),
+            Text(f"{gang.running}/{gang.asked}"),
+            Text(score(gang)),
+            Text(where(gang, summary)),
+        ]
+        if some_extra:
+            row.insert(4, Text(str(gang.minimum)))
+        if some_ran:
+            row.insert(3, Text(str(gang.new)))
+        table.add_row(*row)
+    return table
+
+
+def score(gang: GangSummary) -> str:
+    """The placement score: ``1``, ``0.5``, ``?`` when not known."""
+    if gang.score is not None:
+        return number(gang.score)
+    return "–" if gang.state is State.WAITING else "?"
+
+
+def where(gang: GangSummary, summary: Summary) -> str:
+    """Domains and nodes of a gang that runs, the first reason of one that waits."""
+    if gang.state is State.WAITING:
+        return first_sentence(gang.reasons[0]) if gang.reasons else ""
+    parts = [_domains(use, summary) for use in gang.uses]
+    if not any(use.level == HOSTNAME for use in gang.uses):
+        parts.append(count(gang.nodes, "node"))
+    return ", ".join(parts)
+
+
+def _domains(use: Use, summary: Summary) -> str:
+    level = summary.level_names.get(use.level, use.level)
+    names = [shorten(d, LONGEST_DOMAIN) or f"no {level}" for d in use.domains]
+    if len(names) == 1:
+        return names[0] if level in names[0] else f"{level} {names[0]}"
+    more = " …" if len(names) > MOST_DOMAINS else ""
+    return f"{count(len(names), level)} ({' '.join(names[:MOST_DOMAINS])}{more})"
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence."""
+    return re.split(r"(?<=[.!?;])\s+(?=[A-Z])", text, maxsplit=1)[0]
+
+
+def reasons(summary: Summary) -> list[RenderableType]:
+    """All reasons of the gangs whose row in the table does not tell them all."""
+    lines: list[RenderableType] = []
+    for gang in summary.gangs:
+        told = gang.state is State.WAITING and (
+            len(gang.reasons) == 1 and first_sentence(gang.reasons[0]) == gang.reasons[0]
+        )
+        if not gang.reasons or told:
+            continue
+        heading = Text(f"\n{summary.title(gang)}", style="bold")
+        heading.append(" waits" if gang.state is State.WAITING else ": why pods wait")
+        lines.append(heading)
+        lines += [Padding(Text(reason), (0, 0, 0, 2)) for reason in gang.reasons]
+    return lines
+
+
+def tier_table(placement: Placement) -> RenderableType:
+    """What each tier of the objective reaches and what is proven about it."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("objective")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("bound", justify="right", no_wrap=True)
+    table.add_column("which is", no_wrap=True)
+    table.add_column("and means", style="dim", overflow="fold")
+    for tier in placement.tiers:
+        table.add_row(
+            Text(tier.name),
+            Text(number(tier.value)),
+            Text(_bound(tier)),
+            Text(tier_verdict(tier), style="green" if is_proven(tier) else ""),
+            Text(MEANINGS.get(tier.name, "")),
+        )
+    return table
+
+
+def _bound(tier: ObjectiveTier) -> str:
+    return number(tier.bound) if tier.HasField("bound") else "–"
+
+
+def conclusion(summary: Summary, placement: Placement) -> str:
+    """The last line: what happens, how good it is, how long it took."""
+    up = sum(g.state is not State.WAITING for g in summary.gangs)
+    pods = count(len(placement.bindings), "pod")
+    text = f"{up} of {count(len(summary.gangs), 'gang')} up, {pods} to bind. {verdict(placement)}"
+    return f"{text} ({times(placement)})."
+
+
+def times(placement: Placement) -> str:
+    """``0.4 s, first answer after 12 ms, proven after 0.3 s``."""
+    stats = placement.stats
+    parts = [seconds(_seconds(stats.elapsed))]
+    if stats.HasField("first_answer"):
+        parts.append(f"first answer after {seconds(_seconds(stats.first_answer))}")
+    if stats.HasField("proof"):
+        parts.append(f"proven after {seconds(_seconds(stats.proof))}")
+    return ", ".join(parts)
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9
