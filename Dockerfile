@@ -1,0 +1,32 @@
+# One image: the placement service, and placementctl beside it.
+#
+#   docker run --rm -p 50051:50051 placement-service
+#   docker run --rm -i --entrypoint placementctl placement-service plan -f - < objects.yaml
+#
+# The Python that the tests run on.
+ARG PYTHON=python:3.11-slim
+
+FROM ${PYTHON} AS build
+WORKDIR /src
+RUN python -m venv /opt/placement
+COPY . .
+RUN /opt/placement/bin/pip install --no-cache-dir .
+
+FROM ${PYTHON}
+# The environment keeps its path, because its scripts name it.
+COPY --from=build /opt/placement /opt/placement
+ENV PATH=/opt/placement/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# By number, so that Kubernetes can tell that it is not root. Nothing is written to disk
+# unless PLACEMENT_DUMP_DIR names a volume, so the root file system may be read-only.
+USER 65532:65532
+EXPOSE 50051
+# For engines without probes of their own; it speaks plain text on the default port. In
+# Kubernetes use `grpc: {port: 50051}` as liveness and readiness probe instead.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-c", "\
+import grpc; \
+from grpc_health.v1 import health_pb2 as m, health_pb2_grpc as s; \
+answer = s.HealthStub(grpc.insecure_channel('localhost:50051')).Check(m.HealthCheckRequest(), timeout=3); \
+raise SystemExit(answer.status != m.HealthCheckResponse.SERVING)"]
+ENTRYPOINT ["placement-service"]
