@@ -1,0 +1,249 @@
+"""The optimum of tiny instances, by trying every plan.
+
+The oracle that the engine's proofs are held against. It shares nothing with the
+engine: `verify` says which complete plans are allowed and `score` what they are
+worth. Plans are left out before that for plain reasons only: a gang below its
+minimum, a node that the snapshot or the template closes to a pod, a resource
+that is used up, and partial plans that could not beat the best plan found so
+far even if every gang that is left got its best at no cost to the others.
+
+Good for about four nodes and six pending pods; the effort is that of all ways
+to spread the pods over the nodes. The fragmentation tier is not optimised: the
+service claims no bound for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+
+from placement_service.score import DOMAIN, Score, score
+from placement_service.snapshot import (
+    Binding,
+    Node,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from placement_service.solution import TierName
+from placement_service.value import UNITS_PER_GPU
+from placement_service.verify import verify
+
+#: How many pods of one set go to each node, in the snapshot's order.
+Counts = tuple[int, ...]
+
+#: A tier vector in which larger is better throughout.
+Vector = tuple[tuple[int, ...], int, int]
+
+
+class TooLarge(Exception):
+    """The instance has more plans than the caller wants to wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The best tier vector and one plan that reaches it.
+
+    `admitted` is from the highest priority to the lowest, in thousandths of a
+    GPU; `topology` in thousandths of a domain.
+    """
+
+    admitted: tuple[int, ...]
+    extra: int
+    topology: int
+    plan: tuple[Binding, ...]
+
+    def value(self, tier: TierName) -> float:
+        """The optimal value of one of the first three tiers, as it is reported."""
+        match tier:
+            case TierName.ADMITTED:
+                return sum(self.admitted) / UNITS_PER_GPU
+            case TierName.EXTRA:
+                return float(self.extra)
+            case TierName.TOPOLOGY:
+                return self.topology / DOMAIN
+            case TierName.FRAGMENTATION:
+                raise ValueError("fragmentation is not optimised here")
+
+
+def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> Optimum:
+    """The lexicographic optimum: admitted by priority, then extra, then topology.
+
+    Raises TooLarge when a gang alone, or the search, takes more than `max_steps`.
+    """
+    search = _Search(snapshot, policy, max_steps)
+    search.descend(0, (), {}, search.best)
+    admitted, extra, topology = search.best
+    return Optimum(admitted, extra, -topology, search.plan)
+
+
+def fewest_domains(
+    snapshot: Snapshot, policy: Policy, gang: int, *, max_steps: int = 20_000
+) -> int | None:
+    """The fewest domains, summed over preferred scopes, of one gang on its own.
+
+    None when it cannot be placed alone or has no preferred scope.
+    """
+    alone = replace(snapshot.gangs[gang], base_gang="")
+    lonely = replace(snapshot, gangs=(alone,))
+    counts = []
+    for plan in _plans(lonely, alone, max_steps):
+        result = score(lonely, policy, plan).gangs[0]
+        if result.placed and result.preferred_domains is not None and not verify(lonely, plan):
+            counts.append(result.preferred_domains)
+    return min(counts, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One way to place one gang, what it takes, and its own share of the tiers."""
+
+    plan: tuple[Binding, ...]
+    demand: tuple[tuple[str, str, int], ...]
+    worth: Vector
+
+
+class _Search:
+    """Gang by gang, every option of each, the most promising first."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, max_steps: int) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._steps_left = max_steps
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._options = [_gang_options(snapshot, policy, g, max_steps) for g in snapshot.gangs]
+        self.plan: tuple[Binding, ...] = ()
+        self.best = _vector(score(snapshot, policy, ()))
+        # What the gangs from here on could add at the very best, tier by tier.
+        self._hope = [self.best]
+        for options in reversed(self._options):
+            best = _best_conceivable([option.worth for option in options])
+            self._hope.insert(0, _add(best, self._hope[0]))
+
+    def descend(
+        self,
+        depth: int,
+        plan: tuple[Binding, ...],
+        used: dict[tuple[str, str], int],
+        worth: Vector,
+    ) -> None:
+        """Try all options of the gangs from `depth` on after the partial plan."""
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise TooLarge
+        if depth == len(self._options):
+            found = _vector(score(self._snapshot, self._policy, plan))
+            if found > self.best and not verify(self._snapshot, plan):
+                self.best, self.plan = found, plan
+            return
+        for option in self._options[depth]:
+            here = _add(worth, option.worth)
+            if _add(here, self._hope[depth + 1]) <= self.best:
+                continue
+            after = dict(used)
+            for node, resource, amount in option.demand:
+                after[node, resource] = after.get((node, resource), 0) + amount
+            if all(
+                after[node, resource] <= self._nodes[node].free(resource)
+                for node, resource, _ in option.demand
+            ):
+                self.descend(depth + 1, plan + option.plan, after, here)
+
+
+def _gang_options(
+    snapshot: Snapshot, policy: Policy, gang: PodGang, max_steps: int
+) -> list[_Option]:
+    requests = {
+        pod.name: pod_set.template.requests for _, pod_set in _sets(gang) for pod in pod_set.pods
+    }
+    # The topology of a set of gangs is nobody's own share; leaving it out only adds hope.
+    without_sets = replace(snapshot, gangs=tuple(replace(g, base_gang="") for g in snapshot.gangs))
+    options = []
+    for plan in _plans(snapshot, gang, max_steps):
+        demand: dict[tuple[str, str], int] = {}
+        for binding in plan:
+            for resource, amount in requests[binding.pod].items():
+                key = binding.node, resource
+                demand[key] = demand.get(key, 0) + amount
+        taken = tuple((node, resource, n) for (node, resource), n in demand.items() if n)
+        options.append(_Option(plan, taken, _vector(score(without_sets, policy, plan))))
+    return sorted(options, key=lambda option: option.worth, reverse=True)
+
+
+def _plans(snapshot: Snapshot, gang: PodGang, max_steps: int) -> Iterator[tuple[Binding, ...]]:
+    """Every way to place none of a gang, or at least its minimum; pods of a set are alike."""
+    yield ()
+    if gang.uninitialized or gang.unsupported:
+        return
+    sets = _sets(gang)
+    ways = [
+        list(
+            islice(
+                _ways([_room(node, s.template) for node in snapshot.nodes], len(s.pods)),
+                max_steps,
+            )
+        )
+        for _, s in sets
+    ]
+    for step, choice in enumerate(product(*ways)):
+        if step >= max_steps or any(len(w) == max_steps for w in ways):
+            raise TooLarge
+        new = {group.name: 0 for group in gang.groups}
+        for (group, _), counts in zip(sets, choice, strict=True):
+            new[group.name] += sum(counts)
+        if any(new.values()) and all(new[group.name] >= group.missing for group in gang.groups):
+            yield tuple(_bindings(snapshot, gang, choice))
+
+
+def _sets(gang: PodGang) -> list[tuple[PodGroup, PodSet]]:
+    return [(group, pod_set) for group in gang.groups for pod_set in group.pod_sets]
+
+
+def _room(node: Node, template: PodTemplate) -> int:
+    """How many such pods the node takes when it gets nothing else."""
+    if node.unschedulable or not node.ready:
+        return 0
+    if not template.selects(node) or not template.tolerates(node):
+        return 0
+    return min(
+        max(0, node.free(resource)) // amount
+        for resource, amount in template.requests.items()
+        if amount > 0
+    )
+
+
+def _ways(room: Sequence[int], most: int) -> Iterator[Counts]:
+    """Every way to spread at most so many like pods over nodes with that much room."""
+    if not room:
+        yield ()
+        return
+    for here in range(min(room[0], most) + 1):
+        for rest in _ways(room[1:], most - here):
+            yield (here, *rest)
+
+
+def _bindings(snapshot: Snapshot, gang: PodGang, choice: tuple[Counts, ...]) -> Iterator[Binding]:
+    for (group, pod_set), counts in zip(_sets(gang), choice, strict=True):
+        pods = iter(pod_set.pods)
+        for node, count in zip(snapshot.nodes, counts, strict=True):
+            for pod in islice(pods, count):
+                yield Binding(pod.name, node.name, gang.name, group.name, pod.uid)
+
+
+def _vector(result: Score) -> Vector:
+    return tuple(units for _, units in result.admitted), result.extra, -result.topology
+
+
+def _add(one: Vector, other: Vector) -> Vector:
+    admitted = tuple(a + b for a, b in zip(one[0], other[0], strict=True))
+    return admitted, one[1] + other[1], one[2] + other[2]
+
+
+def _best_conceivable(worths: Sequence[Vector]) -> Vector:
+    """The best in each tier, whether or not one option has them all."""
+    admitted = tuple(max(units) for units in zip(*(w[0] for w in worths), strict=True))
+    return admitted, max(w[1] for w in worths), max(w[2] for w in worths)

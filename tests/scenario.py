@@ -1,0 +1,372 @@
+"""A cluster drawn as text, gangs in a sentence each, and what becomes of them.
+
+    (
+        Scenario("b1/r1: x1=8 x3=8 | b1/r2: x5=4")
+        .gang("train", pods=4, gpus=4, pack="rack")
+        .place()
+        .expect(placed=["train"], nodes={"train": {"x1": 2, "x3": 2}})
+    )
+
+Racks are separated by ``|``. In front of the colon stand a rack's domains, from
+broad to narrow, the last one of level "rack", the one before of level "block",
+before that "zone"; ``-`` or nothing stands for no label. Behind it stand the
+nodes: ``x1=8`` has 8 GPUs, all free, ``x1=2/8`` has 2 of 8 free and ``x1=0`` has
+none. Every node has `CPUS` cores.
+
+A scenario is a value: each method returns a new one. `place` runs the real
+stages of the engine in this process, without the service around them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement_service.score import Score, score
+from placement_service.snapshot import (
+    CPU,
+    HOSTNAME,
+    PODS,
+    Binding,
+    BoundPod,
+    Effect,
+    HostPort,
+    LabelSelector,
+    Node,
+    PackingScope,
+    Pod,
+    PodAffinityTerm,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    RunningPod,
+    Snapshot,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from placement_service.solution import Solution, TierName
+from placement_service.verify import verify
+
+NAMESPACE = "ml"
+GPU = "nvidia.com/gpu"
+CPUS = 64
+
+#: Levels in front of the colon, the narrowest last.
+LEVELS = ("zone", "block", "rack")
+
+
+def gang_name(short: str) -> str:
+    return f"namespaces/{NAMESPACE}/podgangs/{short}"
+
+
+def pod_name(short: str) -> str:
+    return f"namespaces/{NAMESPACE}/pods/{short}"
+
+
+def level_key(level: str) -> str:
+    """The label key of a level: "host" is short for the hostname label."""
+    return HOSTNAME if level == "host" else level
+
+
+def near(level: str, **labels: str) -> PodAffinityTerm:
+    """Pods with these labels, as near or as far as one domain of a level."""
+    selector = LabelSelector(tuple(sorted(labels.items())))
+    return PodAffinityTerm(selector, level_key(level), (NAMESPACE,))
+
+
+def spread(level: str, skew: int = 1, min_domains: int = 1, **labels: str) -> SpreadConstraint:
+    """Pods with these labels, evenly over the domains of a level."""
+    selector = LabelSelector(tuple(sorted(labels.items())))
+    return SpreadConstraint(skew, level_key(level), selector, NAMESPACE, min_domains)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of a gang: pods to place, and by `on` the nodes of those that run.
+
+    Every pod has the label ``group`` with the group's name, besides `labels`.
+    `min` None means all of them.
+    """
+
+    name: str
+    pods: int = 0
+    gpus: int = 0
+    cpus: int = 0
+    min: int | None = None
+    pack: str = ""
+    prefer: str = ""
+    on: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    select: Mapping[str, str] = field(default_factory=dict)
+    tolerate: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    near: tuple[PodAffinityTerm, ...] = ()
+    away: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+
+    def template(self) -> PodTemplate:
+        requests = {PODS: 1, CPU: self.cpus * 1000, GPU: self.gpus}
+        return PodTemplate(
+            requests={name: amount for name, amount in requests.items() if amount},
+            labels={"group": self.name, **self.labels},
+            node_selector=tuple(sorted(self.select.items())),
+            tolerations=tuple(Toleration(key, True, "", None) for key in self.tolerate),
+            required_affinity=self.near,
+            required_anti_affinity=self.away,
+            host_ports=tuple(HostPort(port) for port in self.ports),
+            spread_constraints=self.spread,
+        )
+
+    def pod_group(self, gang: str) -> PodGroup:
+        bound = tuple(
+            BoundPod(pod_name(f"{gang}-{self.name}-bound-{i}"), f"nodes/{node}")
+            for i, node in enumerate(self.on)
+        )
+        pods = tuple(Pod(pod_name(f"{gang}-{self.name}-{i}")) for i in range(self.pods))
+        pod_sets = (PodSet(self.template(), pods),) if pods else ()
+        minimum = len(pods) + len(bound) if self.min is None else self.min
+        return PodGroup(self.name, minimum, pod_sets, bound)
+
+    def scopes(self) -> tuple[PackingScope, ...]:
+        return _scopes(self.name, (self.name,), self.pack, self.prefer)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A snapshot in the making, and the policy to place it with."""
+
+    drawing: str
+    nodes: tuple[Node, ...] = ()
+    gangs: tuple[PodGang, ...] = ()
+    running: tuple[RunningPod, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            object.__setattr__(self, "nodes", tuple(_parse(self.drawing)))
+
+    def node(
+        self,
+        name: str,
+        *,
+        taints: Sequence[str] = (),
+        cordoned: bool = False,
+        ready: bool = True,
+        ports: Sequence[int] = (),
+        labels: Mapping[str, str] | None = None,
+        cpus: int = CPUS,
+    ) -> Scenario:
+        """Say more about a node of the drawing; `taints` are keys of NoSchedule taints."""
+        nodes = []
+        for node in self.nodes:
+            if node.short_name == name:
+                node = replace(
+                    node,
+                    labels={**node.labels, **(labels or {})},
+                    allocatable={**node.allocatable, CPU: cpus * 1000},
+                    taints=tuple(Taint(key, "", Effect.NO_SCHEDULE) for key in taints),
+                    unschedulable=cordoned,
+                    ready=ready,
+                    host_ports=tuple(HostPort(port) for port in ports),
+                )
+            nodes.append(node)
+        return replace(self, nodes=tuple(nodes))
+
+    def runs(
+        self, name: str, on: str, *, away: Sequence[PodAffinityTerm] = (), **labels: str
+    ) -> Scenario:
+        """A pod that runs; what it takes is in the drawing."""
+        pod = RunningPod(pod_name(name), f"nodes/{on}", labels, tuple(away))
+        return replace(self, running=(*self.running, pod))
+
+    def gang(
+        self,
+        name: str,
+        *groups: Group,
+        pods: int = 0,
+        gpus: int = 0,
+        min: int | None = None,
+        pack: str = "",
+        prefer: str = "",
+        priority: int = 0,
+        base: str = "",
+        previous: Sequence[str] = (),
+        uninitialized: bool = False,
+        unsupported: Sequence[str] = (),
+        scopes: Sequence[PackingScope] = (),
+    ) -> Scenario:
+        """A gang of these groups, or of one group "w" of `pods` pods of `gpus` GPUs each.
+
+        `pack` and `prefer` are the required and preferred level of the whole gang.
+        """
+        groups = groups or (Group("w", pods=pods, gpus=gpus, min=min),)
+        names = tuple(group.name for group in groups)
+        gang = PodGang(
+            name=gang_name(name),
+            groups=tuple(group.pod_group(name) for group in groups),
+            priority=priority,
+            packing_scopes=(
+                *_scopes(name, names, pack, prefer),
+                *scopes,
+                *(scope for group in groups for scope in group.scopes()),
+            ),
+            base_gang=gang_name(base) if base else "",
+            uninitialized=uninitialized,
+            previous_nodes=tuple(f"nodes/{node}" for node in previous),
+            unsupported=tuple(unsupported),
+        )
+        return replace(self, gangs=(*self.gangs, gang))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.nodes, self.gangs, self.running)
+
+    def bind(self, **pods: str) -> tuple[Binding, ...]:
+        """Bindings by hand: ``bind(train_w_0="x1")`` puts pod "train-w-0" on node "x1"."""
+        owner = {
+            pod.name: (gang.name, group.name)
+            for gang in self.gangs
+            for group in gang.groups
+            for pod_set in group.pod_sets
+            for pod in pod_set.pods
+        }
+        bindings = []
+        for short, node in pods.items():
+            name = pod_name(short.replace("_", "-"))
+            gang, group = owner.get(name, (gang_name("nobody"), "nothing"))
+            bindings.append(Binding(name, f"nodes/{node}", gang, group))
+        return tuple(bindings)
+
+    def place(self, *, seconds: float = 20) -> Placed:
+        """The engine's answer, for which the verifier has no objection."""
+        from placement_service.engine import search
+        from placement_service.greedy import first_answer
+        from placement_service.problem import formulate
+
+        snapshot = self.snapshot()
+        deadline = time.monotonic() + seconds
+        problem = formulate(snapshot, self.policy)
+        first = first_answer(problem, deadline=deadline)
+        solution = search(problem, first, deadline=deadline, report=lambda _: None)
+        bindings = bindings_of(snapshot, solution)
+        assert verify(snapshot, bindings) == ()
+        return Placed(self, solution, bindings, score(snapshot, self.policy, bindings))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What became of a scenario. Gangs, groups and nodes go by their short names."""
+
+    scenario: Scenario
+    solution: Solution
+    bindings: tuple[Binding, ...]
+    score: Score
+
+    @property
+    def placed(self) -> set[str]:
+        return {_short(gang.gang) for gang in self.score.gangs if gang.placed}
+
+    def new(self, gang: str) -> int:
+        """How many pods of a gang the plan binds."""
+        return sum(_short(b.gang) == gang for b in self.bindings)
+
+    def nodes(self, gang: str, group: str = "") -> dict[str, int]:
+        """How many new pods of a gang, or one group of it, each node gets."""
+        return dict(
+            Counter(
+                _short(b.node)
+                for b in self.bindings
+                if _short(b.gang) == gang and group in ("", b.group)
+            )
+        )
+
+    def domains(self, level: str, *gangs: str) -> set[str | None]:
+        """Domains of a level under the new pods of these gangs."""
+        labels = {node.short_name: node.labels for node in self.scenario.nodes}
+        return {labels[n].get(level_key(level)) for gang in gangs for n in self.nodes(gang)}
+
+    def expect(
+        self,
+        *,
+        placed: Iterable[str] | None = None,
+        new: Mapping[str, int] | None = None,
+        nodes: Mapping[str, Mapping[str, int]] | None = None,
+        admitted: float | None = None,
+        extra: int | None = None,
+        topology: float | None = None,
+        fragmentation: int | None = None,
+        proven: bool = True,
+    ) -> Placed:
+        """Assert what is said and nothing else; that it is proven unless told otherwise.
+
+        `placed` are all placed gangs. `admitted` is in GPUs, `topology` in domains.
+        """
+        if placed is not None:
+            assert self.placed == set(placed)
+        for gang, count in (new or {}).items():
+            assert self.new(gang) == count, gang
+        for gang, where in (nodes or {}).items():
+            assert self.nodes(gang) == where, gang
+        for tier, want in (
+            (TierName.ADMITTED, admitted),
+            (TierName.EXTRA, extra),
+            (TierName.TOPOLOGY, topology),
+            (TierName.FRAGMENTATION, fragmentation),
+        ):
+            if want is not None:
+                assert self.score.value(tier) == want, tier
+        if proven:
+            assert self.solution.proven, self.solution.tiers
+        return self
+
+
+def bindings_of(snapshot: Snapshot, solution: Solution) -> tuple[Binding, ...]:
+    """The counts of a solution as bindings, pods of a set in the snapshot's order."""
+    free = {
+        (g, k, s): iter(pod_set.pods)
+        for g, gang in enumerate(snapshot.gangs)
+        for k, group in enumerate(gang.groups)
+        for s, pod_set in enumerate(group.pod_sets)
+    }
+    bindings = []
+    for a in solution.assignments:
+        gang = snapshot.gangs[a.gang]
+        pods = free[a.gang, a.group, a.pod_set]
+        node = snapshot.nodes[a.node].name
+        for _ in range(a.count):
+            pod = next(pods)
+            bindings.append(Binding(pod.name, node, gang.name, gang.groups[a.group].name, pod.uid))
+    return tuple(bindings)
+
+
+def _parse(drawing: str) -> Iterable[Node]:
+    for rack in drawing.split("|"):
+        path, colon, nodes = rack.rpartition(":")
+        domains = path.strip().split("/") if colon and path.strip() else []
+        levels = LEVELS[len(LEVELS) - len(domains) :]
+        labels = {k: v for k, v in zip(levels, domains, strict=True) if v not in ("", "-")}
+        for text in nodes.split():
+            name, _, gpus = text.partition("=")
+            free, slash, total = gpus.partition("/")
+            size = int(total if slash else free)
+            yield Node(
+                name=f"nodes/{name}",
+                labels={HOSTNAME: name, **labels},
+                allocatable={CPU: CPUS * 1000, PODS: 110, **({GPU: size} if size else {})},
+                requested={GPU: size - int(free)} if slash else {},
+            )
+
+
+def _scopes(name: str, groups: tuple[str, ...], pack: str, prefer: str) -> tuple[PackingScope, ...]:
+    if not pack and not prefer:
+        return ()
+    required, preferred = (level_key(level) if level else "" for level in (pack, prefer))
+    return (PackingScope(name, groups, required, preferred),)
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -1,0 +1,380 @@
+"""Random questions for property tests, made of named parts.
+
+`snapshots` draws whole snapshots from a `Size` and the `Feature`s that may occur
+in them. `TINY` is small enough for the oracle in `brute`. Everything is legal
+input, though often hopeless: hosts may be overfull, scopes may contradict each
+other, bases may wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from hypothesis import strategies as st
+
+from placement_service.snapshot import (
+    CPU,
+    HOSTNAME,
+    PODS,
+    BoundPod,
+    Effect,
+    HostPort,
+    LabelSelector,
+    Node,
+    NodeSelectorTerm,
+    Operator,
+    PackingScope,
+    Pod,
+    PodAffinityTerm,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Requirement,
+    RunningPod,
+    Snapshot,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+
+NAMESPACE = "ml"
+GPU = "nvidia.com/gpu"
+LEVELS = ("rack", "block")
+APPS = ("a", "b")
+
+
+class Feature(Enum):
+    """What may occur in a snapshot beyond nodes with GPUs and gangs that want them."""
+
+    NODE_RULES = auto()
+    HOST_PORTS = auto()
+    ANTI_AFFINITY = auto()
+    AFFINITY = auto()
+    SPREAD = auto()
+    RUNNING = auto()
+    PRIORITIES = auto()
+    BASES = auto()
+    PREVIOUS_NODES = auto()
+    MIXED_SETS = auto()
+    CPU_ONLY = auto()
+    OVERLAPS = auto()
+
+
+EVERYTHING = frozenset(Feature)
+PACKING_ONLY = frozenset({Feature.RUNNING, Feature.PRIORITIES, Feature.OVERLAPS})
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The most of each; `pods` are pending pods in all."""
+
+    nodes: int
+    gangs: int
+    groups: int
+    pods: int
+
+
+TINY = Size(nodes=4, gangs=3, groups=2, pods=6)
+SMALL = Size(nodes=10, gangs=6, groups=3, pods=24)
+
+
+@st.composite
+def snapshots(
+    draw: st.DrawFn, size: Size = TINY, features: frozenset[Feature] = EVERYTHING
+) -> Snapshot:
+    """Snapshots with at least one node and one gang."""
+    # Each example has its own selection, so that features also occur alone and shrink away.
+    chosen = frozenset(f for f in sorted(features, key=lambda f: f.value) if draw(st.booleans()))
+    nodes = draw(clusters(size, chosen))
+    gangs: list[PodGang] = []
+    pods_left = size.pods
+    for index in range(draw(st.integers(1, size.gangs))):
+        gang = draw(gangs_of(index, size, chosen, nodes, pods_left))
+        pods_left -= sum(group.pending_count for group in gang.groups)
+        gangs.append(gang)
+    if Feature.BASES in chosen:
+        gangs = _with_bases(gangs, draw(st.sets(st.integers(1, size.gangs))))
+    running = draw(running_pods(nodes, gangs)) if chosen & _BETWEEN_PODS else ()
+    return Snapshot(nodes, tuple(gangs), running)
+
+
+_BETWEEN_PODS = {Feature.ANTI_AFFINITY, Feature.AFFINITY, Feature.SPREAD}
+
+
+@st.composite
+def clusters(draw: st.DrawFn, size: Size, features: frozenset[Feature]) -> tuple[Node, ...]:
+    """Nodes of a few kinds, in racks and blocks that mostly nest, some labels missing."""
+    count = draw(st.integers(1, size.nodes))
+    per_rack = draw(st.integers(1, 3))
+    nested = draw(st.integers(0, 3)) > 0
+    gpus = draw(st.lists(st.sampled_from([0, 1, 2, 4, 8]), min_size=1, max_size=2))
+    nodes = []
+    for index in range(count):
+        rack = index // per_rack
+        block = rack // 2 if nested else draw(st.integers(0, 2))
+        labels = {HOSTNAME: f"n{index}", "rack": f"r{rack}", "block": f"b{block}"}
+        for level in LEVELS:
+            if draw(_rarely):
+                del labels[level]
+        node = draw(nodes_of(f"nodes/n{index}", gpus, features))
+        nodes.append(replace(node, labels={**node.labels, **labels}))
+    return tuple(nodes)
+
+
+_rarely = st.integers(0, 7).map(lambda n: n == 7)
+
+
+@st.composite
+def nodes_of(draw: st.DrawFn, name: str, gpus: list[int], features: frozenset[Feature]) -> Node:
+    """A node without topology labels, often empty, sometimes used or even overfull."""
+    size = draw(st.sampled_from(gpus))
+    used = draw(st.sampled_from([0, 0, 0, 1, 2]))
+    node = Node(
+        name=name,
+        allocatable={CPU: 4, PODS: draw(st.sampled_from([110, 110, 110, 2])), GPU: size},
+        requested={GPU: used, PODS: used, CPU: draw(st.sampled_from([0, 0, 1, 3]))},
+    )
+    if Feature.NODE_RULES in features:
+        node = replace(
+            node,
+            labels={"model": draw(st.sampled_from(["old", "new"]))},
+            taints=(Taint("gpu", "", Effect.NO_SCHEDULE),) if draw(_rarely) else (),
+            unschedulable=draw(_rarely),
+            ready=not draw(_rarely),
+        )
+    if Feature.HOST_PORTS in features and draw(_rarely):
+        node = replace(node, host_ports=(draw(host_ports),))
+    return node
+
+
+host_ports = st.builds(
+    HostPort, st.sampled_from([80, 81]), st.just("TCP"), st.sampled_from(["", "", "10.0.0.1"])
+)
+
+
+@st.composite
+def gangs_of(
+    draw: st.DrawFn,
+    index: int,
+    size: Size,
+    features: frozenset[Feature],
+    nodes: tuple[Node, ...],
+    pods_left: int,
+) -> PodGang:
+    """A gang with up to `pods_left` pending pods."""
+    name = f"g{index}"
+    groups: list[PodGroup] = []
+    for k in range(draw(st.integers(1, size.groups))):
+        group = draw(groups_of(f"{name}-{k}", pods_left, features, nodes))
+        pods_left -= group.pending_count
+        groups.append(group)
+    previous: tuple[str, ...] = ()
+    if Feature.PREVIOUS_NODES in features:
+        previous = tuple(draw(st.lists(st.sampled_from([n.name for n in nodes]), max_size=2)))
+    return PodGang(
+        name=f"namespaces/{NAMESPACE}/podgangs/{name}",
+        groups=tuple(groups),
+        priority=draw(st.integers(0, 2)) if Feature.PRIORITIES in features else 0,
+        packing_scopes=draw(scopes_of([g.name for g in groups], features)),
+        uninitialized=Feature.NODE_RULES in features and draw(_rarely),
+        previous_nodes=previous,
+        unsupported=("pod: spec.magic",)
+        if Feature.NODE_RULES in features and draw(_rarely)
+        else (),
+    )
+
+
+@st.composite
+def groups_of(
+    draw: st.DrawFn, prefix: str, most: int, features: frozenset[Feature], nodes: tuple[Node, ...]
+) -> PodGroup:
+    """A group whose minimum may be above, below or at what there is."""
+    count = draw(st.integers(0, min(most, 4)))
+    pods = tuple(Pod(f"namespaces/{NAMESPACE}/pods/{prefix}-{i}") for i in range(count))
+    split = draw(st.integers(0, count)) if Feature.MIXED_SETS in features else count
+    pod_sets = tuple(
+        PodSet(draw(templates(features)), part) for part in (pods[:split], pods[split:]) if part
+    )
+    bound: tuple[BoundPod, ...] = ()
+    if Feature.RUNNING in features:
+        homes = [node.name for node in nodes] + ["nodes/gone"]
+        where = draw(st.lists(st.sampled_from(homes), max_size=2)) if draw(st.booleans()) else []
+        bound = tuple(
+            BoundPod(f"namespaces/{NAMESPACE}/pods/{prefix}-bound-{i}", node)
+            for i, node in enumerate(where)
+        )
+    total = count + len(bound)
+    minimum = draw(st.one_of(st.just(total), st.integers(0, total), st.integers(0, total + 1)))
+    return PodGroup(prefix, minimum, pod_sets, bound)
+
+
+@st.composite
+def templates(draw: st.DrawFn, features: frozenset[Feature]) -> PodTemplate:
+    """What one pod asks for; most ask for GPUs and nothing else."""
+    gpus = draw(st.sampled_from([1, 2, 4, 8]))
+    if Feature.CPU_ONLY in features and draw(st.booleans()):
+        gpus = 0
+    requests = {PODS: 1, CPU: draw(st.sampled_from([0, 1, 2])), GPU: gpus}
+    template = PodTemplate(
+        requests={name: amount for name, amount in requests.items() if amount},
+        labels={"app": draw(st.sampled_from(APPS))},
+    )
+    if Feature.NODE_RULES in features:
+        template = replace(
+            template,
+            node_selector=(("model", "new"),) if draw(_rarely) else (),
+            required_node_affinity=draw(st.one_of(st.none(), st.none(), _node_affinity)),
+            tolerations=(Toleration("gpu", True, "", None),) if draw(st.booleans()) else (),
+        )
+    if Feature.HOST_PORTS in features and draw(st.booleans()):
+        template = replace(template, host_ports=(draw(host_ports),))
+    if Feature.ANTI_AFFINITY in features and draw(st.booleans()):
+        terms = draw(st.lists(affinity_terms, min_size=1, max_size=2))
+        template = replace(template, required_anti_affinity=tuple(terms))
+    if Feature.AFFINITY in features and draw(st.booleans()):
+        template = replace(template, required_affinity=(draw(affinity_terms),))
+    if Feature.SPREAD in features and draw(st.booleans()):
+        template = replace(template, spread_constraints=(draw(spread_constraints),))
+    return template
+
+
+_node_affinity = st.tuples(
+    st.builds(
+        lambda operator, value: NodeSelectorTerm((Requirement("model", operator, (value,)),)),
+        st.sampled_from([Operator.IN, Operator.NOT_IN]),
+        st.sampled_from(["old", "new"]),
+    )
+)
+
+selectors = st.one_of(
+    st.builds(lambda app: LabelSelector((("app", app),)), st.sampled_from(APPS)),
+    st.just(LabelSelector()),
+    st.just(LabelSelector(match_expressions=(Requirement("app", Operator.NOT_IN, ("a",)),))),
+)
+
+#: Levels of rules between pods: a node, a rack, or a key that no node has.
+_keys = st.sampled_from([HOSTNAME, HOSTNAME, "rack", "rack", "block", "nowhere"])
+
+affinity_terms = st.builds(
+    PodAffinityTerm,
+    selector=st.one_of(selectors, selectors, selectors, st.none()),
+    topology_key=_keys,
+    namespaces=st.sampled_from([(NAMESPACE,), (NAMESPACE,), ("other",)]),
+    all_namespaces=_rarely,
+)
+
+spread_constraints = st.builds(
+    SpreadConstraint,
+    max_skew=st.integers(1, 2),
+    topology_key=_keys,
+    selector=selectors,
+    namespace=st.just(NAMESPACE),
+    min_domains=st.integers(1, 3),
+    ignore_node_affinity=st.booleans(),
+    honor_taints=st.booleans(),
+)
+
+
+@st.composite
+def scopes_of(
+    draw: st.DrawFn, groups: list[str], features: frozenset[Feature]
+) -> tuple[PackingScope, ...]:
+    """Scopes over the gang, over single groups and, with OVERLAPS, over any groups."""
+    levels = st.sampled_from(["", "rack", "block", HOSTNAME])
+    covered = [tuple(groups), *((group,) for group in groups)]
+    if Feature.OVERLAPS in features:
+        covered.append(tuple(draw(st.lists(st.sampled_from(groups), min_size=1, unique=True))))
+    scopes = []
+    for index, cover in enumerate(covered):
+        required, preferred = draw(levels), draw(levels)
+        # Half of the scopes ask for nothing, or contradictions would be the rule.
+        if (required or preferred) and draw(st.booleans()):
+            scopes.append(PackingScope(f"s{index}", cover, required, preferred))
+    return tuple(scopes)
+
+
+@st.composite
+def running_pods(
+    draw: st.DrawFn, nodes: tuple[Node, ...], gangs: list[PodGang]
+) -> tuple[RunningPod, ...]:
+    """Pods that rules between pods can see: all bound pods of gangs, and some others."""
+    homes = [node.name for node in nodes] + ["nodes/gone"]
+    where = [
+        (pod.name, pod.node) for gang in gangs for group in gang.groups for pod in group.bound_pods
+    ]
+    for index, node in enumerate(draw(st.lists(st.sampled_from(homes), max_size=2))):
+        where.append((f"namespaces/{NAMESPACE}/pods/other-{index}", node))
+    return tuple(
+        RunningPod(
+            name=name,
+            node=node,
+            labels={"app": draw(st.sampled_from(APPS))},
+            required_anti_affinity=(draw(affinity_terms),) if draw(_rarely) else (),
+        )
+        for name, node in where
+    )
+
+
+def _with_bases(gangs: list[PodGang], scaled: set[int]) -> list[PodGang]:
+    """Let some gangs be based on the first one."""
+    return [
+        replace(gang, base_gang=gangs[0].name) if index in scaled else gang
+        for index, gang in enumerate(gangs)
+    ]
+
+
+@st.composite
+def permuted(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """The same question with nodes, gangs, groups, scopes and running pods in another order."""
+    gangs = draw(st.permutations(snapshot.gangs))
+    return Snapshot(
+        nodes=tuple(draw(st.permutations(snapshot.nodes))),
+        gangs=tuple(
+            replace(gang, groups=tuple(draw(st.permutations(gang.groups)))) for gang in gangs
+        ),
+        running_pods=tuple(draw(st.permutations(snapshot.running_pods))),
+    )
+
+
+def renamed(snapshot: Snapshot) -> Snapshot:
+    """The same question with other names for nodes, gangs and pods, in reverse sort order."""
+
+    def new(name: str) -> str:
+        head, _, tail = name.rpartition("/")
+        return f"{head}/{''.join(chr(219 - ord(c)) if c.isalpha() else c for c in tail)}-renamed"
+
+    def group(old: PodGroup) -> PodGroup:
+        return replace(
+            old,
+            pod_sets=tuple(
+                replace(s, pods=tuple(replace(pod, name=new(pod.name)) for pod in s.pods))
+                for s in old.pod_sets
+            ),
+            bound_pods=tuple(BoundPod(new(pod.name), new(pod.node)) for pod in old.bound_pods),
+        )
+
+    return Snapshot(
+        nodes=tuple(
+            replace(
+                node,
+                name=new(node.name),
+                labels={**node.labels, HOSTNAME: new(node.labels[HOSTNAME]).lstrip("/")},
+            )
+            for node in snapshot.nodes
+        ),
+        gangs=tuple(
+            replace(
+                gang,
+                name=new(gang.name),
+                groups=tuple(group(g) for g in gang.groups),
+                base_gang=new(gang.base_gang) if gang.base_gang else "",
+                previous_nodes=tuple(new(node) for node in gang.previous_nodes),
+            )
+            for gang in snapshot.gangs
+        ),
+        running_pods=tuple(
+            replace(pod, name=new(pod.name), node=new(pod.node)) for pod in snapshot.running_pods
+        ),
+    )
