@@ -1,0 +1,744 @@
+"""The first answer: gangs one after another, each where it leaves most room.
+
+Fast, complete and valid by itself; it knows nothing of bounds and nothing of
+the solver. Every later stage starts from it and may only improve on it.
+
+Which node: the least wanted that fits, then the fewest free GPUs, then the
+domain with least room, then the least CPU. Which domain: the tightest that
+holds the part. Preferred levels: one domain if any holds the part, else the
+roomiest first. A few orders of the gangs are tried and the best plan kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from placement_service.plan import (
+    Plan,
+    Units,
+    gang_domains,
+    is_placed,
+    scopes_in_use,
+    to_solution,
+    worth,
+)
+from placement_service.problem import CPU_COLUMN, Affinity, Gang, Ints, Problem, Spread
+from placement_service.room import Room, sums_by_domain
+from placement_service.snapshot import Binding
+from placement_service.solution import Solution
+from placement_service.tree import Part, tree_of
+
+#: Domains tried for a part before the attempt is given up.
+TRIES = 6
+
+#: Orders of the gangs tried for the first answer, time allowing.
+Order = Callable[[Gang], object]
+
+
+def first_answer(
+    problem: Problem, previous: tuple[Binding, ...] = (), *, deadline: float = float("inf")
+) -> Solution:
+    """The best of a few greedy plans, and of the previous one where it still fits.
+
+    At least one order is always completed; further ones only before `deadline`
+    (in `time.monotonic` seconds).
+    """
+    builder = Builder(problem)
+    best: Plan | None = None
+    if previous:
+        best = builder.build(_by_size(problem), start=_previous_plan(problem, previous))
+    for order in (_by_size(problem), _by_hardest_part(problem)):
+        plan = builder.build(order)
+        if best is None or worth(problem, plan).rank > worth(problem, best).rank:
+            best = plan
+        everyone = all(is_placed(g, best) for g in problem.pending)
+        if everyone or time.monotonic() > deadline:
+            break
+    assert best is not None
+    return to_solution(problem, best)
+
+
+def _by_size(problem: Problem) -> Order:
+    """Required levels over everything first, then size."""
+    return lambda g: (not _is_bound(g), -_weight(problem, g))
+
+
+def _by_hardest_part(problem: Problem) -> Order:
+    """The largest part under a required level first, then size."""
+
+    def key(gang: Gang) -> object:
+        largest = 0
+        for scope in gang.scopes:
+            if scope.required >= 0:
+                mine = sum(_demand_weight(problem, gang, d) for d in scope.demands)
+                largest = max(largest, mine)
+        return (-largest, -_weight(problem, gang))
+
+    return key
+
+
+def _is_bound(gang: Gang) -> bool:
+    every = len(gang.demands)
+    return any(s.required >= 0 and len(s.demands) == every for s in gang.scopes)
+
+
+def _demand_weight(problem: Problem, gang: Gang, demand: int) -> int:
+    d = gang.demands[demand]
+    return int(problem.gpus[d.shape]) * d.count
+
+
+def _weight(problem: Problem, gang: Gang) -> int:
+    return sum(_demand_weight(problem, gang, d) for d in range(len(gang.demands)))
+
+
+def _previous_plan(problem: Problem, previous: Sequence[Binding]) -> Plan:
+    """The earlier answer in indices, for gangs that it placed and still exist."""
+    node = {n.name: i for i, n in enumerate(problem.snapshot.nodes)}
+    where: dict[tuple[str, str], list[str]] = {}
+    for b in previous:
+        if b.node in node:
+            where.setdefault((b.gang, b.pod), []).append(b.node)
+    plan: dict[int, Units] = {}
+    for gang in problem.gangs:
+        source = problem.snapshot.gangs[gang.index]
+        counts: dict[tuple[int, int], int] = {}
+        for d, demand in enumerate(gang.demands):
+            group, pod_set, per_unit = demand.members[0]
+            nodes = [
+                node[n]
+                for pod in source.groups[group].pod_sets[pod_set].pods
+                for n in where.get((source.name, pod.name), ())
+            ]
+            for n in sorted(set(nodes)):
+                units = nodes.count(n) // per_unit
+                if units:
+                    counts[d, n] = units
+        if counts:
+            plan[gang.index] = tuple((d, n, c) for (d, n), c in sorted(counts.items()))
+    return plan
+
+
+class Builder:
+    """Places gangs into a room; remembers what does not change between plans."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._trees = {g.index: tree_of(problem, g) for g in problem.gangs if g.placeable}
+        self._inside: dict[tuple[int, int], tuple[Ints, ...]] = {}
+        self._parents: dict[tuple[int, int], Ints | None] = {}
+        self._cpu = (
+            problem.free[:, problem.columns.index(CPU_COLUMN)]
+            if CPU_COLUMN in problem.columns
+            else np.zeros(problem.node_count, dtype=np.int64)
+        )
+        # Loose pods go to the narrowest levels' fullest domains first.
+        named = [i for i in problem.scope_levels if not problem.levels[i].is_host]
+        self._narrowest = max(named, key=lambda i: problem.levels[i].count, default=-1)
+
+    # --- plans ------------------------------------------------------------
+
+    def build(
+        self,
+        order: Order,
+        *,
+        start: Plan | None = None,
+        first: Iterable[int] = (),
+        extras: bool = True,
+    ) -> Plan:
+        """A plan: the start where it fits, then `first`, then the rest by priority.
+
+        `order` sorts gangs of one priority (and all of `first`); equals go by
+        index. A base goes before the gangs based on it.
+        """
+        room = Room(self.problem)
+        plan: dict[int, Units] = {}
+        self._adopt(room, plan, start or {})
+        chosen = set(first)
+        gangs = sorted(
+            self.problem.pending,
+            key=lambda g: (
+                g.index not in chosen,
+                0 if g.index in chosen else -g.priority,
+                order(g),
+                g.index,
+            ),
+        )
+        for gang in bases_first(gangs):
+            if gang.index not in plan:
+                self.add(room, plan, gang)
+        if extras:
+            self.add_extras(room, plan)
+        return plan
+
+    def _adopt(self, room: Room, plan: dict[int, Units], start: Plan) -> None:
+        """Take over whole gangs of an earlier plan that still fit as they are."""
+        for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
+            gang = self.problem.gangs[index]
+            units = start[index]
+            complete = all(
+                sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.quotas
+            )
+            if gang.placeable and complete and self._base_is_placed(gang, plan):
+                mark = room.mark()
+                if self._retake(room, gang, units):
+                    plan[index] = units
+                else:
+                    room.undo(mark)
+
+    def _retake(self, room: Room, gang: Gang, units: Units) -> bool:
+        for scope in gang.scopes:
+            if scope.required >= 0:
+                domain = self.problem.levels[scope.required].domain
+                used = {int(domain[n]) for d, n, _ in units if d in scope.demands}
+                used |= {scope.pin} - {-1}
+                if len(used) > 1 or -1 in used:
+                    return False
+        for d, node, count in units:
+            shape = gang.demands[d].shape
+            for _ in range(count if self.problem.special[shape] else 1):
+                step = 1 if self.problem.special[shape] else count
+                if room.row(shape)[node] < step or not room.allowed(shape)[node]:
+                    return False
+                room.take(shape, np.array([node]), np.array([step]))
+        return room.rules_hold()
+
+    def _base_is_placed(self, gang: Gang, plan: Plan) -> bool:
+        return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
+
+    def add(self, room: Room, plan: dict[int, Units], gang: Gang) -> bool:
+        """Place the minimum of one gang, or nothing."""
+        if not gang.placeable or not self._base_is_placed(gang, plan):
+            return False
+        units = self.place(room, gang, near=self._set_places(gang, plan))
+        if units is None:
+            return False
+        plan[gang.index] = units
+        return True
+
+    def _set_places(self, gang: Gang, plan: Plan) -> tuple[int, frozenset[int]]:
+        """The level of the gang's set and the places its base uses there."""
+        if gang.base < 0 or gang.set_level < 0:
+            return -1, frozenset()
+        base = self.problem.gangs[gang.base]
+        place = self.problem.levels[gang.set_level].place
+        used = {p for p in base.set_bound if p >= 0}
+        used.update(int(place[n]) for _, n, _ in plan.get(base.index, ()))
+        return gang.set_level, frozenset(used)
+
+    # --- one gang ---------------------------------------------------------
+
+    def place(
+        self,
+        room: Room,
+        gang: Gang,
+        *,
+        near: tuple[int, frozenset[int]] = (-1, frozenset()),
+        within: Ints | None = None,
+    ) -> Units | None:
+        """The minimum of a gang as units, taken from the room; None and unchanged if it fails.
+
+        `near` is a level and places there to try first; `within` restricts to
+        some nodes (sorted indices).
+        """
+        level, places = near
+        attempts: list[Ints | None] = []
+        if level >= 0 and places:
+            inside = np.isin(self.problem.levels[level].place, list(places))
+            nodes = np.flatnonzero(inside)
+            attempts.append(nodes if within is None else np.intersect1d(nodes, within))
+        if gang.previous:
+            attempts.append(np.array(sorted(gang.previous)))
+        for nodes in (*attempts, within):
+            mark = room.mark()
+            work = _Work(self, room, gang)
+            if work.run(nodes) and room.rules_hold():
+                return work.units()
+            room.undo(mark)
+        return None
+
+    def add_extras(self, room: Room, plan: dict[int, Units]) -> None:
+        """As many extras as fit, gangs of higher priority first."""
+        able = [g for g in self.problem.gangs if g.placeable and g.extras]
+        for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
+            if is_placed(gang, plan) and self._base_is_placed(gang, plan):
+                work = _Work(self, room, gang)
+                work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
+                work.run_extras()
+                if work.taken:
+                    plan[gang.index] = work.units()
+
+    # --- static facts -----------------------------------------------------
+
+    def tree(self, gang: Gang) -> Part | None:
+        return self._trees[gang.index]
+
+    def inside(self, level: int, domain: int) -> Ints:
+        """Sorted node indices of a place (domain, or lone node) at a level."""
+        key = (level, -1)
+        if key not in self._inside:
+            place = self.problem.levels[level].place
+            order = np.argsort(place, kind="stable")
+            cuts = np.searchsorted(place[order], np.arange(1, int(place.max(initial=0)) + 1))
+            self._inside[key] = tuple(np.split(order, cuts))
+        return self._inside[key][domain]
+
+    def parent(self, narrow: int, broad: int) -> Ints | None:
+        """The broad domain of each narrow one, None where they do not nest."""
+        key = (narrow, broad)
+        if key not in self._parents:
+            low, high = self.problem.levels[narrow], self.problem.levels[broad]
+            inside = low.domain >= 0
+            up = np.full(low.count, -1, dtype=np.int64)
+            up[low.domain[inside]] = high.domain[inside]
+            nests = (up[low.domain[inside]] == high.domain[inside]).all() and (up >= 0).all()
+            self._parents[key] = up if nests else None
+        return self._parents[key]
+
+    def node_key(self, room: Room, shape: int, nodes: Ints) -> Ints:
+        """Sort key of nodes for a shape, smaller is better: see the module."""
+        wanted = np.minimum(self.problem.wanted[nodes], 1023)
+        gpus = np.minimum(room.gpus_free[nodes], 255)
+        if self._narrowest >= 0:
+            domain = self.problem.levels[self._narrowest].domain[nodes]
+            around = np.append(room.slots(shape, self._narrowest), 0)[domain]
+            around = np.minimum(around, 65535)
+        else:
+            around = np.zeros(len(nodes), dtype=np.int64)
+        cpu = np.minimum(self._cpu[nodes] // 1000, 65535)
+        return ((wanted * 256 + gpus) * 65536 + around) * 65536 + cpu
+
+
+class _Work:
+    """One gang on its way into a room."""
+
+    def __init__(self, builder: Builder, room: Room, gang: Gang) -> None:
+        self.builder = builder
+        self.problem = builder.problem
+        self.room = room
+        self.gang = gang
+        self.taken: dict[tuple[int, int], int] = {}
+        self._journal: list[tuple[int, Ints, Ints]] = []
+        self._want = _mandatory(gang)
+
+    def units(self) -> Units:
+        return tuple((d, n, c) for (d, n), c in sorted(self.taken.items()) if c)
+
+    def run(self, nodes: Ints | None) -> bool:
+        """Place the minimum within some nodes, or everywhere for None."""
+        tree = self.builder.tree(self.gang)
+        if tree is None:
+            return self._run_flat(0, {}, nodes)
+        return self._contents(tree, nodes)
+
+    # --- bookkeeping ------------------------------------------------------
+
+    def _take(self, demand: int, nodes: Ints, counts: Ints) -> None:
+        self.room.take(self.gang.demands[demand].shape, nodes, counts)
+        self._journal.append((demand, nodes, counts))
+        for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
+            self.taken[demand, n] = self.taken.get((demand, n), 0) + c
+
+    def _mark(self) -> tuple[int, int]:
+        return self.room.mark(), len(self._journal)
+
+    def _undo(self, mark: tuple[int, int]) -> None:
+        self.room.undo(mark[0])
+        while len(self._journal) > mark[1]:
+            demand, nodes, counts = self._journal.pop()
+            for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
+                self.taken[demand, n] -= c
+
+    # --- parts ------------------------------------------------------------
+
+    def _part(self, part: Part, nodes: Ints | None) -> bool:
+        """A part with its scope: one domain of the required level."""
+        if part.required < 0:
+            return self._soft(part, nodes)
+        scope = part.scope
+        assert scope is not None
+        if scope.pin >= 0:
+            candidates = [scope.pin]
+        else:
+            candidates = self._candidates(part, part.required, nodes)
+        best: tuple[int, list[tuple[int, Ints, Ints]]] | None = None
+        matters = self._has_wishes(part)
+        for domain in candidates[:TRIES]:
+            inside = self._inside(part.required, domain, nodes)
+            mark = self._mark()
+            if self._soft(part, inside):
+                if not matters:
+                    return True
+                cost = self._wish_cost()
+                done = self._journal[mark[1] :]
+                if best is None or cost < best[0]:
+                    best = (cost, done)
+            self._undo(mark)
+        if best is None:
+            return False
+        for demand, n, c in best[1]:
+            self._take(demand, n, c)
+        return True
+
+    def _has_wishes(self, part: Part) -> bool:
+        return part.preferred >= 0 or any(self._has_wishes(c) for c in part.children)
+
+    def _wish_cost(self) -> int:
+        units = self.units()
+        return gang_domains(self.problem, self.gang, units) - scopes_in_use(self.gang, units)
+
+    def _soft(self, part: Part, nodes: Ints | None) -> bool:
+        """A part with its preferred level: one domain if possible, else few."""
+        if part.preferred < 0:
+            return self._contents(part, nodes)
+        scope = part.scope
+        assert scope is not None
+        known = [p for p in scope.bound if p >= 0]
+        candidates = self._candidates(part, part.preferred, nodes)
+        candidates = [d for d in candidates if d in known] + [
+            d for d in candidates if d not in known
+        ]
+        for domain in candidates[:TRIES]:
+            mark = self._mark()
+            if self._contents(part, self._inside(part.preferred, domain, nodes)):
+                return True
+            self._undo(mark)
+        mark = self._mark()
+        if self._split(part, nodes, known):
+            return True
+        self._undo(mark)
+        return self._contents(part, nodes)
+
+    def _contents(self, part: Part, nodes: Ints | None) -> bool:
+        """What a part consists of, hardest first, wherever it fits."""
+        for child in self._hardest_first(part.children):
+            if not self._part(child, nodes):
+                return False
+        return all(
+            self._loose(d, self._want[d], nodes) == self._want[d]
+            for d in self._loose_order(part.loose)
+        )
+
+    def _hardest_first(self, parts: Sequence[Part]) -> list[Part]:
+        def size(part: Part) -> tuple[bool, int]:
+            weight = sum(self._gpus(d) * self._want[d] for d in part.demands)
+            return (part.required >= 0, weight)
+
+        return sorted(parts, key=size, reverse=True)
+
+    def _loose_order(self, demands: Sequence[int]) -> list[int]:
+        """Large pods before small; anchors before those that want to be near."""
+        shape = [d.shape for d in self.gang.demands]
+
+        def follows(d: int) -> bool:
+            return any(isinstance(r, Affinity) and r.carriers[shape[d]] for r in self.problem.rules)
+
+        return sorted(demands, key=lambda d: (follows(d), -self._gpus(d), d))
+
+    def _gpus(self, demand: int) -> int:
+        return int(self.problem.gpus[self.gang.demands[demand].shape])
+
+    def _inside(self, level: int, domain: int, nodes: Ints | None) -> Ints:
+        inside = self.builder.inside(level, domain)
+        if nodes is None or nodes is inside:
+            return inside
+        return inside[np.isin(inside, nodes, assume_unique=True)]
+
+    def _sums(self, shape: int, level: int, nodes: Ints | None) -> Ints:
+        """Units of a shape per domain of a level, within nodes."""
+        if nodes is None:
+            return self.room.slots(shape, level)
+        domain = self.problem.levels[level].domain[nodes]
+        inside = domain >= 0
+        row = self.room.row(shape)[nodes]
+        return np.bincount(domain[inside], row[inside], self.problem.levels[level].count).astype(
+            np.int64
+        )
+
+    def _candidates(self, part: Part, level: int, nodes: Ints | None) -> list[int]:
+        """Domains that may hold the part, tightest first."""
+        need: dict[int, int] = {}
+        for d in part.demands:
+            if self._want[d]:
+                shape = self.gang.demands[d].shape
+                need[shape] = need.get(shape, 0) + self._want[d]
+        if not need:
+            return list(range(self.problem.levels[level].count))
+        able = np.ones(self.problem.levels[level].count, dtype=bool)
+        for shape, count in need.items():
+            able &= self._sums(shape, level, nodes) >= count
+        for (narrow, shape, size), times in self._subparts(part).items():
+            parent = self.builder.parent(narrow, level)
+            if parent is not None and times > 0:
+                places = self._sums(shape, narrow, nodes) // size
+                able &= np.bincount(parent, places, len(able)) >= times
+        found = np.flatnonzero(able)
+        main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
+        slack = self._sums(main, level, nodes)[found] - need[main]
+        dear = self._dearness(main, level)[found]
+        return [int(d) for d in found[np.lexsort((found, slack, dear))]]
+
+    def _subparts(self, part: Part) -> dict[tuple[int, int, int], int]:
+        """Smaller parts bound to a narrower level: (level, main shape, units) to times."""
+        found: dict[tuple[int, int, int], int] = {}
+        for child in part.children:
+            if child.required >= 0:
+                per: dict[int, int] = {}
+                for d in child.demands:
+                    shape = self.gang.demands[d].shape
+                    per[shape] = per.get(shape, 0) + self._want[d]
+                for shape, size in per.items():
+                    if size:
+                        key = (child.required, shape, size)
+                        found[key] = found.get(key, 0) + 1
+            for key, times in self._subparts(child).items():
+                found[key] = found.get(key, 0) + times
+        return found
+
+    def _dearness(self, shape: int, level: int) -> Ints:
+        """How wanted the nodes for the shape are, per domain."""
+        usable = self.problem.eligible[shape]
+        lv = self.problem.levels[level]
+        inside = usable & (lv.domain >= 0)
+        result = np.full(lv.count, 1 << 30, dtype=np.int64)
+        np.minimum.at(result, lv.domain[inside], self.problem.wanted[inside])
+        return result
+
+    def _split(self, part: Part, nodes: Ints | None, used: Sequence[int]) -> bool:
+        """Spread a part over as few domains of its preferred level as we can."""
+        level = part.preferred
+        children = self._hardest_first(part.children)
+        rest = {d: self._want[d] for d in part.loose if self._want[d]}
+        left = list(used)
+        tried: set[int] = set()
+        while children or rest:
+            domain = (
+                left.pop(0)
+                if left
+                else self._next_domain(part, level, nodes, rest, children, tried)
+            )
+            if domain is None:
+                return False
+            tried.add(domain)
+            inside = self._inside(level, domain, nodes)
+            children = [c for c in children if not self._try(c, inside)]
+            for d in self._loose_order(list(rest)):
+                rest[d] -= self._loose(d, rest[d], inside)
+            rest = {d: k for d, k in rest.items() if k}
+        return True
+
+    def _try(self, part: Part, nodes: Ints) -> bool:
+        mark = self._mark()
+        if self._part(part, nodes):
+            return True
+        self._undo(mark)
+        return False
+
+    def _next_domain(
+        self,
+        part: Part,
+        level: int,
+        nodes: Ints | None,
+        rest: dict[int, int],
+        children: Sequence[Part],
+        tried: set[int],
+    ) -> int | None:
+        """The tightest domain for all that is left, else the roomiest."""
+        need: dict[int, int] = {}
+        for d in (*rest, *(d for c in children for d in c.demands)):
+            shape = self.gang.demands[d].shape
+            need[shape] = need.get(shape, 0) + rest.get(d, self._want[d])
+        main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
+        room = self._sums(main, level, nodes).copy()
+        room[list(tried & set(range(len(room))))] = 0
+        if not room.any():
+            return None
+        holds = np.flatnonzero(room >= need[main])
+        if len(holds):
+            return int(holds[np.argmin(room[holds])])
+        return int(np.argmax(room))
+
+    # --- pods -------------------------------------------------------------
+
+    def _loose(self, demand: int, count: int, nodes: Ints | None) -> int:
+        """Place up to `count` units on the best nodes; returns how many."""
+        shape = self.gang.demands[demand].shape
+        if count <= 0:
+            return 0
+        if self.problem.special[shape]:
+            return self._one_by_one(demand, count, nodes)
+        row = self.room.row(shape)
+        if nodes is None:
+            able = np.flatnonzero(row)
+            fits = row[able]
+        else:
+            fits = row[nodes]
+            able = nodes[fits > 0]
+            fits = fits[fits > 0]
+        if not len(able):
+            return 0
+        key = self.builder.node_key(self.room, shape, able)
+        if count == 1:
+            best = np.argmin(key)
+            self._take(demand, able[best : best + 1], np.ones(1, dtype=np.int64))
+            return 1
+        order = np.argsort(key, kind="stable")
+        fits = fits[order]
+        before = np.cumsum(fits) - fits
+        counts = np.clip(count - before, 0, fits)
+        chosen = counts > 0
+        self._take(demand, able[order][chosen], counts[chosen])
+        return int(counts.sum())
+
+    def _one_by_one(self, demand: int, count: int, nodes: Ints | None) -> int:
+        """Units under rules between pods, each placed with the rules as they are then."""
+        shape = self.gang.demands[demand].shape
+        nodes = self._near_each_other(shape, count, nodes)
+        done = 0
+        while done < count:
+            able = self.room.allowed(shape) & (self.room.row(shape) > 0)
+            chosen = np.flatnonzero(able) if nodes is None else nodes[able[nodes]]
+            if not len(chosen):
+                break
+            key = self.builder.node_key(self.room, shape, chosen)
+            key = key + self._crowding(shape, chosen) * (1 << 50)
+            best = int(chosen[np.argmin(key)])
+            self._take(demand, np.array([best]), np.ones(1, dtype=np.int64))
+            done += 1
+        return done
+
+    def _crowding(self, shape: int, nodes: Ints) -> Ints:
+        """Pods already counted in the nodes' domains by spread rules of the shape."""
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for rule, load in self.room.loads():
+            if isinstance(rule, Spread) and rule.carriers[shape]:
+                counts = np.append(rule.base + load[0], 0)
+                total += counts[self.problem.levels[rule.level].domain[nodes]]
+        return total
+
+    def _near_each_other(self, shape: int, count: int, nodes: Ints | None) -> Ints | None:
+        """For pods that must share a domain only with themselves: one that holds them."""
+        for rule, load in self.room.loads():
+            if not isinstance(rule, Affinity) or not rule.carriers[shape]:
+                continue
+            if rule.running.any() or load[:2].any():
+                continue
+            row = np.where(self.room.allowed(shape), self.room.row(shape), 0)
+            if nodes is not None:
+                row = np.where(np.isin(np.arange(len(row)), nodes), row, 0)
+            room = sums_by_domain(self.problem, rule.level, row)
+            holds = np.flatnonzero(room >= count)
+            if len(holds):
+                nodes = self._inside(rule.level, int(holds[np.argmin(room[holds])]), nodes)
+        return nodes
+
+    # --- scopes that do not nest --------------------------------------------
+
+    def _run_flat(self, at: int, chosen: dict[int, Ints], nodes: Ints | None) -> bool:
+        """Choose a domain for one required scope after another, then place pods.
+
+        `chosen` maps demands to the nodes left to them.
+        """
+        scopes = [s for s in self.gang.scopes if s.required >= 0]
+        if at == len(scopes):
+            mark = self._mark()
+            order = self._loose_order(range(len(self.gang.demands)))
+            if all(
+                self._loose(d, self._want[d], chosen.get(d, nodes)) == self._want[d] for d in order
+            ):
+                return True
+            self._undo(mark)
+            return False
+        scope = scopes[at]
+        if scope.pin >= 0:
+            candidates = [scope.pin]
+        else:
+            candidates = self._candidates(Part(None, scope.demands, ()), scope.required, None)
+        for domain in candidates[:TRIES]:
+            inside = self.builder.inside(scope.required, domain)
+            narrowed = dict(chosen)
+            for d in scope.demands:
+                before = chosen.get(d, nodes)
+                narrowed[d] = inside if before is None else np.intersect1d(before, inside)
+            if self._run_flat(at + 1, narrowed, nodes):
+                return True
+        return False
+
+    # --- extras -----------------------------------------------------------
+
+    def run_extras(self) -> None:
+        """Add units beyond the minimum, near what is there."""
+        for quota in self.gang.quotas:
+            for d in quota.demands:
+                placed = sum(c for (e, _), c in self.taken.items() if e in quota.demands)
+                mine = sum(c for (e, _), c in self.taken.items() if e == d)
+                want = min(quota.pending - placed, self.gang.demands[d].count - mine)
+                for nodes in self._extra_nodes(d):
+                    if want <= 0:
+                        break
+                    want -= self._extra(d, want, nodes)
+
+    def _extra(self, demand: int, want: int, nodes: Ints | None) -> int:
+        mark = self._mark()
+        done = self._loose(demand, want, nodes)
+        if done and not self.room.rules_hold():
+            self._undo(mark)
+            return 0
+        return done
+
+    def _extra_nodes(self, demand: int) -> Iterator[Ints | None]:
+        """Where extras may go: used preferred domains first, then anywhere allowed."""
+        nodes: Ints | None = None
+        for scope in self.gang.scopes:
+            if scope.required < 0 or demand not in scope.demands:
+                continue
+            domain = scope.pin
+            if domain < 0:
+                of = self.problem.levels[scope.required].domain
+                used = [int(of[n]) for (d, n), c in self.taken.items() if c and d in scope.demands]
+                domain = used[0] if used else self._roomiest(demand, scope.required, nodes)
+            nodes = self._inside(scope.required, domain, nodes)
+        for scope in self.gang.scopes:
+            if scope.preferred >= 0 and demand in scope.demands:
+                place = self.problem.levels[scope.preferred].place
+                near = {p for p in scope.bound if p >= 0}
+                near |= {
+                    int(place[n]) for (d, n), c in self.taken.items() if c and d in scope.demands
+                }
+                if near:
+                    inside = np.flatnonzero(np.isin(place, list(near)))
+                    yield inside if nodes is None else np.intersect1d(inside, nodes)
+        yield nodes
+
+    def _roomiest(self, demand: int, level: int, nodes: Ints | None) -> int:
+        return int(np.argmax(self._sums(self.gang.demands[demand].shape, level, nodes)))
+
+
+def bases_first(gangs: Iterable[Gang]) -> list[Gang]:
+    """The same order, but each base before the gangs based on it."""
+    waiting: dict[int, list[Gang]] = {}
+    gangs = list(gangs)
+    here = {g.index for g in gangs}
+    done: set[int] = set()
+    result: list[Gang] = []
+    for gang in gangs:
+        if gang.base >= 0 and gang.base in here and gang.base not in done:
+            waiting.setdefault(gang.base, []).append(gang)
+            continue
+        for g in (gang, *waiting.pop(gang.index, ())):
+            result.append(g)
+            done.add(g.index)
+    return result
+
+
+def _mandatory(gang: Gang) -> list[int]:
+    """Units of each demand that make up the minimum; the first pod sets come first."""
+    want = [0] * len(gang.demands)
+    for quota in gang.quotas:
+        left = quota.missing
+        for d in quota.demands:
+            want[d] = min(left, gang.demands[d].count)
+            left -= want[d]
+    return want

@@ -1,0 +1,238 @@
+"""The master: which gangs can be admitted at all, by rows and rack patterns.
+
+A small integer program over classes of identical gangs. It knows domains only
+through `rows` and through patterns of what fits one domain, so its size does
+not grow with nodes or pods, and everything that it forgets makes it a
+relaxation: its optimum bounds every plan, and its solution is the target that
+the decoder then tries to place.
+
+Patterns (Gilmore and Gomory 1961): at the level with most parts, let a domain
+have c nodes that fit a unit of which no node holds two. The parts of two and
+more such units that it can host are one of the maximal multisets of part sizes
+with sum <= c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.plan import priorities
+from placement_service.problem import fit
+from placement_service.rows import Counting
+
+#: More distinct patterns than this are not worth their columns.
+MAX_PATTERNS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`bounds[i]` bounds the value of the i-th priority; `gangs` reach them.
+
+    `extra` bounds the extras of plans that reach the bounds, `domains` (from
+    below) their places at preferred levels.
+    """
+
+    bounds: tuple[int, ...]
+    gangs: tuple[int, ...]
+    extra: int
+    domains: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Per class: the least places at preferred levels beyond one per scope."""
+
+    least: tuple[int, ...]
+
+
+def solve_master(
+    counting: Counting, wishes: Sequence[int], *, seconds: float, effort: float
+) -> Target:
+    """Bounds and a target for a counted problem.
+
+    `wishes[c]` is the least number of places beyond the first that a gang of
+    class c uses over its preferred scopes. `effort` is CP-SAT's deterministic
+    time for each of the solves, `seconds` the wall time of all together.
+    """
+    classes = counting.classes
+    model = cp_model.CpModel()
+    admitted = [model.new_int_var(0, len(c.gangs), "") for c in classes]
+    extras = [
+        model.new_int_var(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes
+    ]
+    for c, z, e in zip(classes, admitted, extras, strict=True):
+        model.add(e <= z * sum(k for _, k in c.extras))
+    for row in counting.rows:
+        weights = [(z, int(w)) for z, w in zip(admitted, row.weight, strict=True) if w]
+        weights += [(e, int(w)) for e, w in zip(extras, row.extra, strict=True) if w]
+        model.add(_dot(weights) <= row.capacity)
+    _add_patterns(model, counting, admitted)
+    solver = _solver(seconds, effort)
+    bounds: list[int] = []
+    hint: list[int] | None = None
+    for priority in priorities(counting.problem):
+        mine = [(z, c.value) for z, c in zip(admitted, classes, strict=True) if c.priority == priority]
+        most = sum(c.value * len(c.gangs) for c in classes if c.priority == priority)
+        if not mine:
+            bounds.append(0)
+            continue
+        model.maximize(_dot(mine))
+        status = solver.solve(model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            bounds.append(most)
+            continue
+        bound = min(most, int(np.floor(solver.best_objective_bound + 1e-6)))
+        bounds.append(bound)
+        hint = [solver.value(z) for z in admitted]
+        model.add(_dot(mine) >= round(solver.objective_value))
+        if status != cp_model.OPTIMAL:
+            # Lower priorities are bounded by what there is.
+            rest = priorities(counting.problem)[len(bounds) :]
+            bounds += [sum(c.value * len(c.gangs) for c in classes if c.priority == p) for p in rest]
+            return Target(tuple(bounds), _pick(counting, hint), _all_extras(counting), 0)
+    extra = _all_extras(counting)
+    if extra:
+        model.maximize(_dot([(e, 1) for e in extras]))
+        if solver.solve(model) == cp_model.OPTIMAL:
+            extra = round(solver.objective_value)
+            hint = [solver.value(z) for z in admitted]
+            model.add(_dot([(e, 1) for e in extras]) >= extra)
+    # Of the best sets the easiest: fewest places first, then the smallest parts.
+    domains = 0
+    model.minimize(_dot([(z, w) for z, w in zip(admitted, wishes, strict=True) if w]))
+    if any(wishes) and solver.solve(model) == cp_model.OPTIMAL:
+        domains = round(solver.objective_value)
+        hint = [solver.value(z) for z in admitted]
+        model.add(_dot([(z, w) for z, w in zip(admitted, wishes, strict=True) if w]) <= domains)
+    model.minimize(_dot([(z, _hardness(counting, i)) for i, z in enumerate(admitted)]))
+    if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        hint = [solver.value(z) for z in admitted]
+    return Target(tuple(bounds), _pick(counting, hint or []), extra, domains)
+
+
+def _dot(terms: Sequence[tuple[cp_model.IntVar, int]]) -> cp_model.LinearExprT:
+    return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
+
+
+def _solver(seconds: float, effort: float) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    # One worker with full linearisation closes these models; two leave the
+    # bound at the trivial value on some, measured.
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.max_time_in_seconds = max(0.01, seconds)
+    solver.parameters.max_deterministic_time = effort
+    return solver
+
+
+def _all_extras(counting: Counting) -> int:
+    return sum(len(c.gangs) * sum(k for _, k in c.extras) for c in counting.classes)
+
+
+def _pick(counting: Counting, counts: Sequence[int]) -> tuple[int, ...]:
+    return tuple(
+        g for c, k in zip(counting.classes, counts, strict=False) for g in c.gangs[:k]
+    )
+
+
+def _hardness(counting: Counting, index: int) -> int:
+    """Larger for gangs with large parts: they are harder to decode."""
+    gang_class = counting.classes[index]
+    total = 0
+    for parts in gang_class.parts:
+        for content, times in parts:
+            total += times * sum(k for _, k in content) ** 2
+    return total
+
+
+def _add_patterns(
+    model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar]
+) -> None:
+    problem = counting.problem
+    best: tuple[int, int] | None = None
+    whole = _whole_units(counting)
+    if whole is None:
+        return
+    units, nodes = whole
+    for i, level in enumerate(counting.levels):
+        if level >= 0 and not problem.levels[level].is_host:
+            parts = sum(
+                times * len(c.gangs)
+                for c in counting.classes
+                for content, times in c.parts[i]
+                if _size(content, units) > 1
+            )
+            if parts and (best is None or parts > best[0]):
+                best = (parts, i)
+    if best is None:
+        return
+    i = best[1]
+    sizes: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
+    for z, c in zip(admitted, counting.classes, strict=True):
+        per: dict[int, int] = {}
+        for content, times in c.parts[i]:
+            size = _size(content, units)
+            if size > 1:
+                per[size] = per.get(size, 0) + times
+        for size, times in per.items():
+            sizes.setdefault(size, []).append((z, times))
+    order = sorted(sizes, reverse=True)
+    room = np.bincount(problem.levels[counting.levels[i]].place, nodes).astype(np.int64)
+    supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
+    total = 0
+    for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
+        patterns = _maximal_patterns(order, int(capacity))
+        total += len(patterns)
+        if total > MAX_PATTERNS:
+            return
+        uses = [model.new_int_var(0, int(count), "") for _ in patterns]
+        if uses:
+            model.add(cp_model.LinearExpr.sum(uses) <= int(count))
+        for use, pattern in zip(uses, patterns, strict=True):
+            for size, k in zip(order, pattern, strict=True):
+                if k:
+                    supply[size].append((use, k))
+    for size in order:
+        model.add(_dot(sizes[size]) <= _dot(supply[size]))
+
+
+def _whole_units(counting: Counting) -> tuple[np.ndarray, np.ndarray] | None:
+    """Shapes of which no node holds two [S], and nodes that fit one of them [N]."""
+    problem = counting.problem
+    units = np.zeros(problem.shape_count, dtype=np.int64)
+    nodes = np.zeros(problem.node_count, dtype=np.int64)
+    for s in range(problem.shape_count):
+        usable = problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
+        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0):
+            units[s] = 1
+            nodes[usable] = 1
+    return (units, nodes) if units.any() else None
+
+
+def _size(content: Sequence[tuple[tuple[int, ...], int]], units: np.ndarray) -> int:
+    return sum(k * min(int(units[s]) for s in shapes) for shapes, k in content)
+
+
+def _maximal_patterns(sizes: Sequence[int], capacity: int) -> list[tuple[int, ...]]:
+    """Maximal multisets of sizes (descending) with sum <= capacity."""
+    found: list[tuple[int, ...]] = []
+
+    def extend(at: int, left: int, chosen: list[int]) -> None:
+        if len(found) > MAX_PATTERNS:
+            return
+        if at == len(sizes):
+            if any(chosen) and left < sizes[-1]:
+                found.append(tuple(chosen))
+            return
+        last = at == len(sizes) - 1
+        most = left // sizes[at]
+        for k in range(most, most - 1 if last else -1, -1):
+            extend(at + 1, left - k * sizes[at], [*chosen, k])
+
+    if sizes and capacity >= sizes[-1]:
+        extend(0, capacity, [])
+    return found

@@ -1,0 +1,207 @@
+"""What is left on the nodes while pods are placed, with exact undo.
+
+For each shape the number of units that fit each node, and its sums per domain,
+are kept and brought up to date only for nodes that changed since they were
+last asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement_service.plan import Plan
+from placement_service.problem import (
+    Affinity,
+    Bipartite,
+    Bools,
+    Ints,
+    Limit,
+    Problem,
+    Rule,
+    Spread,
+    fit,
+)
+
+
+class Room:
+    """Mutable state of the nodes; `mark` and `undo` go back exactly."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.free = problem.free.copy()
+        self.gpus_free = problem.node_gpus_free.copy()
+        self._touched: list[int] = []
+        self._row: dict[int, Ints] = {}
+        self._seen: dict[int, int] = {}
+        self._sums: dict[tuple[int, int], Ints] = {}
+        self._journal: list[tuple[int, Ints, Ints]] = []
+        # Pods per rule, kind of member and domain: see `_kinds`.
+        self._rule_load = [
+            np.zeros((len(kinds), problem.levels[rule.level].count), dtype=np.int64)
+            for rule in problem.rules
+            for kinds in (_kinds(rule),)
+        ]
+
+    # --- what fits --------------------------------------------------------
+
+    def row(self, shape: int) -> Ints:
+        """Units of the shape that fit on each node [N]; not to be changed."""
+        row = self._row.get(shape)
+        request, eligible = self.problem.request[shape], self.problem.eligible[shape]
+        if row is None:
+            row = fit(self.free, request)
+            row[~eligible] = 0
+            self._row[shape] = row
+        elif self._seen[shape] < len(self._touched):
+            nodes = np.unique(self._touched[self._seen[shape] :])
+            new = fit(self.free[nodes], request)
+            new[~eligible[nodes]] = 0
+            change = new - row[nodes]
+            row[nodes] = new
+            for (s, level), sums in self._sums.items():
+                if s == shape:
+                    domain = self.problem.levels[level].domain[nodes]
+                    inside = domain >= 0
+                    np.add.at(sums, domain[inside], change[inside])
+        self._seen[shape] = len(self._touched)
+        return row
+
+    def slots(self, shape: int, level: int) -> Ints:
+        """Units of the shape that fit in each domain of a level [D]."""
+        row = self.row(shape)
+        key = (shape, level)
+        if key not in self._sums:
+            self._sums[key] = sums_by_domain(self.problem, level, row)
+        return self._sums[key]
+
+    def allowed(self, shape: int) -> Bools:
+        """Nodes where rules between pods let one more pod of the shape in [N]."""
+        result = np.ones(self.problem.node_count, dtype=bool)
+        for rule, load in self.loads():
+            level = self.problem.levels[rule.level]
+            domains = _open_domains(rule, load, shape)
+            if domains is not None:
+                outside = not isinstance(rule, Spread | Affinity)
+                result &= np.append(domains, outside)[level.domain]
+        return result
+
+    def rules_hold(self) -> bool:
+        """Whether every rule between pods that only the whole shows holds."""
+        for rule, load in self.loads():
+            if isinstance(rule, Spread):
+                counts = rule.base + load[0]
+                floor = _floor(rule, counts)
+                for own in (0, 1):
+                    there = load[1 + own] > 0
+                    if (counts[there] + own - floor > rule.max_skew).any():
+                        return False
+            elif isinstance(rule, Affinity):
+                there = (load[0] > 0) & ~rule.running & (load[1] == 0)
+                lonely = rule.running.any() or load[1].any() or (load[0] > 0).sum() > 1
+                if there.any() and (lonely or load[0].sum() != load[2].sum()):
+                    return False
+        return True
+
+    def loads(self) -> Iterator[tuple[Rule, Ints]]:
+        """Each rule between pods with its pods by kind and domain."""
+        return zip(self.problem.rules, self._rule_load, strict=True)
+
+    # --- changes ----------------------------------------------------------
+
+    def take(self, shape: int, nodes: Ints, counts: Ints) -> None:
+        """Place units of a shape; `nodes` are distinct."""
+        self._journal.append((shape, nodes, counts))
+        self._apply(shape, nodes, -counts)
+
+    def mark(self) -> int:
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back all that was placed since `mark`."""
+        while len(self._journal) > mark:
+            shape, nodes, counts = self._journal.pop()
+            self._apply(shape, nodes, counts)
+
+    def take_plan(self, plan: Plan) -> None:
+        """Place a whole plan."""
+        for index, units in plan.items():
+            demands = self.problem.gangs[index].demands
+            for d, node, count in units:
+                self.take(demands[d].shape, np.array([node]), np.array([count]))
+
+    def release(self, gang: int, plan: Plan) -> None:
+        """Take one gang of a plan out again; not undone by `undo`."""
+        demands = self.problem.gangs[gang].demands
+        for d, node, count in plan[gang]:
+            self._apply(demands[d].shape, np.array([node]), np.array([count]))
+
+    def _apply(self, shape: int, nodes: Ints, change: Ints) -> None:
+        self.free[nodes] += change[:, None] * self.problem.request[shape]
+        self.gpus_free[nodes] += change * self.problem.gpus[shape]
+        self._touched.extend(nodes.tolist())
+        if self.problem.special[shape]:
+            for rule, load in self.loads():
+                domain = self.problem.levels[rule.level].domain[nodes]
+                inside = domain >= 0
+                for k, weight in enumerate(_kinds(rule)):
+                    if weight[shape]:
+                        np.add.at(load[k], domain[inside], -change[inside] * int(weight[shape]))
+
+
+def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
+    """Sum of row[N] over the nodes of each domain [D]."""
+    domain = problem.levels[level].domain
+    inside = domain >= 0
+    count = problem.levels[level].count
+    return np.bincount(domain[inside], row[inside], count).astype(np.int64)
+
+
+def _kinds(rule: Limit | Bipartite | Spread | Affinity) -> tuple[Ints | Bools, ...]:
+    """What is counted per domain, as weights over shapes."""
+    match rule:
+        case Limit():
+            return (rule.weight,)
+        case Bipartite():
+            return (rule.left, rule.right)
+        case Spread():
+            own = rule.own > 0
+            return (rule.counted, rule.carriers & ~own, rule.carriers & own)
+        case Affinity():
+            return (rule.carriers, rule.anchors, rule.selfish)
+
+
+def _floor(rule: Spread, counts: Ints) -> int:
+    if rule.floor_is_zero or not rule.eligible.any():
+        return 0
+    return int(counts[rule.eligible].min())
+
+
+def _open_domains(
+    rule: Limit | Bipartite | Spread | Affinity, load: Ints, shape: int
+) -> Bools | None:
+    """Domains [D] that one more pod of the shape may enter; None: no say."""
+    match rule:
+        case Limit():
+            weight = int(rule.weight[shape])
+            return load[0] + weight <= rule.capacity if weight else None
+        case Bipartite():
+            if rule.left[shape]:
+                return load[1] == 0
+            return load[0] == 0 if rule.right[shape] else None
+        case Spread():
+            if not (rule.carriers[shape] or rule.counted[shape]):
+                return None
+            counts = rule.base + load[0]
+            return counts + 1 - _floor(rule, counts) <= rule.max_skew
+        case Affinity():
+            if not rule.carriers[shape]:
+                return None
+            near = rule.running | (load[1] > 0)
+            if near.any():
+                return near
+            if not rule.selfish[shape]:
+                return near
+            mine = load[0] > 0
+            return mine if mine.any() else ~mine
