@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
-
-from placement.cli.words import namespaced, node_name, whole
-from placement.v1.placement_pb2 import (
-    TERMINATION_LIMIT_UNSPECIFIED,
+from placement.cli.words import namespaced, node_name, span, whole
+from placement.v1 import (
     Binding,
     GangResult,
     ObjectiveTier,
@@ -100,7 +97,7 @@ def _termination(termination: Termination) -> Json:
         "reason": TerminationReason.Name(termination.reason).removeprefix("TERMINATION_REASON_"),
         "gap": termination.gap if termination.HasField("gap") else None,
     }
-    if termination.limit != TERMINATION_LIMIT_UNSPECIFIED:
+    if termination.limit != TerminationLimit.TERMINATION_LIMIT_UNSPECIFIED:
         limit = TerminationLimit.Name(termination.limit)
         result["limit"] = limit.removeprefix("TERMINATION_LIMIT_")
     if termination.detail:
@@ -117,11 +114,11 @@ def _tier(tier: ObjectiveTier) -> Json:
 
 
 def _stats(stats: SolveStats) -> Json:
-    result: Json = {"elapsedSeconds": _seconds(stats.elapsed)}
+    result: Json = {"elapsedSeconds": span(stats.elapsed)}
     if stats.HasField("first_answer"):
-        result["firstAnswerSeconds"] = _seconds(stats.first_answer)
+        result["firstAnswerSeconds"] = span(stats.first_answer)
     if stats.HasField("proof"):
-        result["proofSeconds"] = _seconds(stats.proof)
+        result["proofSeconds"] = span(stats.proof)
     if stats.first_tiers:
         result["firstObjective"] = [_tier(t) for t in stats.first_tiers]
     if stats.engine:
@@ -130,7 +127,3 @@ def _stats(stats: SolveStats) -> Json:
     if stats.solver_memory_bytes:
         result["solverMemoryBytes"] = stats.solver_memory_bytes
     return result
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9

@@ -26,8 +26,7 @@ from placement.cli.colours import INK, colour
 from placement.cli.picture import SPLIT, Domain, Picture, Spot, compose, contents, folded, title
 from placement.cli.summary import GangSummary, Summary, summarize
 from placement.cli.words import count, plural, shorten
-from placement.v1.placement_pb2 import Placement
-from placement.v1.placement_service_pb2 import ComputePlacementRequest
+from placement.v1 import ComputePlacementRequest, Placement
 
 _T = TypeVar("_T")
 
@@ -234,8 +233,7 @@ def _boxes(
         return [_box(name, root, _rows(root, picture, pen, frame, across, fold=fold))]
     drawn = [d for d in root.inner if d.touched or not fold]
     return [
-        _box(title(d, names[0]), d, _rows(d, picture, pen, frame, across, fold=fold))
-        for d in drawn
+        _box(title(d, names[0]), d, _rows(d, picture, pen, frame, across, fold=fold)) for d in drawn
     ]
 
 

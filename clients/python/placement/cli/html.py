@@ -12,11 +12,10 @@ from html import escape
 
 from placement.cli.colours import INK, PALETTE
 from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, title
-from placement.cli.summary import GangSummary, Summary, summarize
+from placement.cli.summary import GangSummary, Seat, Summary, summarize
 from placement.cli.table import MEANINGS, conclusion, score, where
 from placement.cli.words import count, is_proven, number, tier_verdict
-from placement.v1.placement_pb2 import Placement
-from placement.v1.placement_service_pb2 import ComputePlacementRequest
+from placement.v1 import ComputePlacementRequest, Placement
 
 #: With more nodes, domains that no gang uses are told in a line instead of drawn.
 MOST_NODES = 4000
@@ -34,16 +33,21 @@ h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .6re
 .lead { margin: .3rem 0 1.4rem; } .faint, .meaning { color: var(--faint); }
 .row { display: flex; flex-wrap: wrap; gap: .8rem; align-items: flex-start; }
 .box { border: 1px solid var(--line); border-radius: 8px; background: var(--box);
-  padding: .5rem .8rem .7rem; }
-.box > header { display: flex; justify-content: space-between; gap: 2rem; margin-bottom: .4rem; }
-.box .box { margin-top: .4rem; }
-.leaf { display: flex; gap: .6rem; align-items: baseline; margin: 2px 0; }
-.leaf > b { font: 12px/20px ui-monospace, monospace; min-width: 3.5rem; max-width: 14rem;
-  overflow: hidden; text-overflow: ellipsis; white-space: nowrap; flex: none; }
+  padding: .5rem .8rem .7rem; display: grid; grid-template-columns: auto 1fr; gap: 2px .6rem; }
+.box > header { grid-column: 1 / -1; display: flex; justify-content: space-between; gap: 2rem;
+  margin-bottom: .3rem; }
+.box > .box, .box > p, .alone { grid-column: 1 / -1; margin: .3rem 0 0; }
+.label { font: 12px/20px ui-monospace, monospace; max-width: 14rem; overflow: hidden;
+  text-overflow: ellipsis; white-space: nowrap; }
 .cells { display: flex; flex-wrap: wrap; gap: 2px; }
-.cells i, .key { display: inline-block; box-sizing: border-box; height: 20px; border-radius: 3px;
-  text-align: center; font: bold 12px/20px ui-monospace, monospace; color: #101418; }
-.key { width: 20px; margin-right: .4rem; }
+.cells i { display: flex; height: 20px; border-radius: 3px; overflow: hidden; }
+.cells s { overflow: hidden; text-decoration: none; }
+.cells s, .key { text-align: center; font: bold 12px/20px ui-monospace, monospace; }
+.cells .beside { border-radius: 10px; width: 14px; margin-left: -1px; }
+.free { background: var(--free); } .used { background: var(--used); }
+.shut { background: var(--shut); }
+.key { display: inline-block; width: 20px; height: 20px; border-radius: 3px; margin-right: .4rem;
+  vertical-align: top; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.4rem; margin: .8rem 0; padding: 0; }
 .legend li { list-style: none; }
 .scroll { overflow-x: auto; }
@@ -53,6 +57,10 @@ th { font-weight: 600; color: var(--faint); } .n { text-align: right; }
 .placed, .running, .proven { color: var(--good); } .waiting { color: var(--bad); }
 ul.why { margin: .2rem 0 1rem; padding-left: 1.2rem; }
 """
+
+#: Pixels of a GPU in its node, and of a letter.
+GPU_WIDTH = 5
+LETTER_WIDTH = 9
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -82,7 +90,9 @@ def page(request: ComputePlacementRequest, placement: Placement) -> str:
 
 
 def _gang_colours() -> str:
-    return "".join(f".g{i} {{ background: {shade}; }}\n" for i, shade in enumerate(PALETTE))
+    return "".join(
+        f".g{i} {{ background: {shade}; color: {INK}; }}\n" for i, shade in enumerate(PALETTE)
+    )
 
 
 def _drawing(picture: Picture, summary: Summary) -> list[str]:
@@ -131,54 +141,62 @@ def _folded(domain: Domain, level: str) -> list[str]:
 
 
 def _leaf(name: str, domain: Domain, summary: Summary) -> list[str]:
-    label = f'<b title="{escape(domain.value)}">{escape(name)}</b>' if name else ""
     cells = "".join(_cell(spot, summary) for spot in domain.spots)
-    return [f'<div class="leaf">{label}<div class="cells">{cells}</div></div>']
+    if not name:
+        return [f'<div class="cells alone">{cells}</div>']
+    label = f'<span class="label" title="{escape(domain.value)}">{escape(name)}</span>'
+    return [f'{label}<div class="cells">{cells}</div>']
 
 
 def _cell(spot: Spot, summary: Summary) -> str:
-    """A node: its width tells its GPUs, its colours who has them."""
-    width = max(18, 5 * spot.gpus)
-    letter = escape(summary.gangs[spot.seats[0].gang].mark) if len(spot.seats) == 1 else ""
-    return (
-        f'<i style="width:{width}px;background:{_paint(spot, summary)}" '
-        f'title="{escape(_tooltip(spot, summary))}">{letter}</i>'
-    )
-
-
-def _paint(spot: Spot, summary: Summary) -> str:
-    """The CSS background: a stripe per user, as wide as its part of the node."""
-    free = "var(--shut)" if spot.closed else "var(--free)"
+    """A node: its width tells its GPUs, its stripes who has them."""
+    free = "shut" if spot.closed else "free"
+    width = max(18, GPU_WIDTH * spot.gpus)
     if spot.gpus:
-        parts = [
-            ("var(--used)", spot.before),
-            *((_colour(summary.gangs[s.gang]), s.gpus) for s in spot.seats),
-            (free, spot.free),
-        ]
+        holders = [s for s in spot.seats if s.gpus]
+        beside = [s for s in spot.seats if not s.gpus]
+        stripes = [("used", "", spot.before), *_stripes(holders, summary), (free, "", spot.free)]
     else:
-        parts = [(_colour(summary.gangs[s.gang]), s.new + s.before) for s in spot.seats] or [
-            ("var(--used)" if spot.full and spot.busy else free, 1)
-        ]
-    parts = [(paint, amount) for paint, amount in parts if amount]
-    if len(parts) == 1:
-        return parts[0][0]
-    total = sum(amount for _, amount in parts)
-    stops, at = [], 0
-    for paint, amount in parts:
-        stops.append(f"{paint} {100 * at / total:.4g}% {100 * (at + amount) / total:.4g}%")
-        at += amount
-    return f"linear-gradient(90deg,{','.join(stops)})"
+        beside = []
+        stripes = _stripes(spot.seats, summary, by_pods=True)
+        if not stripes:
+            stripes = [("used" if spot.full and spot.busy else free, "", 1)]
+    stripes = [stripe for stripe in stripes if stripe[2]]
+    total = sum(amount for _, _, amount in stripes)
+    inside = "".join(
+        f'<s class="{style}" style="flex:{amount}">'
+        f"{letter if width * amount >= LETTER_WIDTH * total else ''}</s>"
+        for style, letter, amount in stripes
+    )
+    tooltip = escape(_tooltip(spot, summary))
+    extra = "".join(
+        f'<i class="beside" title="{tooltip}"><s class="{style}" style="flex:1">{letter}</s></i>'
+        for style, letter, _ in _stripes(beside, summary, by_pods=True)
+    )
+    return f'<i style="width:{width}px" title="{tooltip}">{inside}</i>{extra}'
 
 
-def _colour(gang: GangSummary) -> str:
-    return PALETTE[gang.number % len(PALETTE)]
+def _stripes(
+    seats: Sequence[Seat], summary: Summary, *, by_pods: bool = False
+) -> list[tuple[str, str, int]]:
+    """Class, letter and size of each gang's part of a node."""
+    gangs = summary.gangs
+    return [
+        (
+            f"g{gangs[s.gang].number % len(PALETTE)}",
+            escape(gangs[s.gang].mark),
+            s.new + s.before if by_pods else s.gpus,
+        )
+        for s in seats
+    ]
 
 
 def _tooltip(spot: Spot, summary: Summary) -> str:
     parts = [spot.name]
     for seat in spot.seats:
         pods = " and ".join(
-            f"{amount} {kind}" for amount, kind in ((seat.before, "running"), (seat.new, "new"))
+            f"{amount} {kind}"
+            for amount, kind in ((seat.before, "running"), (seat.new, "new"))
             if amount
         )
         gpus = f", {count(seat.gpus, 'GPU')}" if seat.gpus else ""
@@ -196,8 +214,7 @@ def _legend(summary: Summary) -> list[str]:
     ]
     signs = [("free", "free"), ("used", "in use before"), ("shut", "takes no new pods")]
     keys = [
-        f'<li class="faint"><span class="key" style="background:var(--{name})"></span>{words}</li>'
-        for name, words in signs
+        f'<li class="faint"><span class="key {name}"></span>{words}</li>' for name, words in signs
     ]
     return ['<ul class="legend">', *gangs, *keys, "</ul>"]
 
@@ -206,7 +223,7 @@ def _key(gang: GangSummary) -> str:
     if not gang.mark:
         return ""
     number = gang.number % len(PALETTE)
-    return f'<span class="key g{number}" style="color:{INK}">{escape(gang.mark)}</span>'
+    return f'<span class="key g{number}">{escape(gang.mark)}</span>'
 
 
 def _gangs(summary: Summary) -> list[str]:
@@ -236,6 +253,8 @@ def _reasons(summary: Summary) -> list[str]:
 
 
 def _tiers(placement: Placement) -> list[str]:
+    if not placement.tiers:
+        return []
     rows = []
     for tier in placement.tiers:
         bound = number(tier.bound) if tier.HasField("bound") else "–"

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from placement.cli.summary import Seat, Summary, gpu_count
 from placement.cli.words import HOSTNAME, count, level_names, natural, node_name, shorten
-from placement.v1.cluster_pb2 import Node
-from placement.v1.placement_service_pb2 import ComputePlacementRequest
+from placement.v1 import ComputePlacementRequest, Node
 
 #: More nested boxes than this are harder to read than helpful.
 MOST_LEVELS = 3

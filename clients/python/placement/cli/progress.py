@@ -16,8 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from placement.cli.words import PROVABLE_TIERS, is_proven, number, seconds, tier_verdict
-from placement.v1.placement_pb2 import ObjectiveTier
-from placement.v1.placement_service_pb2 import Progress
+from placement.v1 import ObjectiveTier, Progress
 
 
 def line(progress: Progress | None, *, elapsed: float, gangs: int) -> str:

@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from placement.cli.words import level_names, namespaced, natural
-from placement.v1.cluster_pb2 import Resources
-from placement.v1.placement_pb2 import Binding, GangResult, Placement
-from placement.v1.placement_service_pb2 import ComputePlacementRequest
-from placement.v1.workload_pb2 import PodGang, PodGroup
+from placement.v1 import (
+    Binding,
+    ComputePlacementRequest,
+    GangResult,
+    Placement,
+    PodGang,
+    PodGroup,
+    Resources,
+)
 
 #: What counts as a GPU when the policy does not say.
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")

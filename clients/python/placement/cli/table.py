@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from google.protobuf.duration_pb2 import Duration
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -24,10 +23,11 @@ from placement.cli.words import (
     number,
     seconds,
     shorten,
+    span,
     tier_verdict,
     verdict,
 )
-from placement.v1.placement_pb2 import ObjectiveTier, Placement
+from placement.v1 import ObjectiveTier, Placement
 
 #: At most so many domains of a level are named.
 MOST_DOMAINS = 4
@@ -51,7 +51,9 @@ MEANINGS = {
 
 def report(summary: Summary, placement: Placement) -> RenderableType:
     """Gangs, why some wait, how good the plan is."""
-    parts = [gang_table(summary), *reasons(summary), "", tier_table(placement), ""]
+    parts = [gang_table(summary), *reasons(summary), ""]
+    if placement.tiers:
+        parts += [tier_table(placement), ""]
     return Group(*parts, Text(conclusion(summary, placement), style="bold"))
 
 
@@ -169,13 +171,9 @@ def conclusion(summary: Summary, placement: Placement) -> str:
 def times(placement: Placement) -> str:
     """``0.4 s, first answer after 12 ms, proven after 0.3 s``."""
     stats = placement.stats
-    parts = [seconds(_seconds(stats.elapsed))]
+    parts = [seconds(span(stats.elapsed))]
     if stats.HasField("first_answer"):
-        parts.append(f"first answer after {seconds(_seconds(stats.first_answer))}")
+        parts.append(f"first answer after {seconds(span(stats.first_answer))}")
     if stats.HasField("proof"):
-        parts.append(f"proven after {seconds(_seconds(stats.proof))}")
+        parts.append(f"proven after {seconds(span(stats.proof))}")
     return ", ".join(parts)
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9

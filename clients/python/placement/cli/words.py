@@ -9,14 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from placement.v1.placement_pb2 import (
-    TERMINATION_LIMIT_EFFORT,
-    TERMINATION_LIMIT_SOLVER_LOST,
-    TERMINATION_LIMIT_TIME,
-    TERMINATION_REASON_OPTIMAL,
-    ObjectiveTier,
-    Placement,
-)
+from google.protobuf.duration_pb2 import Duration
+
+from placement.v1 import ObjectiveTier, Placement, TerminationLimit, TerminationReason
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -27,9 +22,9 @@ SAME = 1e-6
 PROVABLE_TIERS = ("admitted", "extra", "topology")
 
 _LIMITS = {
-    TERMINATION_LIMIT_TIME: "the time limit ended the search",
-    TERMINATION_LIMIT_EFFORT: "the search had nothing left to try",
-    TERMINATION_LIMIT_SOLVER_LOST: "the solver process was lost",
+    TerminationLimit.TERMINATION_LIMIT_TIME: "the time limit ended the search",
+    TerminationLimit.TERMINATION_LIMIT_EFFORT: "the search had nothing left to try",
+    TerminationLimit.TERMINATION_LIMIT_SOLVER_LOST: "the solver process was lost",
 }
 
 
@@ -87,6 +82,11 @@ def seconds(amount: float) -> str:
     return f"{minutes} min {rest} s"
 
 
+def span(duration: Duration) -> float:
+    """The duration in seconds."""
+    return duration.seconds + duration.nanos / 1e9
+
+
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key that puts ``n2`` before ``n10``."""
     return tuple(
@@ -132,7 +132,7 @@ def percent(share: float) -> str:
 
 def verdict(placement: Placement) -> str:
     """What is known about the whole answer, in one sentence."""
-    if placement.termination.reason == TERMINATION_REASON_OPTIMAL:
+    if placement.termination.reason == TerminationReason.TERMINATION_REASON_OPTIMAL:
         return "Proven optimal"
     limit = _LIMITS.get(placement.termination.limit)
     ending = f"; {limit}" if limit else ""

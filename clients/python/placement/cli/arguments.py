@@ -1,0 +1,169 @@
+"""The command's options: what they are called, what they accept, what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any
+
+DEFAULT_TIME_LIMIT = 10.0
+
+OUTPUTS = ("table", "json", "yaml", "html")
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+
+#: The longest duration that the wire can say without rounding games.
+_LONGEST = 24 * 3600.0
+
+_DESCRIPTION = """\
+Plan where gangs of GPU pods go, with a proof of how good the plan is.
+
+Nothing is changed in any cluster: files in, answer out.
+"""
+
+_EXAMPLES = """\
+examples:
+  # What would happen to everything that waits in this cluster?
+  kubectl get nodes,pods,podgangs,priorityclasses -A -o json | placementctl plan -f -
+
+  # Would this PodCliqueSet fit? Nodes from one file, the workload from another.
+  placementctl plan -f nodes.json my-model.yaml
+
+  # The PodGangs and pods that Grove would create from it.
+  placementctl expand -f my-model.yaml
+"""
+
+_PLAN_EXAMPLES = """\
+examples:
+  placementctl plan -f cluster.json
+  placementctl plan -f nodes/ gangs/ -o html > plan.html
+  placementctl plan -f cluster.json --time-limit 1m30s -o json
+  kubectl get nodes,pods,podgangs -A -o json | placementctl plan -f - --server placement:50051
+
+exit status:
+  0  an answer was computed; gangs may be unplaced, the answer says why
+  2  the input or the arguments are wrong; every problem found is printed
+  3  the service could not answer
+"""
+
+_EXPAND_EXAMPLES = """\
+examples:
+  placementctl expand -f my-model.yaml
+  placementctl expand -f my-model.yaml topology-binding.yaml | placementctl plan -f nodes.json -
+"""
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of one call. Wrong ones end the process with status 2."""
+    return _parser().parse_args(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="placementctl",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_plan(commands)
+    _add_expand(commands)
+    return parser
+
+
+def _add_plan(commands: Any) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="compute where the pods of all waiting gangs go",
+        description="Compute where the pods of all waiting gangs go.",
+        epilog=_PLAN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_files(plan)
+    plan.add_argument(
+        "-o",
+        "--output",
+        choices=OUTPUTS,
+        default="table",
+        help="a drawing and a table (default), the answer as json or yaml, or an html page",
+    )
+    plan.add_argument(
+        "--server",
+        metavar="HOST:PORT",
+        type=_address,
+        help="ask this service; without it the service is started inside the command",
+    )
+    plan.add_argument(
+        "--time-limit",
+        metavar="DURATION",
+        type=duration,
+        default=DEFAULT_TIME_LIMIT,
+        help="answer within this time, such as 500ms, 10s or 1m30s (default 10s)",
+    )
+    plan.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="YAML or JSON of placement.v1.Policy, such as 'deterministic: true'",
+    )
+
+
+def _add_expand(commands: Any) -> None:
+    expand = commands.add_parser(
+        "expand",
+        help="print the PodGangs and pods that Grove would create from PodCliqueSets",
+        description="Print the PodGangs and pods that Grove would create from PodCliqueSets.",
+        epilog=_EXPAND_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_files(expand)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        action="extend",
+        nargs="+",
+        required=True,
+        help="files or folders of Kubernetes objects in YAML or JSON, or - for standard input; "
+        "may be repeated",
+    )
+
+
+def duration(text: str) -> float:
+    """Seconds in a duration such as ``500ms``, ``10s`` or ``1m30s``."""
+    if not _DURATION.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 500ms, 10s or 1m30s")
+    total = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+    if not 0.001 <= total <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 1ms and 24h")
+    return total
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdecimal() and 0 < int(port) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address HOST:PORT")
+    return text
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print("placementctl", version("placement-service"))
+        parser.exit()

@@ -1,0 +1,72 @@
+"""The solver service inside this process, for a command line without a server.
+
+It is the same service as the one that is deployed, and it is talked to over
+gRPC all the same. It starts in a thread, so its solver process warms up while
+the input is read. It listens on the loopback interface only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from placement_service.server import Server
+
+#: The question and the answer never leave the machine, so their size does not matter.
+_MOST_BYTES = 2**31 - 1
+
+
+class StartError(Exception):
+    """The service did not start."""
+
+
+@contextmanager
+def serving(*, time_limit: float) -> Iterator[Callable[[], str]]:
+    """Run the service while the block runs.
+
+    Yields at once; calling what it yields waits for the start and returns the
+    address, or raises `StartError`. The service allows time limits of so many
+    seconds.
+    """
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        starting = threads.submit(_start, time_limit)
+
+        def address() -> str:
+            try:
+                return f"127.0.0.1:{starting.result()[1]}"
+            except Exception as error:
+                raise StartError(str(error)) from error
+
+        try:
+            yield address
+        finally:
+            _stop(starting)
+
+
+def _start(time_limit: float) -> tuple[Server, int]:
+    # Only here, because importing it takes a while and `--server` needs none of it.
+    from placement_service.server import make_server
+    from placement_service.settings import Settings
+
+    settings = Settings(
+        host="127.0.0.1",
+        port=0,
+        # A deployed service's variables may be set in this shell; these are not for us.
+        tls_certificate=None,
+        tls_key=None,
+        tls_client_ca=None,
+        max_message_bytes=_MOST_BYTES,
+        max_time_limit=max(time_limit, 1.0),
+    )
+    server = make_server(settings)
+    return server, server.start()
+
+
+def _stop(starting: Future[tuple[Server, int]]) -> None:
+    """Stop a service that runs, also one whose start nobody waited for."""
+    if starting.cancel() or starting.exception() is not None:
+        return
+    starting.result()[0].stop(0)
