@@ -136,6 +136,18 @@ def test_a_large_answer_is_received() -> None:
         assert client.compute(REQUEST) == answer
 
 
+def test_a_hundred_violations_are_received() -> None:
+    """gRPC would refuse more than 8 KiB and lose the error with them."""
+    violations = [Violation(f"gangs[{i}].groups[0].name", "x" * 500) for i in range(100)]
+    with (
+        scripted_server([InvalidRequestError(violations=violations)]) as server,
+        PlacementClient(server.address) as client,
+        pytest.raises(InvalidRequestError) as caught,
+    ):
+        client.compute(REQUEST)
+    assert list(caught.value.violations) == violations
+
+
 def test_a_port_that_nobody_listens_on_is_unavailable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

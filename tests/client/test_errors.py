@@ -128,13 +128,16 @@ def test_an_error_that_is_no_call_keeps_its_words() -> None:
 
 def test_an_invalid_request_prints_every_violation_on_a_line() -> None:
     error = InvalidRequestError(
-        "the request is invalid",
+        "gangs[0].name: must be set (and 4 more)",
         violations=[Violation("gangs[0].name", "must be set"), Violation("a", "b")],
         violation_count=5,
     )
     assert str(error).splitlines() == [
-        "the request is invalid",
         "gangs[0].name: must be set",
         "a: b",
         "and 3 more",
     ]
+
+
+def test_an_invalid_request_without_a_list_prints_its_message() -> None:
+    assert str(InvalidRequestError("no snapshot")) == "no snapshot"

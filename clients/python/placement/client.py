@@ -53,6 +53,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
     # The caller asked for the answer, whatever its size; the server bounds it.
     ("grpc.max_receive_message_length", -1),
+    # A hundred violations do not fit the default, 8 KiB, and the error would be lost whole.
+    ("grpc.max_metadata_size", 2**20),
 )
 
 

@@ -70,10 +70,12 @@ class InvalidRequestError(PlacementError):
         self.violation_count = len(violations) if violation_count is None else violation_count
 
     def __str__(self) -> str:
-        lines = [self.message, *(f"{v.field}: {v.description}" for v in self.violations)]
+        if not self.violations:
+            return self.message
+        lines = [f"{v.field}: {v.description}" for v in self.violations]
         if (more := self.violation_count - len(self.violations)) > 0:
             lines.append(f"and {more} more")
-        return "\n".join(line for line in lines if line)
+        return "\n".join(lines)
 
 
 class BusyError(PlacementError):
