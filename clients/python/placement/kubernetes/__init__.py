@@ -1,0 +1,35 @@
+"""Kubernetes objects to a placement request.
+
+``load`` reads files, ``translate`` turns what was read into a request, and
+``expand`` says what Grove would make of PodCliqueSets::
+
+    from placement.kubernetes import load, translate
+
+    translation = translate(load(["cluster.yaml", "workloads/"]))
+    for warning in translation.warnings:
+        print(warning)
+    placement = client.compute(translation.request)
+
+What is honoured, refused and ignored of a pod is listed in
+`placement.kubernetes.podspec`. Everything wrong with the input comes at once, as
+`InputError.problems`.
+"""
+
+from placement.kubernetes.expand import Expansion, expand, expand_all
+from placement.kubernetes.loading import load
+from placement.kubernetes.objects import Object, Objects
+from placement.kubernetes.problems import InputError, Problem
+from placement.kubernetes.translate import Translation, translate
+
+__all__ = [
+    "Expansion",
+    "InputError",
+    "Object",
+    "Objects",
+    "Problem",
+    "Translation",
+    "expand",
+    "expand_all",
+    "load",
+    "translate",
+]

@@ -1,0 +1,75 @@
+"""Priority classes, and which priority a gang has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from placement.kubernetes.objects import Object
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At, Findings
+
+#: Classes that every cluster has.
+_BUILT_IN: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+
+
+class Priorities:
+    """The priority classes of the input."""
+
+    def __init__(self, values: Mapping[str, int], default: int) -> None:
+        self._values = values
+        self._default = default
+
+    def of_gang(
+        self, gang: Object, class_name: str, pods: Iterable[Pod], problems: list[Problem]
+    ) -> int:
+        """The priority of a gang.
+
+        Grove writes a class on the PodGang alone and leaves it off the pods, so the
+        gang's own class counts first. Then what the API server wrote in the pods'
+        `spec.priority`, the highest; then their class names; then the default.
+        A class that is not in the input is a problem: guessing would put gangs in
+        the wrong order.
+        """
+        if class_name:
+            return self._value(class_name, gang, "spec.priorityClassName", problems)
+        members = tuple(pods)
+        numbers = [pod.priority for pod in members if pod.priority is not None]
+        if numbers:
+            return max(numbers)
+        named = {pod.priority_class: pod for pod in members if pod.priority_class}
+        return max(
+            (
+                self._value(name, pod.object, "spec.priorityClassName", problems)
+                for name, pod in named.items()
+            ),
+            default=self._default,
+        )
+
+    def _value(self, name: str, user: Object, field: str, problems: list[Problem]) -> int:
+        value = self._values.get(name)
+        if value is None:
+            problems.append(user.problem(field, f"PriorityClass {name} is not in the input"))
+            return 0
+        return value
+
+
+def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Priorities:
+    """All priority classes; of several global defaults the lowest counts, as in Kubernetes."""
+    values = dict(_BUILT_IN)
+    defaults = []
+    for one in objects:
+        findings: Findings = {}
+        at = At(one.body, findings)
+        number = at.get("value")
+        if number.absent:
+            number.problem("is missing")
+        values[one.name] = number.integer(least=-(2**31))
+        if at.get("globalDefault").flag():
+            defaults.append(values[one.name])
+        problems += [one.problem(*finding) for finding in findings]
+    return Priorities(values, min(defaults, default=0))

@@ -1,0 +1,39 @@
+"""What is wrong with the input, said once and for all of it.
+
+A person who fixes a file wants the whole list, so nothing here is raised one by
+one: reading collects `Problem` values, and `InputError` carries all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    `file` is the path as it was given ("<stdin>" for standard input), `object`
+    names what it is about ("Pod ml/a"; empty when the file cannot be read at
+    all), `field` is the path of the field ("spec.podgroups[2].minReplicas";
+    empty for the whole object). `line` is set for syntax errors, counted from 1.
+    """
+
+    file: str
+    object: str
+    field: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (where, self.object, self.field, self.message) if part)
+
+
+class InputError(Exception):
+    """The input is wrong. `problems` lists everything: files first, then objects by kind."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))

@@ -1,0 +1,192 @@
+"""Pods that ask for the same share one template; and who sees whom.
+
+Labels matter to placement only where a selector of the input looks at them. All
+others are dropped, so that an index label does not make every pod of a group
+different, and only those running pods are sent that some rule can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from placement import v1
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.podspec import AffinityTerm, PodSpec, Spread, resources_message
+
+_T = TypeVar("_T")
+_Rule = AffinityTerm | Spread
+
+#: Namespace and seen labels: all that a selector can tell pods apart by.
+_Identity = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Templates:
+    """Makes templates of `pending` pods, and lists the `running` pods they must know."""
+
+    def __init__(self, *, pending: Iterable[Pod], running: Iterable[Pod]) -> None:
+        self._pending = tuple(pending)
+        self._running = tuple(running)
+        self._keys = _seen_keys(self._pending, self._running)
+        self._by_spec: dict[tuple[int, tuple[tuple[str, str], ...]], v1.PodTemplate] = {}
+        self._by_content: dict[bytes, v1.PodTemplate] = {}
+
+    def of(self, pod: Pod) -> v1.PodTemplate:
+        """The template of a pod; one and the same object for pods that ask for the same."""
+        labels = self._seen(pod.labels)
+        key = (id(pod.spec), labels)
+        template = self._by_spec.get(key)
+        if template is None:
+            template = _template(pod.spec, dict(labels))
+            content = template.SerializeToString(deterministic=True)
+            template = self._by_spec[key] = self._by_content.setdefault(content, template)
+        return template
+
+    def running_pods(self) -> list[v1.RunningPod]:
+        """The running pods that a pending pod's rule sees, or whose own rule sees one."""
+        looks = self._looks()
+        pending: _Anchored[_Identity] = _Anchored()
+        for identity in dict.fromkeys(map(self._identity, self._pending)):
+            pending.add(identity, identity[1])
+        seen: dict[_Identity, bool] = {}
+        away: dict[tuple[int, _Identity], list[v1.PodAffinityTerm]] = {}
+        result = []
+        for pod in self._running:
+            identity = self._identity(pod)
+            if identity not in seen:
+                labels = dict(identity[1])
+                seen[identity] = any(
+                    look.sees(pod.namespace, labels) for look in looks.near(identity[1])
+                )
+            own: list[v1.PodAffinityTerm] = []
+            if pod.spec.anti_affinity:
+                key = (id(pod.spec), identity)
+                if key not in away:
+                    away[key] = _keeping_away(pod.spec, identity, pending)
+                own = away[key]
+            if seen[identity] or own:
+                result.append(
+                    v1.RunningPod(
+                        name=pod.resource_name,
+                        node=f"nodes/{pod.node}",
+                        labels=dict(identity[1]),
+                        required_anti_affinity=own,
+                    )
+                )
+        return result
+
+    def _looks(self) -> _Anchored[_Look]:
+        """Every rule between pods of a pending pod, each once."""
+        carriers = {
+            (id(p.spec), self._identity(p)): p.spec
+            for p in self._pending
+            if p.spec.has_rules_between_pods
+        }
+        known: set[tuple[str, _Rule]] = set()
+        looks: _Anchored[_Look] = _Anchored()
+        for (_, (namespace, labels)), spec in carriers.items():
+            own = dict(labels)
+            rules: tuple[_Rule, ...] = (*spec.affinity, *spec.anti_affinity, *spec.spread)
+            for rule in rules:
+                resolved = rule.resolved(own)
+                if resolved.selector is not None and (namespace, resolved) not in known:
+                    known.add((namespace, resolved))
+                    looks.add(_Look(namespace, resolved), resolved.selector.anchors)
+        return looks
+
+    def _identity(self, pod: Pod) -> _Identity:
+        return pod.namespace, self._seen(pod.labels)
+
+    def _seen(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        return tuple((key, labels[key]) for key in self._keys if key in labels)
+
+
+class _Look:
+    """A resolved rule of a pod in a namespace."""
+
+    __slots__ = ("_namespace", "_rule")
+
+    def __init__(self, namespace: str, rule: _Rule) -> None:
+        self._namespace = namespace
+        self._rule = rule
+
+    def sees(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        rule = self._rule
+        if isinstance(rule, AffinityTerm):
+            return rule.matches(self._namespace, namespace, labels)
+        return (
+            namespace == self._namespace
+            and rule.selector is not None
+            and rule.selector.matches(labels)
+        )
+
+
+class _Anchored(Generic[_T]):
+    """Things found by labels, of which each has some; those with None are always found."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str] | None, list[_T]] = {}
+        self._all: list[_T] = []
+
+    def add(self, thing: _T, labels: Iterable[tuple[str, str]] | None) -> None:
+        self._all.append(thing)
+        for label in (None,) if labels is None else labels:
+            self._by_label.setdefault(label, []).append(thing)
+
+    def near(self, labels: Iterable[tuple[str, str]] | None) -> Iterator[_T]:
+        """All that may have to do with something that has these labels; None asks for all."""
+        if labels is None:
+            yield from self._all
+            return
+        for label in (None, *labels):
+            yield from self._by_label.get(label, ())
+
+
+def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> tuple[str, ...]:
+    """The labels that some rule between pods looks at, sorted."""
+    rules: dict[int, tuple[_Rule, ...]] = {}
+    for pod in pending:
+        spec = pod.spec
+        rules[id(spec)] = (*spec.affinity, *spec.anti_affinity, *spec.spread)
+    for pod in running:
+        # Of a running pod only the anti-affinity still counts.
+        rules.setdefault(id(pod.spec), pod.spec.anti_affinity)
+    keys: set[str] = set()
+    for rule in (rule for several in rules.values() for rule in several):
+        keys |= rule.selector.keys if rule.selector is not None else set()
+        keys.update(rule.match_label_keys)
+        if isinstance(rule, AffinityTerm):
+            keys.update(rule.mismatch_label_keys)
+    return tuple(sorted(keys))
+
+
+def _keeping_away(
+    spec: PodSpec, identity: _Identity, pending: _Anchored[_Identity]
+) -> list[v1.PodAffinityTerm]:
+    """The anti-affinity terms of a running pod that match some pending pod."""
+    namespace, labels = identity
+    own = dict(labels)
+    terms = [term.resolved(own) for term in spec.anti_affinity]
+    return [
+        term.message()
+        for term in terms
+        if term.selector is not None
+        and any(
+            term.matches(namespace, other, dict(theirs))
+            for other, theirs in pending.near(term.selector.anchors)
+        )
+    ]
+
+
+def _template(spec: PodSpec, labels: Mapping[str, str]) -> v1.PodTemplate:
+    return v1.PodTemplate(
+        requests=resources_message(spec.requests),
+        labels=labels,
+        node_selector=spec.node_selector,
+        required_node_affinity=spec.node_affinity,
+        tolerations=spec.tolerations,
+        required_affinity=[term.resolved(labels).message() for term in spec.affinity],
+        required_anti_affinity=[term.resolved(labels).message() for term in spec.anti_affinity],
+        host_ports=[port.message() for port in spec.host_ports],
+        spread_constraints=[constraint.resolved(labels).message() for constraint in spec.spread],
+    )
