@@ -1,0 +1,78 @@
+"""``placement-service``: settings, logging, serve until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from placement_service.server import make_server
+from placement_service.settings import Settings
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT, then drains; a second signal cuts it short."""
+    argparse.ArgumentParser(
+        prog="placement-service",
+        description="Serves placement.v1.PlacementService over gRPC. Settings are environment"
+        " variables with PLACEMENT_ in front: "
+        + ", ".join(f"PLACEMENT_{name.upper()}" for name in Settings.model_fields)
+        + ".",
+    ).parse_args()
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        sys.exit(f"placement-service: the settings are wrong\n{error}")
+    configure_logging(settings)
+
+    told_to_stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told_to_stop.set())
+    server = make_server(settings)
+    try:
+        server.start()
+    except (OSError, RuntimeError) as error:
+        server.stop(0)
+        sys.exit(f"placement-service: {error}")
+    told_to_stop.wait()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    logging.getLogger(__name__).info("draining for at most %g s", settings.drain_grace)
+    server.stop(settings.drain_grace)
+
+
+def configure_logging(settings: Settings) -> None:
+    """Log lines to standard error, in the chosen format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonFormatter()
+        if settings.log_format == "json"
+        else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "severity": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,448 @@
+"""From a question to an answer: the stages, their time, and what happens when one fails.
+
+    request -> formulate -> first answer -> verify -> search -> verify -> explain -> placement
+                                              ^  in another process
+
+Every plan is verified before it counts, by code that shares nothing with the
+engine, and its tiers are recomputed from its bindings. A plan that breaks a
+rule is a defect of ours: it is reported, never sent, and the last plan that
+kept the rules is the answer; at worst the empty one. A bound that contradicts
+what was reached is dropped. So nothing that the engine does, dying included,
+makes the answer wrong or late; it can only be less good.
+
+What the stages do is in their modules. Nothing here knows messages or gRPC.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from placement_service.answer import (
+    GangResult,
+    Placement,
+    Progress,
+    Reason,
+    ScopeUse,
+    Stats,
+    Termination,
+)
+from placement_service.bindings import name_pods
+from placement_service.errors import DeadlineTooShort
+from placement_service.observe import NEVER, SILENT, Interrupted, Interrupter, Observer
+from placement_service.plain_reasons import plain_reasons
+from placement_service.pool import Found
+from placement_service.problem import Problem
+from placement_service.score import GangScore, Score
+from placement_service.snapshot import Binding, Policy, Request, Snapshot
+from placement_service.solution import Limit, Solution, Tier, TierName
+
+logger = logging.getLogger(__name__)
+
+#: Verifying better answers while the search goes on takes at most this share.
+VERIFYING_SHARE = 0.2
+
+#: Two values of a tier that are this close are equal.
+TOLERANCE = 1e-6
+
+#: A search shorter than this is not worth starting, in seconds.
+SHORTEST_SEARCH = 0.02
+
+
+class FirstAnswer(Protocol):
+    def __call__(
+        self, problem: Problem, previous: tuple[Binding, ...], /, *, deadline: float
+    ) -> Solution: ...
+
+
+class Explain(Protocol):
+    """The reasons of each gang in the snapshot's order, or as many as time allows."""
+
+    def __call__(
+        self, problem: Problem, solution: Solution, score: Score, /, *, deadline: float
+    ) -> Sequence[Sequence[Reason]]: ...
+
+
+class Search(Protocol):
+    """As `pool.SolverPool.search`."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        start: Solution,
+        /,
+        *,
+        deadline: float,
+        interrupter: Interrupter,
+        report: Callable[[Solution], None],
+    ) -> Found: ...
+
+
+class ReportDefect(Protocol):
+    """Takes note of a failure that is ours; returns the name of the saved request."""
+
+    def __call__(self, what: str, detail: str, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What the pipeline strings together."""
+
+    formulate: Callable[[Snapshot, Policy], Problem]
+    first_answer: FirstAnswer
+    search: Search
+    verify: Callable[[Snapshot, Sequence[Binding]], Sequence[str]]
+    score: Callable[[Snapshot, Policy, Sequence[Binding]], Score]
+    explain: Explain
+    #: Name and version of what computes the answer.
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Times on the clock of `place`, in seconds.
+
+    `answer_by` is when the answer shall leave. Past `deadline` nobody reads it.
+    """
+
+    arrival: float
+    answer_by: float
+    deadline: float = float("inf")
+
+
+def log_defect(what: str, detail: str, /) -> str:
+    """Only logs, for callers that save nothing."""
+    logger.error("%s: %s", what, detail)
+    return ""
+
+
+def place(
+    request: Request,
+    *,
+    stages: Stages,
+    budget: Budget,
+    observer: Observer = SILENT,
+    interrupter: Interrupter = NEVER,
+    clock: Callable[[], float] = time.monotonic,
+    report_defect: ReportDefect = log_defect,
+) -> Placement:
+    """The answer to a valid request.
+
+    Raises DeadlineTooShort when `budget.deadline` passes before the first answer
+    stands, and Interrupted when the interrupter says so.
+    """
+    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect)
+
+    # 1. A request that is only checked has been checked by now (see `wire`).
+    if request.validate_only:
+        return Placement(request.snapshot.revision, request.label)
+
+    # 2. Names become arrays.
+    problem = stages.formulate(request.snapshot, request.policy)
+    run.check_time()
+
+    # 3. A first answer, good or not, so that there is one.
+    best = run.first_answer(problem)
+    run.check_time()
+    first_seconds = run.elapsed()
+    first_tiers = best.solution.tiers
+    run.tell(best)
+
+    # 4. Better answers, until one is proven or time is up.
+    best, limit, memory = run.search(problem, best)
+    if interrupter.interrupted:
+        raise Interrupted
+
+    # 5. Why the rest waits.
+    reasons = run.explain(problem, best)
+
+    # 6. One immutable answer.
+    return Placement(
+        revision=request.snapshot.revision,
+        label=request.label,
+        bindings=best.bindings,
+        gangs=tuple(run.results(best, reasons)),
+        tiers=best.solution.tiers,
+        termination=_termination(best.solution, limit),
+        stats=Stats(
+            elapsed_seconds=run.elapsed(),
+            first_answer_seconds=first_seconds,
+            proof_seconds=run.proof_seconds,
+            first_tiers=first_tiers,
+            engine=stages.engine,
+            deterministic=request.policy.deterministic
+            and limit not in (Limit.TIME, Limit.SOLVER_LOST),
+            solver_memory_bytes=memory,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A plan that keeps every rule; the tiers of its solution are recomputed."""
+
+    solution: Solution
+    bindings: tuple[Binding, ...]
+    score: Score
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Larger is better, tier by tier and priority by priority."""
+        score = self.score
+        return score.admitted, score.extra, -score.topology, -score.fragmentation
+
+
+class _Run:
+    """One computation: what its stages share. Born and dropped in `place`."""
+
+    def __init__(
+        self,
+        request: Request,
+        stages: Stages,
+        budget: Budget,
+        observer: Observer,
+        interrupter: Interrupter,
+        clock: Callable[[], float],
+        report_defect: ReportDefect,
+    ) -> None:
+        self._request = request
+        self._stages = stages
+        self._budget = budget
+        self._observer = observer
+        self._interrupter = interrupter
+        self._clock = clock
+        self._report_defect = report_defect
+        self.proof_seconds: float | None = None
+        #: What judging a plan takes, in seconds: the last one measured.
+        self._judging = 0.0
+        #: Fewest domains that each gang was seen to need, in any plan.
+        self._reached: dict[int, int] = {}
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return self._clock() - self._budget.arrival
+
+    def check_time(self) -> None:
+        """Raises when nobody waits for a first answer any more."""
+        if self._interrupter.interrupted:
+            raise Interrupted
+        if self._clock() > self._budget.deadline:
+            raise DeadlineTooShort(elapsed_seconds=self.elapsed())
+
+    def tell(self, candidate: _Candidate) -> None:
+        """Tells the observer what is known so far."""
+        self._observer(
+            Progress(
+                elapsed_seconds=self.elapsed(),
+                phase=candidate.solution.phase,
+                tiers=candidate.solution.tiers,
+                placed_gang_count=sum(gang.placed for gang in candidate.score.gangs),
+            )
+        )
+
+    def first_answer(self, problem: Problem) -> _Candidate:
+        """The greedy answer, or the empty one when that fails."""
+        now = self._clock()
+        # Half of the time at most goes into the first answer.
+        deadline = now + (self._budget.answer_by - now) / 2
+        try:
+            solution = self._stages.first_answer(problem, self._request.previous, deadline=deadline)
+        except Exception as error:
+            logger.exception("the first answer failed")
+            self._report_defect("the first answer failed", repr(error))
+        else:
+            candidate = self._judge(solution)
+            if candidate is not None:
+                return candidate
+        nothing = Solution((), ())
+        score = self._stages.score(self._request.snapshot, self._request.policy, ())
+        return self._candidate(nothing, (), score)
+
+    def search(self, problem: Problem, best: _Candidate) -> tuple[_Candidate, Limit, int]:
+        """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
+        if best.solution.proven:
+            return best, Limit.NONE, 0
+        deadline = self._budget.answer_by - self._reserve()
+        if deadline - self._clock() < SHORTEST_SEARCH:
+            return best, Limit.TIME, 0
+        next_judging = self._clock()
+
+        def report(solution: Solution) -> None:
+            nonlocal best, next_judging
+            same = solution.assignments == best.solution.assignments
+            if not same and self._clock() < next_judging:
+                return
+            better = self._better(best, solution)
+            if better is not None:
+                best = better
+                self.tell(best)
+            if not same:
+                next_judging = self._clock() + self._judging / VERIFYING_SHARE
+
+        found = self._stages.search(
+            problem,
+            best.solution,
+            deadline=deadline,
+            interrupter=self._interrupter,
+            report=report,
+        )
+        if found.failure:
+            self._report_defect("the engine failed", found.failure)
+        if self._interrupter.interrupted:
+            return best, Limit.NONE, 0
+        better = self._better(best, found.solution)
+        if better is None:
+            # The last word was refused; what stands is from before.
+            return best, found.limit, found.peak_memory_bytes
+        best = better
+        if best.solution.proven:
+            return best, Limit.NONE, found.peak_memory_bytes
+        if found.limit is not Limit.NONE:
+            return best, found.limit, found.peak_memory_bytes
+        # An engine that ends by itself and does not say why has nothing left to try.
+        limit = best.solution.limit
+        return best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
+
+    def explain(self, problem: Problem, best: _Candidate) -> Sequence[Sequence[Reason]]:
+        """Reasons by gang; none when explaining itself fails."""
+        try:
+            return self._stages.explain(
+                problem, best.solution, best.score, deadline=self._budget.answer_by
+            )
+        except Exception as error:
+            logger.exception("explaining failed")
+            self._report_defect("explaining failed", repr(error))
+            return ()
+
+    def results(
+        self, best: _Candidate, reasons: Sequence[Sequence[Reason]]
+    ) -> Iterable[GangResult]:
+        fewest = dict(best.solution.fewest_domains)
+        placed = {gang.gang: gang.placed for gang in best.score.gangs}
+        for i, gang in enumerate(best.score.gangs):
+            own = tuple(reasons[i]) if i < len(reasons) else ()
+            if not gang.placed and not own:
+                own = plain_reasons(self._request.snapshot.gangs[i], placed)
+            yield GangResult(
+                name=gang.gang,
+                placed=gang.placed,
+                placement_score=placement_score(gang, fewest.get(i), self._reached.get(i)),
+                reasons=own,
+                scopes=tuple(
+                    ScopeUse(use.name, use.level, use.required, use.domains) for use in gang.scopes
+                ),
+            )
+
+    def _reserve(self) -> float:
+        """Seconds to keep for judging the last plan, explaining and writing it down."""
+        left = self._budget.answer_by - self._clock()
+        return min(0.03 + 4 * self._judging, 0.5 * max(0.0, left))
+
+    def _better(self, best: _Candidate, solution: Solution) -> _Candidate | None:
+        """The candidate in a solution if it is as good as the best, else the best.
+
+        None when it breaks a rule.
+        """
+        if solution.assignments == best.solution.assignments:
+            return self._candidate(solution, best.bindings, best.score)
+        candidate = self._judge(solution)
+        if candidate is None:
+            return None
+        return candidate if candidate.rank >= best.rank else best
+
+    def _judge(self, solution: Solution) -> _Candidate | None:
+        """The candidate in a solution, None when it is refused."""
+        begin = self._clock()
+        request = self._request
+        try:
+            bindings = name_pods(request.snapshot, solution.assignments)
+        except (IndexError, ValueError) as error:
+            self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
+            return None
+        violations = self._stages.verify(request.snapshot, bindings)
+        if violations:
+            self._report_defect(
+                "a plan breaks rules",
+                f"{solution.phase}: {len(violations)} violations, first: {violations[0]}",
+            )
+            return None
+        score = self._stages.score(request.snapshot, request.policy, bindings)
+        candidate = self._candidate(solution, bindings, score)
+        self._judging = max(self._judging, self._clock() - begin)
+        return candidate
+
+    def _candidate(
+        self, solution: Solution, bindings: tuple[Binding, ...], score: Score
+    ) -> _Candidate:
+        tiers, problem = recompute(solution.tiers, score)
+        if problem:
+            self._report_defect("a claim is wrong", f"{solution.phase}: {problem}")
+        candidate = _Candidate(replace(solution, tiers=tiers), bindings, score)
+        for i, gang in enumerate(score.gangs):
+            if gang.placed and gang.preferred_domains is not None:
+                self._reached[i] = min(
+                    gang.preferred_domains, self._reached.get(i, gang.preferred_domains)
+                )
+        if self.proof_seconds is None and candidate.solution.proven:
+            self.proof_seconds = self.elapsed()
+        return candidate
+
+
+def recompute(claimed: Sequence[Tier], score: Score) -> tuple[tuple[Tier, ...], str]:
+    """The tiers with the score's values, and what was wrong with the claim, or "".
+
+    Bounds are kept as far as they can hold: not one that the value has already
+    passed, and none after a tier whose value differs from the claim, because
+    the bound of a tier is about plans that are as good in the tiers before.
+    """
+    claims = {tier.name: tier for tier in claimed}
+    tiers = []
+    problem = ""
+    for name in TierName:
+        value = score.value(name)
+        claim = claims.get(name)
+        bound = None if problem or claim is None else claim.bound
+        if claim is not None and not problem:
+            if abs(claim.value - value) > TOLERANCE:
+                problem = f"{name.value} is {value:g}, not {claim.value:g}"
+            if bound is not None:
+                excess = (bound - value) if name.minimize else (value - bound)
+                if excess > TOLERANCE:
+                    problem = f"{name.value} is {value:g}, past its bound {bound:g}"
+                    bound = None
+        tiers.append(Tier(name, value, bound))
+    return tuple(tiers), problem
+
+
+def placement_score(gang: GangScore, fewest: int | None, reached: int | None) -> float | None:
+    """How close a gang is to the fewest domains at its preferred levels; 1.0 is there.
+
+    `fewest` is a proven lower bound, `reached` the fewest that any plan needed.
+    None when the gang is not placed, or when it is not known whether it could
+    do with less.
+    """
+    if not gang.placed:
+        return None
+    used = gang.preferred_domains
+    if used is None:
+        return 1.0
+    # Every preferred scope needs one domain at least.
+    fewest = max(fewest or 0, sum(1 for use in gang.scopes if not use.required and use.count))
+    if used <= fewest:
+        return 1.0
+    return fewest / used if reached is not None and reached <= fewest else None
+
+
+def _termination(solution: Solution, limit: Limit) -> Termination:
+    if solution.proven:
+        return Termination(True, Limit.NONE, 0.0, "No better placement exists.")
+    detail = {
+        Limit.NONE: "The search ended without a proof.",
+        Limit.TIME: "The time limit ended the search.",
+        Limit.EFFORT: "The search had nothing left to try.",
+        Limit.SOLVER_LOST: "The solver process was lost; this is the best answer before.",
+    }[limit]
+    return Termination(False, limit, solution.gap, detail)
