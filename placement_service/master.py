@@ -61,9 +61,7 @@ def solve_master(
     classes = counting.classes
     model = cp_model.CpModel()
     admitted = [model.new_int_var(0, len(c.gangs), "") for c in classes]
-    extras = [
-        model.new_int_var(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes
-    ]
+    extras = [model.new_int_var(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes]
     for c, z, e in zip(classes, admitted, extras, strict=True):
         model.add(e <= z * sum(k for _, k in c.extras))
     for row in counting.rows:
@@ -75,7 +73,9 @@ def solve_master(
     bounds: list[int] = []
     hint: list[int] | None = None
     for priority in priorities(counting.problem):
-        mine = [(z, c.value) for z, c in zip(admitted, classes, strict=True) if c.priority == priority]
+        mine = [
+            (z, c.value) for z, c in zip(admitted, classes, strict=True) if c.priority == priority
+        ]
         most = sum(c.value * len(c.gangs) for c in classes if c.priority == priority)
         if not mine:
             bounds.append(0)
@@ -92,7 +92,9 @@ def solve_master(
         if status != cp_model.OPTIMAL:
             # Lower priorities are bounded by what there is.
             rest = priorities(counting.problem)[len(bounds) :]
-            bounds += [sum(c.value * len(c.gangs) for c in classes if c.priority == p) for p in rest]
+            bounds += [
+                sum(c.value * len(c.gangs) for c in classes if c.priority == p) for p in rest
+            ]
             return Target(tuple(bounds), _pick(counting, hint), _all_extras(counting), 0)
     extra = _all_extras(counting)
     if extra:
@@ -134,9 +136,7 @@ def _all_extras(counting: Counting) -> int:
 
 
 def _pick(counting: Counting, counts: Sequence[int]) -> tuple[int, ...]:
-    return tuple(
-        g for c, k in zip(counting.classes, counts, strict=False) for g in c.gangs[:k]
-    )
+    return tuple(g for c, k in zip(counting.classes, counts, strict=False) for g in c.gangs[:k])
 
 
 def _hardness(counting: Counting, index: int) -> int:

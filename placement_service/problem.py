@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_service.snapshot import (
+    CPU,
     PODS,
     HostPort,
     Node,
@@ -43,6 +44,9 @@ from placement_service.value import gang_value, largest_node
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Terms = tuple[PodAffinityTerm, ...]
+
+#: The column of CPU, in thousandths of a core, where any pod asks for it.
+CPU_COLUMN = CPU
 
 #: More pods than any domain can hold, so that one pod can fill a knapsack row.
 MANY = 1 << 20
@@ -399,9 +403,7 @@ class _Shapes:
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
         """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
-        seen = tuple(
-            term.matches(namespace, t.labels) for term in self._selectors
-        )
+        seen = tuple(term.matches(namespace, t.labels) for term in self._selectors)
         terms = t.required_affinity + t.required_anti_affinity
         inner: object = (
             (namespace, t.required_affinity, t.required_anti_affinity, t.spread_constraints)
@@ -765,7 +767,9 @@ class _Draft:
         namespace = self.gang.namespace
         bundles = self._bundles(shapes)
         in_bundle = {i for groups in bundles for i in groups}
-        self._demands: list[tuple[int | tuple[tuple[int, int], ...], int, list[tuple[int, int, int]]]] = []
+        self._demands: list[
+            tuple[int | tuple[tuple[int, int], ...], int, list[tuple[int, int, int]]]
+        ] = []
         self._quotas: list[Quota] = []
         self._of_group: dict[int, list[int]] = {}
         for i, group in enumerate(self.gang.groups):
@@ -808,7 +812,9 @@ class _Draft:
                 not (g := self.gang.groups[i]).bound_pods
                 and g.pod_sets
                 and g.missing == g.pending_count
-                and all(shapes.plain(shapes.of(self.gang.namespace, s.template)) for s in g.pod_sets)
+                and all(
+                    shapes.plain(shapes.of(self.gang.namespace, s.template)) for s in g.pod_sets
+                )
                 for i in groups
             )
             # A scope that cuts across the bundle could not be said of it.
@@ -849,9 +855,7 @@ class _Draft:
             base=base,
             set_level=set_level,
             set_bound=self._own_bound(set_level),
-            previous=frozenset(
-                self._node[n] for n in self.gang.previous_nodes if n in self._node
-            ),
+            previous=frozenset(self._node[n] for n in self.gang.previous_nodes if n in self._node),
         )
 
     def set_level(self) -> int:

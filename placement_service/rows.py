@@ -173,7 +173,10 @@ class Counting:
     def _all_rows(self) -> Iterator[Row]:
         for counter, sums in zip(self.counters, self._sums, strict=True):
             extra = np.array(
-                [min((counter.weigh(((s, 1),)) for s, _ in c.extras), default=0) for c in self.classes],
+                [
+                    min((counter.weigh(((s, 1),)) for s, _ in c.extras), default=0)
+                    for c in self.classes
+                ],
                 dtype=np.int64,
             )
             for i, by_place in enumerate(sums or [counter.room]):

@@ -71,8 +71,8 @@ class Solution:
     """A complete answer.
 
     `assignments` are sorted and hold new pods only. `fewest_domains` maps a
-    gang to a proven lower bound of the domains that it needs at its preferred
-    levels on the snapshot alone.
+    gang to the fewest domains that any placement of it alone on the snapshot
+    uses at its preferred levels; a gang is absent when that is not known.
     """
 
     assignments: tuple[Assignment, ...]

@@ -1,0 +1,144 @@
+"""Nodes that no rule tells apart, and what fits on one of them.
+
+The exact model counts units per class of nodes, never per node. Two nodes are
+of one class when they lie in the same place at every level that matters, are
+equally eligible, and the same multisets of units fit on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.problem import Bools, Ints, Problem
+
+#: Beyond so many maximal patterns a node is described by its resources.
+MAX_PATTERNS = 60
+#: Steps of the enumeration after which it gives up.
+MAX_STEPS = 4000
+
+Pattern = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeClass:
+    """`nodes` are interchangeable.
+
+    `patterns` are the maximal multisets of units (counts over the model's
+    shapes) that fit on one of them, or None when there are too many: then
+    `free` alone says what fits, and there is only one node in the class.
+    `most[k]` is how many units of the k-th shape fit on an empty one.
+    """
+
+    nodes: tuple[int, ...]
+    patterns: tuple[Pattern, ...] | None
+    most: Pattern
+    free: tuple[int, ...]
+
+
+def classify(
+    problem: Problem,
+    free: Ints,
+    nodes: Ints,
+    shapes: Sequence[int],
+    demand: Sequence[int],
+    levels: Sequence[int],
+    marks: Sequence[Bools],
+) -> tuple[NodeClass, ...]:
+    """Classes of some nodes for units of some shapes.
+
+    `demand[k]` is how many units of the k-th shape there are at all, `levels`
+    are those whose places matter, `marks` further masks [N] that tell nodes
+    apart. Nodes on which nothing fits are left out.
+    """
+    request = problem.request[list(shapes)]
+    used = np.flatnonzero(request.any(axis=0))
+    request = request[:, used]
+    # More than all demand together is as good as all of it.
+    ceiling = (request * np.array(demand, dtype=np.int64)[:, None]).sum(axis=0)
+    room = np.minimum(free[np.ix_(nodes, used)], ceiling)
+    eligible = problem.eligible[np.ix_(list(shapes), nodes)].T
+    places = [problem.levels[i].place[nodes] for i in levels]
+    memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
+    groups: dict[object, list[int]] = {}
+    facts: dict[object, tuple[tuple[Pattern, ...] | None, Pattern, tuple[int, ...]]] = {}
+    for i, node in enumerate(nodes.tolist()):
+        key = room[i].tobytes() + eligible[i].tobytes()
+        if key not in memo:
+            caps = [
+                int(
+                    min(
+                        demand[k],
+                        min(
+                            (room[i][r] // request[k][r] for r in np.flatnonzero(request[k])),
+                            default=demand[k],
+                        ),
+                    )
+                )
+                if eligible[i][k]
+                else 0
+                for k in range(len(shapes))
+            ]
+            memo[key] = (_patterns(room[i], request, caps), tuple(caps))
+        patterns, most = memo[key]
+        if not any(most):
+            continue
+        signature = (
+            tuple(int(p[i]) for p in places),
+            tuple(bool(m[node]) for m in marks),
+            patterns if patterns is not None else ("node", node),
+        )
+        groups.setdefault(signature, []).append(node)
+        facts[signature] = (patterns, most, tuple(free[node].tolist()))
+    return tuple(NodeClass(tuple(members), *facts[key]) for key, members in groups.items())
+
+
+def _patterns(room: Ints, request: Ints, caps: Sequence[int]) -> tuple[Pattern, ...] | None:
+    """The maximal multisets that fit, or None when there are too many."""
+    able = [k for k, cap in enumerate(caps) if cap]
+    rows = [[int(x) for x in request[k]] for k in able]
+    found: set[Pattern] = set()
+    steps = 0
+    left = [int(x) for x in room]
+    chosen = [0] * len(caps)
+
+    def fits(row: Sequence[int]) -> bool:
+        return all(x <= y for x, y in zip(row, left, strict=True))
+
+    def extend(at: int) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps > MAX_STEPS or len(found) > MAX_PATTERNS:
+            return False
+        if at == len(able):
+            grown = any(
+                chosen[k] < caps[k] and fits(row) for k, row in zip(able, rows, strict=True)
+            )
+            if not grown:
+                found.add(tuple(chosen))
+            return True
+        k, row = able[at], rows[at]
+        most = caps[k]
+        for x, y in zip(row, left, strict=True):
+            if x:
+                most = min(most, y // x)
+        for r, x in enumerate(row):
+            left[r] -= most * x
+        chosen[k] = most
+        ok = True
+        while ok:
+            ok = extend(at + 1)
+            if chosen[k] == 0:
+                break
+            chosen[k] -= 1
+            for r, x in enumerate(row):
+                left[r] += x
+        if not ok:
+            for r, x in enumerate(row):
+                left[r] += chosen[k] * x
+            chosen[k] = 0
+        return ok
+
+    return tuple(sorted(found)) if extend(0) else None

@@ -1,0 +1,331 @@
+"""The search: from the first answer to a proven one, getting better all the time.
+
+1. Count: rows and the master bound what any plan can admit, and name a target.
+2. Decode: place the target greedily, in a few orders.
+3. Decide: on small problems the exact model settles tier after tier.
+4. Improve: on large ones it settles neighbourhoods, one after another.
+
+Bounds come from relaxations alone and values from plans alone, so no stage can
+undo what an earlier one has shown. Every better plan and every better bound is
+reported at once; whoever listens may stop listening at any time.
+
+Each solve is limited by CP-SAT's deterministic time, so that the same request
+takes the same path; the deadline only cuts the path short.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placement_service.greedy import Builder, Order
+from placement_service.master import solve_master
+from placement_service.model import Model, Terms
+from placement_service.plan import (
+    UNITS_PER_DOMAIN,
+    Bounds,
+    Plan,
+    Worth,
+    from_solution,
+    gang_domains,
+    priorities,
+    to_solution,
+    worth,
+)
+from placement_service.problem import Gang, Problem
+from placement_service.rows import Counting
+from placement_service.solution import Limit, Solution
+
+Report = Callable[[Solution], None]
+
+#: Variables up to which the exact model is tried on the whole problem, and up
+#: to which it also polishes the fragmentation tier, which has no proof to win.
+MAX_EXACT_VARIABLES = 60_000
+MAX_POLISH_VARIABLES = 6_000
+#: Deterministic time of the solves.
+MASTER_EFFORT = 2.0
+EXACT_EFFORT = 20.0
+POLISH_EFFORT = 0.5
+ALONE_EFFORT = 0.5
+
+
+def search(problem: Problem, start: Solution, *, deadline: float, report: Report) -> Solution:
+    """The best plan found and the best bounds proven by `deadline`.
+
+    `deadline` is in `time.monotonic` seconds. The result is never worse than
+    `start`, and nothing better was ever reported.
+    """
+    state = State(problem, start, deadline, report)
+    count(state)
+    decode(state)
+    decide(state)
+    improve(state)
+    measure_fewest(state)
+    return state.solution(final=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is proven. Later fields hold for plans that reach the earlier ones."""
+
+    admitted: tuple[int, ...]
+    extra: int
+    topology: int
+
+
+class State:
+    """The best plan and the best facts so far."""
+
+    def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.builder = Builder(problem)
+        self.plan: Plan = from_solution(problem, start)
+        self.worth: Worth = worth(problem, self.plan)
+        self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
+        most = dict.fromkeys(priorities(problem), 0)
+        for g in problem.pending:
+            most[g.priority] += g.value
+        self.facts = Facts(tuple(most.values()), self.all_extras, 0)
+        self.fewest: dict[int, int] = {}
+        self.phase = "bound"
+        self._report = report
+
+    @property
+    def left(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def admitted_is_proven(self) -> bool:
+        return self.worth.admitted == self.facts.admitted
+
+    @property
+    def extra_is_proven(self) -> bool:
+        return self.admitted_is_proven and self.worth.extra >= self.facts.extra
+
+    @property
+    def proven(self) -> bool:
+        return self.extra_is_proven and self.worth.topology <= self.facts.topology
+
+    def solution(self, *, final: bool = False) -> Solution:
+        """What is known, in the terms of the caller."""
+        bounds = Bounds(
+            self.facts.admitted,
+            self.facts.extra if self.admitted_is_proven else self.all_extras,
+            self.facts.topology if self.extra_is_proven else 0,
+        )
+        result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
+        if final and not result.proven:
+            result = replace(result, limit=Limit.EFFORT if self.left > 0 else Limit.TIME)
+        return result
+
+    def accept(self, plan: Plan) -> bool:
+        """Take a plan if it is better than the one we have."""
+        value = worth(self.problem, plan)
+        if value.rank <= self.worth.rank:
+            return False
+        self.plan, self.worth = plan, value
+        self._report(self.solution())
+        return True
+
+    def learn(self, facts: Facts) -> None:
+        """Take better facts."""
+        if facts != self.facts:
+            self.facts = facts
+            self._report(self.solution())
+
+
+# --- 1. count -------------------------------------------------------------------
+
+
+def count(state: State) -> None:
+    """Bounds of all tiers by rows, patterns and the least that each gang needs."""
+    problem = state.problem
+    state.counting = counting = Counting(state.builder)
+    least = {g.index: _least_beyond(counting, g) for g in problem.pending}
+    wishes = [max(0, least[c.gangs[0]]) for c in counting.classes]
+    most = dict.fromkeys(priorities(problem), 0)
+    for c in counting.classes:
+        most[c.priority] += c.value * len(c.gangs)
+    if state.worth.admitted == tuple(most.values()) and state.worth.extra == state.all_extras:
+        # Nobody is left out, so there is nothing to choose.
+        domains = sum(w * len(c.gangs) for w, c in zip(wishes, counting.classes, strict=True))
+        state.target: tuple[int, ...] = tuple(g for c in counting.classes for g in c.gangs)
+        state.learn(Facts(state.worth.admitted, state.all_extras, domains * UNITS_PER_DOMAIN))
+        return
+    target = solve_master(counting, wishes, seconds=max(0.05, state.left / 2), effort=MASTER_EFFORT)
+    running = sum(g.extras for g in problem.gangs if g.placeable and not g.pending)
+    state.target = target.gangs
+    state.learn(
+        Facts(
+            target.bounds,
+            min(state.all_extras, target.extra + running),
+            target.domains * UNITS_PER_DOMAIN,
+        )
+    )
+
+
+def _least_beyond(counting: Counting, gang: Gang) -> int:
+    """Places beyond the first that the preferred scopes of a gang need at least."""
+    return sum(max(0, counting.fewest_places(gang, s) - 1) for s in gang.scopes if s.preferred >= 0)
+
+
+# --- 2. decode ------------------------------------------------------------------
+
+
+def decode(state: State) -> None:
+    """Place the target greedily, hardest first, in a few orders."""
+    state.phase = "decode"
+    for order in _orders(state.problem):
+        if state.proven or state.left <= 0:
+            return
+        state.accept(state.builder.build(order, first=state.target))
+
+
+def _orders(problem: Problem) -> tuple[Order, ...]:
+    def units(gang: Gang, demands: Sequence[int]) -> int:
+        return sum(
+            int(problem.gpus[gang.demands[d].shape]) * gang.demands[d].count for d in demands
+        )
+
+    size = {g.index: units(g, range(len(g.demands))) for g in problem.gangs}
+    hardest = {
+        g.index: max((units(g, s.demands) for s in g.scopes if s.required >= 0), default=0)
+        for g in problem.gangs
+    }
+    bound = {
+        g.index: any(s.required >= 0 and len(s.demands) == len(g.demands) for s in g.scopes)
+        for g in problem.gangs
+    }
+    return (
+        lambda g: (not bound[g.index], -size[g.index]),
+        lambda g: -size[g.index],
+        lambda g: (-hardest[g.index], -size[g.index]),
+        lambda g: (-len(g.scopes), -size[g.index]),
+    )
+
+
+# --- 3. decide ------------------------------------------------------------------
+
+
+def decide(state: State) -> None:
+    """Settle the tiers one by one with the exact model of everything."""
+    problem = state.problem
+    gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
+    polish = state.worth.fragmentation > 0
+    size = _size(problem, gangs)
+    most = MAX_POLISH_VARIABLES if state.proven else MAX_EXACT_VARIABLES
+    if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
+        return
+    state.phase = "exact"
+    model = Model(state.counting, gangs, np.arange(problem.node_count), problem.free, {})
+    decided = _decide_admitted(state, model) and _decide_extras(state, model)
+    if decided and _decide_topology(state, model) and size <= MAX_POLISH_VARIABLES:
+        _solve(state, model, model.fragmentation, maximize=False, effort=POLISH_EFFORT)
+
+
+def _size(problem: Problem, gangs: Sequence[Gang]) -> int:
+    """About how many variables the exact model would have: demands times kinds of nodes."""
+    columns = [problem.levels[i].place for i in problem.scope_levels]
+    columns += list(problem.free.T)
+    kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
+    return len(kinds) * sum(len(g.demands) for g in gangs)
+
+
+def _solve(
+    state: State, model: Model, terms: Terms, *, maximize: bool, effort: float = EXACT_EFFORT
+) -> int | None:
+    """Settle one goal: take a better plan, return the proven bound."""
+    if state.left <= 0:
+        return None
+    answer = model.solve(
+        terms, maximize=maximize, hint=state.plan, seconds=state.left, effort=effort
+    )
+    if answer.plan is not None:
+        state.accept(answer.plan)
+    return answer.bound
+
+
+def _decide_admitted(state: State, model: Model) -> bool:
+    for i, priority in enumerate(priorities(state.problem)):
+        terms = model.admitted(priority)
+        if state.worth.admitted[i] != state.facts.admitted[i]:
+            bound = _solve(state, model, terms, maximize=True)
+            if bound is not None and bound < state.facts.admitted[i]:
+                admitted = list(state.facts.admitted)
+                admitted[i] = bound
+                state.learn(replace(state.facts, admitted=tuple(admitted)))
+            if state.worth.admitted[i] != state.facts.admitted[i]:
+                return False
+        if terms:
+            model.hold(terms, at_least=state.worth.admitted[i])
+    return True
+
+
+def _decide_extras(state: State, model: Model) -> bool:
+    terms = model.extras()
+    if not state.extra_is_proven:
+        bound = _solve(state, model, terms, maximize=True)
+        if bound is not None and bound < state.facts.extra:
+            state.learn(replace(state.facts, extra=bound))
+        if not state.extra_is_proven:
+            return False
+    if terms:
+        model.hold(terms, at_least=state.worth.extra)
+    return True
+
+
+def _decide_topology(state: State, model: Model) -> bool:
+    if not state.proven:
+        bound = _solve(state, model, model.topology, maximize=False)
+        if bound is not None and bound > state.facts.topology:
+            state.learn(replace(state.facts, topology=bound))
+        if not state.proven:
+            return False
+    if model.topology:
+        model.hold(model.topology, at_most=state.worth.topology)
+    return True
+
+
+# --- 4. improve -----------------------------------------------------------------
+
+
+def improve(state: State) -> None:
+    """Settle neighbourhoods until the deadline."""
+
+
+# --- scores ---------------------------------------------------------------------
+
+
+def measure_fewest(state: State) -> None:
+    """The fewest domains that each placed gang could use, alone on the snapshot.
+
+    Known at once where the counting bound is reached, else by the exact model
+    of the gang alone, as far as time and size allow.
+    """
+    everywhere = np.arange(state.problem.node_count)
+    for index, units in state.plan.items():
+        gang = state.problem.gangs[index]
+        if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
+            continue
+        used = gang_domains(state.problem, gang, units)
+        if used == state.counting.fewest(gang):
+            state.fewest[index] = used
+        elif _size(state.problem, [gang]) <= MAX_POLISH_VARIABLES and state.left > 0:
+            alone = Model(
+                state.counting, [gang], everywhere, state.problem.free, {}, bases={gang.base}
+            )
+            alone.hold(alone.admitted(gang.priority), at_least=gang.value)
+            answer = alone.solve(
+                alone.topology,
+                maximize=False,
+                hint={index: units},
+                seconds=state.left,
+                effort=ALONE_EFFORT,
+            )
+            if answer.proven and answer.plan is not None:
+                state.fewest[index] = gang_domains(state.problem, gang, answer.plan[index])

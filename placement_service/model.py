@@ -1,0 +1,770 @@
+"""The exact model: some gangs on some nodes, with every rule.
+
+It is used on the whole problem when that is small, and on neighbourhoods of it
+when it is not. Nodes enter as classes (see `cells`), pods as counts per demand
+and class, so pods and nodes of a kind are never told apart:
+
+    z[g]      gang g is placed
+    x[d, J]   units of demand d on nodes of class J
+    u[s, D]   required scope s is in domain D          sum_D u[s, D] = z
+    w[s, P]   preferred scope s uses place P           x <= count * w
+    n[J, p]   nodes of class J filled after pattern p  load <= sum_p p * n
+
+The tiers are solved one after another, each with the ones before held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.cells import NodeClass, classify
+from placement_service.plan import (
+    UNITS_PER_DOMAIN,
+    Plan,
+    Units,
+    is_placed,
+    pods_of,
+    sets,
+)
+from placement_service.problem import (
+    Affinity,
+    Bipartite,
+    Gang,
+    Ints,
+    Level,
+    Limit,
+    Scope,
+    Spread,
+)
+from placement_service.rows import Counting
+
+Var = cp_model.IntVar
+Expr = cp_model.LinearExprT
+#: A linear goal: variables with their weights.
+Terms = list[tuple[Var, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one solve says: a better plan if any, and a proven bound of its goal."""
+
+    plan: Plan | None
+    value: int | None
+    bound: int | None
+    proven: bool
+
+
+class Model:
+    """Gangs to decide, on nodes with what is free there.
+
+    `fixed` are gangs that stay as they are; their units are already out of
+    `free`. `bases` are gangs taken for placed, wherever they are. The gangs of
+    the model must not meet fixed ones in rules between pods
+    (`Problem.special`).
+    """
+
+    def __init__(
+        self,
+        counting: Counting,
+        gangs: Sequence[Gang],
+        nodes: Ints,
+        free: Ints,
+        fixed: Plan,
+        bases: Collection[int] = (),
+    ) -> None:
+        self.problem = counting.problem
+        self.counting = counting
+        self.gangs = tuple(g for g in gangs if g.placeable)
+        self.fixed = fixed
+        self.bases = bases
+        self.cp = cp_model.CpModel()
+        self._inside: dict[int, frozenset[int]] = {}
+        self._domains_of = {
+            (g.index, i): self._open_domains(g, s)
+            for g in self.gangs
+            for i, s in enumerate(g.scopes)
+            if s.required >= 0 and s.demands
+        }
+        self._classes(nodes, free)
+        self._variables()
+        self._gang_is_all_or_nothing()
+        self._base_comes_first()
+        self._required_scopes_hold()
+        self._nodes_are_not_overfilled()
+        self._rules_between_pods_hold()
+        self._counting_rows_hold()
+        self._equal_gangs_are_ordered()
+        self.w: dict[tuple[int, int, int, tuple[int, ...]], Var] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.cp.proto.variables)
+
+    # --- building blocks ----------------------------------------------------
+
+    def _open_domains(self, gang: Gang, scope: Scope) -> Ints:
+        return np.flatnonzero(self.counting.domains_for(gang, scope))
+
+    def _classes(self, nodes: Ints, free: Ints) -> None:
+        demand: dict[int, int] = {}
+        for g in self.gangs:
+            for d in g.demands:
+                demand[d.shape] = demand.get(d.shape, 0) + d.count
+        self.shapes = sorted(demand)
+        self._shape_at = {s: k for k, s in enumerate(self.shapes)}
+        levels = {
+            level
+            for g in self.gangs
+            for s in g.scopes
+            if not _is_single(g, s)
+            for level in (s.required, s.preferred)
+        }
+        levels |= {g.set_level for g in self.gangs}
+        levels |= {rule.level for rule in self.problem.rules}
+        levels |= {i for i in self.problem.scope_levels if not self.problem.levels[i].is_host}
+        untouched = (free == self.problem.free).all(axis=1)
+        self._whole = self.problem.whole_free & untouched
+        marks = [self._whole, self.problem.node_gpus > 0]
+        for g in self.gangs:
+            if g.previous:
+                mask = np.zeros(self.problem.node_count, dtype=bool)
+                mask[list(g.previous)] = True
+                marks.append(mask)
+            for s in g.scopes:
+                if s.required >= 0 and _is_single(g, s):
+                    marks.append(self.problem.levels[s.required].domain >= 0)
+        self.classes: tuple[NodeClass, ...] = classify(
+            self.problem,
+            free,
+            nodes,
+            self.shapes,
+            [demand[s] for s in self.shapes],
+            sorted(levels - {-1}),
+            marks,
+        )
+
+    def _variables(self) -> None:
+        cp = self.cp
+        self.z = {g.index: cp.new_bool_var("") for g in self.gangs if g.pending}
+        self.x: dict[tuple[int, int, int], Var] = {}
+        self._at_class: dict[tuple[int, int], dict[int, Var]] = {}
+        for g in self.gangs:
+            for d, demand in enumerate(g.demands):
+                k = self._shape_at[demand.shape]
+                here: dict[int, Var] = {}
+                for j, c in enumerate(self.classes):
+                    most = min(demand.count, len(c.nodes) * c.most[k])
+                    if most and self._may_be_at(g, d, c):
+                        here[j] = self.x[g.index, d, j] = cp.new_int_var(0, most, "")
+                self._at_class[g.index, d] = here
+
+    def _may_be_at(self, gang: Gang, demand: int, c: NodeClass) -> bool:
+        node = c.nodes[0]
+        for i, s in enumerate(gang.scopes):
+            if s.required >= 0 and demand in s.demands:
+                domain = int(self.problem.levels[s.required].domain[node])
+                if domain not in self._domain_set(gang, i):
+                    return False
+        return True
+
+    def _domain_set(self, gang: Gang, scope: int) -> frozenset[int]:
+        domains = self._domains_of[gang.index, scope]
+        key = id(domains)
+        if key not in self._inside:
+            self._inside[key] = frozenset(domains.tolist())
+        return self._inside[key]
+
+    def _placed(self, index: int) -> Expr:
+        """1 when any gang of the problem, fixed or not, is placed."""
+        if index in self.z:
+            return self.z[index]
+        there = index in self.bases or is_placed(self.problem.gangs[index], self.fixed)
+        return 1 if there else 0
+
+    # --- rules ----------------------------------------------------------------
+
+    def _gang_is_all_or_nothing(self) -> None:
+        for g in self.gangs:
+            for q in g.quotas:
+                units = cp_model.LinearExpr.sum(
+                    [v for d in q.demands for v in self._at_class[g.index, d].values()]
+                )
+                if g.pending and q.missing == q.pending:
+                    self.cp.add(units == q.missing * self.z[g.index])
+                elif g.pending:
+                    self.cp.add(units >= q.missing * self.z[g.index])
+                    self.cp.add(units <= q.pending * self.z[g.index])
+                else:
+                    self.cp.add(units <= q.pending)
+
+    def _base_comes_first(self) -> None:
+        for g in self.gangs:
+            if g.base >= 0:
+                base = self._placed(g.base)
+                if g.pending:
+                    self.cp.add(self.z[g.index] <= base)
+                elif not isinstance(base, int):
+                    for d in range(len(g.demands)):
+                        for v in self._at_class[g.index, d].values():
+                            self.cp.add(v == 0).only_enforce_if(~base)
+                elif base == 0:
+                    for d in range(len(g.demands)):
+                        for v in self._at_class[g.index, d].values():
+                            self.cp.add(v == 0)
+
+    def _required_scopes_hold(self) -> None:
+        self.u: dict[tuple[int, int, int], Var] = {}
+        for g in self.gangs:
+            for i, s in enumerate(g.scopes):
+                if s.required < 0 or not s.demands or s.pin >= 0 or _is_single(g, s):
+                    continue
+                self._one_domain(g, i, s)
+            self._inner_scopes_follow(g)
+
+    def _one_domain(self, g: Gang, i: int, s: Scope) -> None:
+        domain = self.problem.levels[s.required].domain
+        by_domain: dict[int, dict[int, list[Var]]] = {}
+        for d in s.demands:
+            for j, v in self._at_class[g.index, d].items():
+                here = by_domain.setdefault(int(domain[self.classes[j].nodes[0]]), {})
+                here.setdefault(d, []).append(v)
+        for at in by_domain:
+            self.u[g.index, i, at] = self.cp.new_bool_var("")
+        chosen = cp_model.LinearExpr.sum([self.u[g.index, i, at] for at in by_domain])
+        whole = [q for q in g.quotas if q.missing and set(q.demands) <= set(s.demands)]
+        if g.pending and whole:
+            self.cp.add(chosen == self.z[g.index])
+        else:
+            self.cp.add(chosen <= 1)
+        for at, demands in by_domain.items():
+            u = self.u[g.index, i, at]
+            for d, variables in demands.items():
+                self.cp.add(cp_model.LinearExpr.sum(variables) <= g.demands[d].count * u)
+            if g.pending:
+                for q in whole:
+                    units = [v for d in q.demands for v in demands.get(d, ())]
+                    if q.missing == q.pending:
+                        self.cp.add(cp_model.LinearExpr.sum(units) == q.missing * u)
+                    else:
+                        self.cp.add(cp_model.LinearExpr.sum(units) >= q.missing * u)
+
+    def _inner_scopes_follow(self, g: Gang) -> None:
+        """Where levels nest, an inner scope's domain lies in the outer one's."""
+        for i, inner in enumerate(g.scopes):
+            for k, outer in enumerate(g.scopes):
+                if (
+                    i == k
+                    or min(inner.required, outer.required) < 0
+                    or not set(inner.demands) < set(outer.demands)
+                ):
+                    continue
+                parent = self.counting.builder.parent(inner.required, outer.required)
+                if parent is None:
+                    continue
+                below: dict[int, list[Var]] = {}
+                for (gang, scope, at), u in self.u.items():
+                    if gang == g.index and scope == i:
+                        below.setdefault(int(parent[at]), []).append(u)
+                for up, variables in below.items():
+                    above = self.u.get((g.index, k, up))
+                    if above is not None:
+                        self.cp.add(cp_model.LinearExpr.sum(variables) <= above)
+
+    def _nodes_are_not_overfilled(self) -> None:
+        self._load: dict[tuple[int, int], list[Var]] = {}
+        for (g, d, j), v in self.x.items():
+            k = self._shape_at[self.problem.gangs[g].demands[d].shape]
+            self._load.setdefault((k, j), []).append(v)
+        self.n: dict[tuple[int, int], Var] = {}
+        for j, c in enumerate(self.classes):
+            kinds = [k for k in range(len(self.shapes)) if (k, j) in self._load]
+            if c.patterns is None:
+                self._resources_suffice(c, j, kinds)
+            elif len(c.patterns) == 1:
+                for k in kinds:
+                    self._at_most(self._load[k, j], len(c.nodes) * c.patterns[0][k])
+            elif all(sum(p) == 1 for p in c.patterns):
+                self._at_most([v for k in kinds for v in self._load[k, j]], len(c.nodes))
+            else:
+                self._patterns_cover(c, j, kinds)
+
+    def _at_most(self, variables: Sequence[Var], most: int) -> None:
+        self.cp.add(cp_model.LinearExpr.sum(variables) <= most)
+
+    def _resources_suffice(self, c: NodeClass, j: int, kinds: Sequence[int]) -> None:
+        for r, free in enumerate(c.free):
+            terms = [
+                (v, int(self.problem.request[self.shapes[k], r]))
+                for k in kinds
+                for v in self._load[k, j]
+                if self.problem.request[self.shapes[k], r]
+            ]
+            if terms:
+                self.cp.add(_dot(terms) <= free)
+
+    def _patterns_cover(self, c: NodeClass, j: int, kinds: Sequence[int]) -> None:
+        assert c.patterns is not None
+        uses = [self.cp.new_int_var(0, len(c.nodes), "") for _ in c.patterns]
+        for p, use in enumerate(uses):
+            self.n[j, p] = use
+        self._at_most(uses, len(c.nodes))
+        for k in kinds:
+            supply = [(use, p[k]) for use, p in zip(uses, c.patterns, strict=True) if p[k]]
+            self.cp.add(cp_model.LinearExpr.sum(self._load[k, j]) <= _dot(supply))
+
+    def _rules_between_pods_hold(self) -> None:
+        for rule in self.problem.rules:
+            match rule:
+                case Limit():
+                    for variables in self._by_domain(rule.level, rule.weight > 0).values():
+                        terms = [(v, int(rule.weight[s])) for v, s in variables]
+                        self.cp.add(_dot(terms) <= rule.capacity)
+                case Bipartite():
+                    self._sides_exclude_each_other(rule)
+                case Spread():
+                    self._pods_are_spread(rule)
+                case Affinity():
+                    self._friends_are_near(rule)
+
+    def _by_domain(self, level: int, shapes: Ints) -> dict[int, list[tuple[Var, int]]]:
+        """Variables of units of some shapes, with their shape, by domain."""
+        domain = self.problem.levels[level].domain
+        found: dict[int, list[tuple[Var, int]]] = {}
+        for (g, d, j), v in self.x.items():
+            s = self.problem.gangs[g].demands[d].shape
+            at = int(domain[self.classes[j].nodes[0]])
+            if at >= 0 and shapes[s]:
+                found.setdefault(at, []).append((v, s))
+        return found
+
+    def _presence(self, variables: Iterable[Var], most: int) -> Var:
+        """A boolean that is 1 when any of the variables is positive."""
+        there = self.cp.new_bool_var("")
+        self.cp.add(cp_model.LinearExpr.sum(list(variables)) <= most * there)
+        return there
+
+    def _total(self) -> int:
+        return sum(d.count for g in self.gangs for d in g.demands)
+
+    def _sides_exclude_each_other(self, rule: Bipartite) -> None:
+        left = self._by_domain(rule.level, rule.left)
+        right = self._by_domain(rule.level, rule.right)
+        for at in left.keys() & right.keys():
+            a = self._presence((v for v, _ in left[at]), self._total())
+            b = self._presence((v for v, _ in right[at]), self._total())
+            self.cp.add(a + b <= 1)
+
+    def _pods_are_spread(self, rule: Spread) -> None:
+        counted = self._by_domain(rule.level, rule.counted)
+        most = int(rule.base.max(initial=0)) + self._total()
+
+        def count(at: int) -> Expr:
+            return cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())]) + int(rule.base[at])
+
+        floor = self.cp.new_int_var(0, most, "")
+        if rule.floor_is_zero:
+            self.cp.add(floor == 0)
+        for at in np.flatnonzero(rule.eligible).tolist():
+            self.cp.add(floor <= count(at))
+        for own in (0, 1):
+            carriers = rule.carriers & (rule.own == own)
+            for at, variables in self._by_domain(rule.level, carriers).items():
+                there = self._presence((v for v, _ in variables), self._total())
+                self.cp.add(count(at) + own - floor <= rule.max_skew).only_enforce_if(there)
+
+    def _friends_are_near(self, rule: Affinity) -> None:
+        carriers = self._by_domain(rule.level, rule.carriers)
+        anchors = self._by_domain(rule.level, rule.anchors)
+        lonely = self._by_domain(rule.level, rule.carriers & ~rule.selfish)
+        every = [v for here in anchors.values() for v, _ in here]
+        solos: list[Var] = []
+        total = self._total()
+        for at, variables in carriers.items():
+            if rule.running[at]:
+                continue
+            there = self._presence((v for v, _ in variables), total)
+            near = cp_model.LinearExpr.sum([v for v, _ in anchors.get(at, ())])
+            if rule.running.any():
+                self.cp.add(near >= there)
+                continue
+            solo = self.cp.new_bool_var("")
+            solos.append(solo)
+            self.cp.add(near + solo >= there)
+            self.cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(solo)
+            alone = [v for v, _ in lonely.get(at, ())]
+            self.cp.add(cp_model.LinearExpr.sum(alone) == 0).only_enforce_if(solo)
+        self.cp.add(cp_model.LinearExpr.sum(solos) <= 1)
+
+    def _counting_rows_hold(self) -> None:
+        """Rows of the whole problem are valid cuts when nothing is fixed."""
+        if self.fixed:
+            return
+        for row in self.counting.rows:
+            terms = [
+                (self.z[g], int(w))
+                for w, c in zip(row.weight, self.counting.classes, strict=True)
+                for g in c.gangs
+                if w and g in self.z
+            ]
+            self.cp.add(_dot(terms) <= row.capacity)
+        possible = {g for c in self.counting.classes for g in c.gangs}
+        for g, z in self.z.items():
+            if g not in possible:
+                self.cp.add(z == 0)
+
+    def _equal_gangs_are_ordered(self) -> None:
+        """Of gangs that differ in name alone the first are placed first."""
+        alike: dict[object, list[int]] = {}
+        based = {g.base for g in self.problem.gangs}
+        for g in self.gangs:
+            if g.pending and g.base < 0 and g.index not in based and not g.previous:
+                key = (
+                    g.priority,
+                    g.value,
+                    tuple((d.shape, d.count) for d in g.demands),
+                    g.quotas,
+                    g.scopes,
+                )
+                alike.setdefault(key, []).append(g.index)
+        for indices in alike.values():
+            for a, b in pairwise(indices):
+                self.cp.add(self.z[a] >= self.z[b])
+
+    # --- objective ------------------------------------------------------------
+
+    def admitted(self, priority: int) -> Terms:
+        """Value of the pending gangs of one priority, to be maximised."""
+        return [
+            (self.z[g.index], g.value) for g in self.gangs if g.pending and g.priority == priority
+        ]
+
+    def extras(self) -> Terms:
+        """Units beyond the minimum, to be maximised."""
+        terms: Terms = []
+        for g in self.gangs:
+            for q in g.quotas:
+                if q.pending > q.missing:
+                    terms += [
+                        (v, 1) for d in q.demands for v in self._at_class[g.index, d].values()
+                    ]
+                    if g.pending and q.missing:
+                        terms.append((self.z[g.index], -q.missing))
+        return terms
+
+    @cached_property
+    def topology(self) -> Terms:
+        """Places beyond the first, to be minimised; see `plan.topology_cost`."""
+        terms: Terms = []
+        for g in self.gangs:
+            fresh = self._gets_new_pods(g)
+            for s in g.scopes:
+                if s.preferred >= 0 and s.demands and not _is_single(g, s):
+                    terms += self._scope_terms(g, s, fresh)
+                elif s.preferred >= 0 and s.bound:
+                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+            if g.previous:
+                terms += [
+                    (v, pods_of(g, d))
+                    for d in range(len(g.demands))
+                    for j, v in self._at_class[g.index, d].items()
+                    if self.classes[j].nodes[0] not in g.previous
+                ]
+        return terms + self._set_terms()
+
+    def _gets_new_pods(self, g: Gang) -> Var:
+        if g.pending:
+            return self.z[g.index]
+        mine = [v for d in range(len(g.demands)) for v in self._at_class[g.index, d].values()]
+        return self._presence(mine, self._total())
+
+    def _by_place(self, g: Gang, demand: int, level: int) -> dict[int, list[Var]]:
+        place = self.problem.levels[level].place
+        found: dict[int, list[Var]] = {}
+        for j, v in self._at_class[g.index, demand].items():
+            found.setdefault(int(place[self.classes[j].nodes[0]]), []).append(v)
+        return found
+
+    def _scope_terms(self, g: Gang, s: Scope, fresh: Var) -> Terms:
+        uses: dict[int, Var] = {}
+        for d in s.demands:
+            for at, variables in self._by_place(g, d, s.preferred).items():
+                if at in s.bound:
+                    continue
+                if at not in uses:
+                    uses[at] = self.w[g.index, s.preferred, at, s.demands] = self.cp.new_bool_var(
+                        ""
+                    )
+                most = g.demands[d].count
+                self.cp.add(cp_model.LinearExpr.sum(variables) <= most * uses[at])
+        terms: Terms = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
+        used = cp_model.LinearExpr.sum(list(uses.values()))
+        certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.quotas)
+        if g.pending and (certain or s.bound):
+            least = self.counting.fewest_places(g, s) - len(s.bound)
+            if least > 0:
+                self.cp.add(used >= least * self.z[g.index])
+        if s.bound:
+            terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+        elif certain and g.pending:
+            terms.append((fresh, -UNITS_PER_DOMAIN))
+        else:
+            any_used = self.cp.new_bool_var("")
+            self.cp.add(any_used <= used)
+            terms.append((any_used, -UNITS_PER_DOMAIN))
+        return terms
+
+    def _set_terms(self) -> Terms:
+        terms: Terms = []
+        mine = {g.index for g in self.gangs}
+        for members in sets(self.problem).values():
+            if any(g.index in mine for g in members):
+                terms.append((self._set_cost(members, mine), UNITS_PER_DOMAIN))
+        return terms
+
+    def _set_cost(self, members: Sequence[Gang], mine: set[int]) -> Var:
+        """Places beyond the first that a set uses at its level, when it counts."""
+        base, scaled = members[0], members[1:]
+        level = base.set_level
+        place = self.problem.levels[level].place
+        known: set[object] = set()
+        uses: dict[object, Var] = {}
+
+        def use(at: object) -> Var:
+            if at not in uses:
+                uses[at] = self.cp.new_bool_var("")
+            return uses[at]
+
+        for g in members:
+            bound = {p if p >= 0 else (g.index, p) for p in g.set_bound}
+            if g.index not in mine:
+                if is_placed(g, self.fixed):
+                    known |= bound
+                    known |= {int(place[n]) for _, n, _ in self.fixed.get(g.index, ())}
+                continue
+            if not g.pending:
+                known |= bound
+            for at in bound if g.pending else ():
+                self.cp.add(use(at) >= self.z[g.index])
+            for d in range(len(g.demands)):
+                for at, variables in self._by_place(g, d, level).items():
+                    most = g.demands[d].count
+                    self.cp.add(cp_model.LinearExpr.sum(variables) <= most * use(at))
+        counts = self.cp.new_bool_var("")
+        running = [
+            g for g in scaled if not g.pending or (g.index not in mine and is_placed(g, self.fixed))
+        ]
+        if running and any(self.fixed.get(g.index) for g in members):
+            self.cp.add(counts == 1)
+        for g in members:
+            if g.index not in mine:
+                continue
+            if g in scaled and g.pending:
+                self.cp.add(counts >= self.z[g.index])
+            elif running:
+                self.cp.add(counts >= self._gets_new_pods(g))
+        fresh = [v for at, v in uses.items() if at not in known]
+        cost = self.cp.new_int_var(0, len(known) + len(fresh), "")
+        beyond = cp_model.LinearExpr.sum(fresh) + len(known) - 1
+        self.cp.add(cost >= beyond).only_enforce_if(counts)
+        return cost
+
+    @cached_property
+    def fragmentation(self) -> Terms:
+        """Nodes in domains that lose their wholeness; see `plan.fragmentation_cost`."""
+        problem = self.problem
+        terms: Terms = []
+        for level in (problem.levels[i] for i in problem.scope_levels):
+            if not level.is_host:
+                terms += self._opened_domains(level)
+        for j, c in enumerate(self.classes):
+            if self._whole[c.nodes[0]]:
+                terms += self._opened_nodes(c, j)
+        for (g, d, j), v in self.x.items():
+            gang = problem.gangs[g]
+            if (
+                not problem.gpus[gang.demands[d].shape]
+                and problem.node_gpus[self.classes[j].nodes[0]]
+            ):
+                terms.append((v, pods_of(gang, d)))
+        return terms
+
+    def _opened_domains(self, level: Level) -> Terms:
+        inside = level.domain >= 0
+        at = level.domain[inside]
+        has_gpus = self.problem.node_gpus > 0
+        size = np.bincount(at, has_gpus[inside], level.count)
+        whole = np.bincount(at, (self._whole & has_gpus)[inside], level.count)
+        loads: dict[int, list[Var]] = {}
+        for (g, d, j), v in self.x.items():
+            if self.problem.gpus[self.problem.gangs[g].demands[d].shape]:
+                loads.setdefault(int(level.domain[self.classes[j].nodes[0]]), []).append(v)
+        return [
+            (self._presence(variables, self._total()), int(size[domain]))
+            for domain, variables in loads.items()
+            if domain >= 0 and size[domain] > 0 and whole[domain] == size[domain]
+        ]
+
+    def _opened_nodes(self, c: NodeClass, j: int) -> Terms:
+        kinds = [
+            k for k, s in enumerate(self.shapes) if self.problem.gpus[s] and (k, j) in self._load
+        ]
+        if not kinds:
+            return []
+        if c.patterns is None:
+            every = [v for k in kinds for v in self._load[k, j]]
+            return [(self._presence(every, self._total()), 1)]
+        if all(sum(p) == 1 for p in c.patterns):
+            return [(v, 1) for k in kinds for v in self._load[k, j]]
+        if len(c.patterns) == 1:
+            opened = self.cp.new_int_var(0, len(c.nodes), "")
+            for k in kinds:
+                self.cp.add(cp_model.LinearExpr.sum(self._load[k, j]) <= c.patterns[0][k] * opened)
+            return [(opened, 1)]
+        return [
+            (self.n[j, p], 1)
+            for p, pattern in enumerate(c.patterns)
+            if any(pattern[k] for k in kinds)
+        ]
+
+    # --- solving ----------------------------------------------------------------
+
+    def hold(
+        self, terms: Terms, *, at_least: int | None = None, at_most: int | None = None
+    ) -> None:
+        """Keep a goal at what was reached."""
+        if at_least is not None:
+            self.cp.add(_dot(terms) >= at_least)
+        if at_most is not None:
+            self.cp.add(_dot(terms) <= at_most)
+
+    def solve(
+        self, terms: Terms, *, maximize: bool, hint: Plan, seconds: float, effort: float
+    ) -> Answer:
+        """Optimise one goal, starting from a plan.
+
+        `effort` is CP-SAT's deterministic time, `seconds` the wall time that
+        cuts it short.
+        """
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.linearization_level = 2
+        solver.parameters.max_time_in_seconds = max(0.01, seconds)
+        solver.parameters.max_deterministic_time = effort
+        goal = _dot(terms)
+        if maximize:
+            self.cp.maximize(goal)
+        else:
+            self.cp.minimize(goal)
+        self._hint(hint)
+        status = solver.solve(self.cp)
+        if status == cp_model.INFEASIBLE:
+            return Answer(None, None, None, proven=True)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Answer(None, None, None, proven=False)
+        value = round(solver.objective_value)
+        best = solver.best_objective_bound
+        bound = int(np.floor(best + 1e-6)) if maximize else int(np.ceil(best - 1e-6))
+        return Answer(self._plan(solver), value, bound, proven=status == cp_model.OPTIMAL)
+
+    def _hint(self, plan: Plan) -> None:
+        cp = self.cp
+        cp.clear_hints()
+        class_of = {n: j for j, c in enumerate(self.classes) for n in c.nodes}
+        counts: dict[tuple[int, int, int], int] = {}
+        loads: dict[int, list[int]] = {}
+        for g in self.gangs:
+            for d, n, count in plan.get(g.index, ()):
+                if n in class_of:
+                    key = (g.index, d, class_of[n])
+                    counts[key] = counts.get(key, 0) + count
+                    load = loads.setdefault(n, [0] * len(self.shapes))
+                    load[self._shape_at[g.demands[d].shape]] += count
+        for key, v in self.x.items():
+            cp.add_hint(v, counts.get(key, 0))
+        for g, z in self.z.items():
+            cp.add_hint(z, bool(plan.get(g)))
+        for (g, i, at), u in self.u.items():
+            scope = self.problem.gangs[g].scopes[i]
+            domain = self.problem.levels[scope.required].domain
+            there = any(domain[n] == at for d, n, _ in plan.get(g, ()) if d in scope.demands)
+            cp.add_hint(u, there)
+        for (g, level, at, demands), w in self.w.items():
+            place = self.problem.levels[level].place
+            cp.add_hint(w, any(place[n] == at for d, n, _ in plan.get(g, ()) if d in demands))
+        uses = dict.fromkeys(self.n, 0)
+        for n, load in loads.items():
+            j = class_of[n]
+            for p, pattern in enumerate(self.classes[j].patterns or ()):
+                if (j, p) in uses and all(a <= b for a, b in zip(load, pattern, strict=True)):
+                    uses[j, p] += 1
+                    break
+        for key, v in self.n.items():
+            cp.add_hint(v, uses[key])
+
+    def _plan(self, solver: cp_model.CpSolver) -> Plan:
+        """Units on nodes from counts on classes."""
+        units: dict[int, list[tuple[int, int, int]]] = {}
+        todo: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for (g, d, j), v in self.x.items():
+            count = solver.value(v)
+            if count:
+                k = self._shape_at[self.problem.gangs[g].demands[d].shape]
+                todo.setdefault((j, k), []).append((g, d, count))
+        for j, c in enumerate(self.classes):
+            kinds = [k for k in range(len(self.shapes)) if (j, k) in todo]
+            slots = self._slots(solver, j, c, kinds)
+            for k in kinds:
+                for g, d, count in todo[j, k]:
+                    for at, node in enumerate(c.nodes):
+                        take = min(count, slots[at][k])
+                        if take:
+                            slots[at][k] -= take
+                            count -= take
+                            units.setdefault(g, []).append((d, node, take))
+                    assert count == 0, "a class of nodes was overfilled"
+        return {g: _merge(found) for g, found in sorted(units.items())}
+
+    def _slots(
+        self, solver: cp_model.CpSolver, j: int, c: NodeClass, kinds: Sequence[int]
+    ) -> list[list[int]]:
+        """Places for each shape on each node of a class."""
+        if c.patterns is None:
+            return [list(c.most)]
+        if len(c.patterns) == 1:
+            return [list(c.patterns[0]) for _ in c.nodes]
+        slots: list[list[int]] = []
+        if (j, 0) in self.n:
+            for p, pattern in enumerate(c.patterns):
+                slots += [list(pattern) for _ in range(solver.value(self.n[j, p]))]
+        else:
+            for k in kinds:
+                for v in self._load[k, j]:
+                    row = [0] * len(self.shapes)
+                    row[k] = 1
+                    slots += [list(row) for _ in range(solver.value(v))]
+        slots += [[0] * len(self.shapes) for _ in range(len(c.nodes) - len(slots))]
+        return slots
+
+
+def _merge(found: Sequence[tuple[int, int, int]]) -> Units:
+    counts: dict[tuple[int, int], int] = {}
+    for d, n, count in found:
+        counts[d, n] = counts.get((d, n), 0) + count
+    return tuple((d, n, c) for (d, n), c in sorted(counts.items()))
+
+
+def _is_single(gang: Gang, scope: Scope) -> bool:
+    """Whether the scope holds one unit at most, so that packing it is nothing."""
+    units = sum(q.pending for q in gang.quotas if not set(q.demands).isdisjoint(scope.demands))
+    return units <= 1 and not scope.bound and scope.pin < 0
+
+
+def _dot(terms: Sequence[tuple[Var, int]]) -> Expr:
+    return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
