@@ -24,6 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from placement_service.bindings import name_pods
+from placement_service.engine import search
+from placement_service.greedy import first_answer
+from placement_service.problem import formulate
 from placement_service.score import Score, score
 from placement_service.snapshot import (
     CPU,
@@ -243,16 +247,9 @@ class Scenario:
 
     def place(self, *, seconds: float = 20) -> Placed:
         """The engine's answer, for which the verifier has no objection."""
-        from placement_service.engine import search
-        from placement_service.greedy import first_answer
-        from placement_service.problem import formulate
-
         snapshot = self.snapshot()
-        deadline = time.monotonic() + seconds
-        problem = formulate(snapshot, self.policy)
-        first = first_answer(problem, deadline=deadline)
-        solution = search(problem, first, deadline=deadline, report=lambda _: None)
-        bindings = bindings_of(snapshot, solution)
+        solution = solve(snapshot, self.policy, seconds=seconds)[-1]
+        bindings = name_pods(snapshot, solution.assignments)
         assert verify(snapshot, bindings) == ()
         return Placed(self, solution, bindings, score(snapshot, self.policy, bindings))
 
@@ -324,23 +321,14 @@ class Placed:
         return self
 
 
-def bindings_of(snapshot: Snapshot, solution: Solution) -> tuple[Binding, ...]:
-    """The counts of a solution as bindings, pods of a set in the snapshot's order."""
-    free = {
-        (g, k, s): iter(pod_set.pods)
-        for g, gang in enumerate(snapshot.gangs)
-        for k, group in enumerate(gang.groups)
-        for s, pod_set in enumerate(group.pod_sets)
-    }
-    bindings = []
-    for a in solution.assignments:
-        gang = snapshot.gangs[a.gang]
-        pods = free[a.gang, a.group, a.pod_set]
-        node = snapshot.nodes[a.node].name
-        for _ in range(a.count):
-            pod = next(pods)
-            bindings.append(Binding(pod.name, node, gang.name, gang.groups[a.group].name, pod.uid))
-    return tuple(bindings)
+def solve(snapshot: Snapshot, policy: Policy, *, seconds: float = 20) -> list[Solution]:
+    """Every answer on the way, the first, greedy one in front and the final one last."""
+    deadline = time.monotonic() + seconds
+    problem = formulate(snapshot, policy)
+    first = first_answer(problem, deadline=deadline)
+    answers = [first]
+    answers.append(search(problem, first, deadline=deadline, report=answers.append))
+    return answers
 
 
 def _parse(drawing: str) -> Iterable[Node]:

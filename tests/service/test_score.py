@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.score import GangScore, Score, ScopeUse, score
+from placement_service.score import GangScore, ScopeUse, Score, score
 from placement_service.snapshot import HOSTNAME, PODS, PackingScope, Policy
 from placement_service.solution import TierName
 from tests.scenario import Group, Scenario, gang_name

@@ -1,0 +1,39 @@
+"""Questions with known answers, asked of the real command and judged from outside.
+
+The cases and their judge, ``tools/check_plan.py``, live outside this repository:
+in the folder that PLACEMENT_SHARED names, else in ``shared`` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = Path(os.environ.get("PLACEMENT_SHARED") or ROOT.parent / "shared")
+JUDGE = SHARED / "tools" / "check_plan.py"
+CASES = sorted(path.parent for path in SHARED.glob("cases/*/input.yaml"))
+
+NO_CASES = pytest.param(None, marks=pytest.mark.skip(reason="no shared cases on this machine"))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name) for case in CASES] if JUDGE.exists() else [NO_CASES]
+)
+def test_the_plan_is_judged_right(case: Path) -> None:
+    command = [sys.executable, "-m", "placement.cli.main"]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "clients" / "python")])
+    done = subprocess.run(
+        [sys.executable, str(JUDGE), str(case)],
+        env={**os.environ, "PLACEMENTCTL": shlex.join(command), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
