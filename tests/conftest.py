@@ -1,9 +1,5 @@
 """What all tests share: how hypothesis searches."""
 
-# NOTE TO THE AUTHOR OF THIS FILE: your uncommitted version (about 05:34) was overwritten by
-# mistake by the engineer of the scaffolding (brief A) and could not be recovered. This is a
-# stand-in. Please put yours back, or complete this one, and remove this note.
-
 from __future__ import annotations
 
 from hypothesis import settings
