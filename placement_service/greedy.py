@@ -127,8 +127,9 @@ class Builder:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._trees = {g.index: tree_of(problem, g) for g in problem.gangs if g.placeable}
-        self._inside: dict[tuple[int, int], tuple[Ints, ...]] = {}
+        self._inside: dict[int, tuple[Ints, ...]] = {}
         self._parents: dict[tuple[int, int], Ints | None] = {}
+        self._dearness: dict[tuple[int, int], Ints] = {}
         self._cpu = (
             problem.free[:, problem.columns.index(CPU_COLUMN)]
             if CPU_COLUMN in problem.columns
@@ -277,13 +278,12 @@ class Builder:
 
     def inside(self, level: int, domain: int) -> Ints:
         """Sorted node indices of a place (domain, or lone node) at a level."""
-        key = (level, -1)
-        if key not in self._inside:
+        if level not in self._inside:
             place = self.problem.levels[level].place
             order = np.argsort(place, kind="stable")
             cuts = np.searchsorted(place[order], np.arange(1, int(place.max(initial=0)) + 1))
-            self._inside[key] = tuple(np.split(order, cuts))
-        return self._inside[key][domain]
+            self._inside[level] = tuple(np.split(order, cuts))
+        return self._inside[level][domain]
 
     def parent(self, narrow: int, broad: int) -> Ints | None:
         """The broad domain of each narrow one, None where they do not nest."""
@@ -296,6 +296,17 @@ class Builder:
             nests = (up[low.domain[inside]] == high.domain[inside]).all() and (up >= 0).all()
             self._parents[key] = up if nests else None
         return self._parents[key]
+
+    def dearness(self, shape: int, level: int) -> Ints:
+        """How wanted the least wanted node for a shape is, per domain [D]."""
+        key = (shape, level)
+        if key not in self._dearness:
+            lv = self.problem.levels[level]
+            inside = self.problem.eligible[shape] & (lv.domain >= 0)
+            result = np.full(lv.count, 1 << 30, dtype=np.int64)
+            np.minimum.at(result, lv.domain[inside], self.problem.wanted[inside])
+            self._dearness[key] = result
+        return self._dearness[key]
 
     def node_key(self, room: Room, shape: int, nodes: Ints) -> Ints:
         """Sort key of nodes for a shape, smaller is better: see the module."""
@@ -477,7 +488,7 @@ class _Work:
         found = np.flatnonzero(able)
         main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
         slack = self._sums(main, level, nodes)[found] - need[main]
-        dear = self._dearness(main, level)[found]
+        dear = self.builder.dearness(main, level)[found]
         return [int(d) for d in found[np.lexsort((found, slack, dear))]]
 
     def _subparts(self, part: Part) -> dict[tuple[int, int, int], int]:
@@ -496,15 +507,6 @@ class _Work:
             for key, times in self._subparts(child).items():
                 found[key] = found.get(key, 0) + times
         return found
-
-    def _dearness(self, shape: int, level: int) -> Ints:
-        """How wanted the nodes for the shape are, per domain."""
-        usable = self.problem.eligible[shape]
-        lv = self.problem.levels[level]
-        inside = usable & (lv.domain >= 0)
-        result = np.full(lv.count, 1 << 30, dtype=np.int64)
-        np.minimum.at(result, lv.domain[inside], self.problem.wanted[inside])
-        return result
 
     def _split(self, part: Part, nodes: Ints | None, used: Sequence[int]) -> bool:
         """Spread a part over as few domains of its preferred level as we can."""

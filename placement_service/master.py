@@ -42,13 +42,6 @@ class Target:
     domains: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """Per class: the least places at preferred levels beyond one per scope."""
-
-    least: tuple[int, ...]
-
-
 def solve_master(
     counting: Counting, wishes: Sequence[int], *, seconds: float, effort: float
 ) -> Target:
@@ -160,6 +153,7 @@ def _add_patterns(
     units, nodes = whole
     for i, level in enumerate(counting.levels):
         if level >= 0 and not problem.levels[level].is_host:
+            # Parts of one are no patterns.
             parts = sum(
                 times * len(c.gangs)
                 for c in counting.classes

@@ -18,7 +18,7 @@ every valid plan, so no later stage can undo a bound that came from rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,18 +37,6 @@ MAX_ROUNDINGS = 12
 Content = tuple[tuple[tuple[int, ...], int], ...]
 #: Content that must share a domain, and how often it occurs.
 Parts = tuple[tuple[Content, int], ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Counter:
-    """One way to count: `units` of each shape [S], `room` of each node [N]."""
-
-    units: Ints
-    room: Ints
-
-    def weigh(self, content: Content) -> int:
-        """The least that content can count."""
-        return sum(k * min(int(self.units[s]) for s in shapes) for shapes, k in content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +60,54 @@ class Row:
 
 
 class Counting:
-    """Rows of a problem, and what counting says of single gangs."""
+    """Rows of a problem, and what counting says of single gangs.
+
+    There are K ways to count, each a reference and a node set: `units[K, S]` is
+    what a unit of a shape counts, `room[K, N]` what a node offers.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.problem = builder.problem
         self.levels = self._part_levels()
-        self.counters = tuple(_counters(self.problem))
-        self._sums = [
-            [_place_sums(self.problem, level, c.room) for level in self.levels]
-            for c in self.counters
-        ]
+        self.units, self.room = _counters(self.problem)
+        self._offers: dict[int, Ints] = {}
+        self._most: dict[int, Ints] = {}
+        self._weights: dict[Content, Ints] = {}
+        self._parts: dict[tuple[int, int], Parts] = {}
+        self._domains: dict[tuple[Content, int], Bools] = {}
         self.classes = self._classes()
 
     def _part_levels(self) -> tuple[int, ...]:
-        """The levels that parts are bound to; host levels are nodes anyway."""
-        return tuple(
-            sorted(
-                {
-                    s.required
-                    for g in self.problem.gangs
-                    if g.placeable
-                    for s in g.scopes
-                    if s.required >= 0
-                }
-            )
-        )
+        """The levels that parts are bound to, -1 for single nodes first."""
+        used = {
+            s.required
+            for g in self.problem.gangs
+            if g.placeable
+            for s in g.scopes
+            if s.required >= 0
+        }
+        return (-1, *sorted(used))
+
+    def weigh(self, content: Content) -> Ints:
+        """The least that content can count, each way [K]."""
+        if content not in self._weights:
+            total = np.zeros(len(self.units), dtype=np.int64)
+            for shapes, count in content:
+                total += count * self.units[:, list(shapes)].min(axis=1)
+            self._weights[content] = total
+        return self._weights[content]
+
+    def offers(self, level: int) -> Ints:
+        """What each place of a level offers, each way [K, P]; -1 for nodes."""
+        if level < 0:
+            return self.room
+        if level not in self._offers:
+            place = self.problem.levels[level].place
+            count = int(place.max(initial=-1)) + 1
+            sums = [np.bincount(place, row, count) for row in self.room]
+            self._offers[level] = np.array(sums, dtype=np.int64).reshape(len(sums), count)
+        return self._offers[level]
 
     # --- what must stay together --------------------------------------------
 
@@ -106,6 +116,12 @@ class Counting:
 
         Units that nothing binds are parts of one.
         """
+        key = (gang.index, level)
+        if key not in self._parts:
+            self._parts[key] = self._cut(gang, level)
+        return self._parts[key]
+
+    def _cut(self, gang: Gang, level: int) -> Parts:
         content = {
             i: (tuple(gang.demands[d].shape for d in q.demands), q.missing)
             for i, q in enumerate(gang.quotas)
@@ -115,7 +131,9 @@ class Counting:
         found: list[tuple[Content, int]] = []
         bound: set[int] = set()
         tree = self.builder.tree(gang)
-        for part in _bound_parts(tree, lambda r: self._within(r, level)) if tree else ():
+        for part in (
+            _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
+        ):
             inside = sorted({quota_of[d] for d in part.demands} & content.keys())
             if inside:
                 found.append((tuple(content[i] for i in inside), 1))
@@ -125,120 +143,120 @@ class Counting:
                 found.append((((shapes, 1),), count))
         merged: dict[Content, int] = {}
         for part_content, times in found:
-            key = tuple(sorted(part_content))
-            merged[key] = merged.get(key, 0) + times
+            ordered = tuple(sorted(part_content))
+            merged[ordered] = merged.get(ordered, 0) + times
         return tuple(sorted(merged.items()))
 
     def _within(self, narrow: int, level: int) -> bool:
         return narrow == level or self.builder.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
-        found: dict[object, list[Gang]] = {}
+        found: dict[tuple[int, int, tuple[Parts, ...], Content], list[int]] = {}
+        alone: dict[object, bool] = {}
         for gang in self.problem.pending:
-            parts = tuple(self.parts(gang, level) for level in self.levels) or (
-                self.parts(gang, -1),
-            )
-            extras = tuple(
-                sorted(
-                    (tuple(gang.demands[d].shape for d in q.demands), q.pending - q.missing)
-                    for q in gang.quotas
-                    if q.pending > q.missing
+            parts = tuple(self.parts(gang, level) for level in self.levels)
+            shape = (parts, gang.demands, gang.quotas, gang.scopes)
+            if shape not in alone:
+                alone[shape] = self.fits_alone(gang)
+            if alone[shape]:
+                extras = tuple(
+                    sorted(
+                        (tuple(gang.demands[d].shape for d in q.demands), q.pending - q.missing)
+                        for q in gang.quotas
+                        if q.pending > q.missing
+                    )
                 )
-            )
-            found.setdefault((gang.priority, gang.value, parts, extras), []).append(gang)
-        classes = []
-        for (priority, value, parts, extras), gangs in found.items():  # type: ignore[misc]
-            possible = tuple(g.index for g in gangs if self.fits_alone(g))
-            if possible:
-                classes.append(GangClass(possible, priority, value, parts, extras))
-        return tuple(classes)
+                key = (gang.priority, gang.value, parts, extras)
+                found.setdefault(key, []).append(gang.index)
+        return tuple(
+            GangClass(tuple(gangs), priority, value, parts, extras)
+            for (priority, value, parts, extras), gangs in found.items()
+        )
 
     # --- rows -----------------------------------------------------------------
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The rows that can bind, no two with equal weights."""
+        gangs = np.array([len(c.gangs) for c in self.classes], dtype=np.int64)
+        extras = gangs * np.array(
+            [sum(k for _, k in c.extras) for c in self.classes], dtype=np.int64
+        )
         best: dict[tuple[bytes, bytes], Row] = {}
-        for row in self._all_rows():
-            wanted = sum(
-                int(w) * len(c.gangs) + int(e) * sum(k for _, k in c.extras) * len(c.gangs)
-                for w, e, c in zip(row.weight, row.extra, self.classes, strict=True)
-            )
-            if wanted > row.capacity:
+        for row in self._all_rows() if self.classes else ():
+            if row.weight @ gangs + row.extra @ extras > row.capacity:
                 key = (row.weight.tobytes(), row.extra.tobytes())
                 if key not in best or row.capacity < best[key].capacity:
                     best[key] = row
         return tuple(best.values())
 
     def _all_rows(self) -> Iterator[Row]:
-        for counter, sums in zip(self.counters, self._sums, strict=True):
-            extra = np.array(
-                [
-                    min((counter.weigh(((s, 1),)) for s, _ in c.extras), default=0)
-                    for c in self.classes
-                ],
-                dtype=np.int64,
-            )
-            for i, by_place in enumerate(sums or [counter.room]):
-                weights = [
-                    [(counter.weigh(content), times) for content, times in c.parts[i]]
-                    for c in self.classes
-                ]
-                for t in self._roundings(weights):
-                    weight = np.array(
-                        [sum(w // t * k for w, k in parts) for parts in weights], dtype=np.int64
-                    )
+        per_extra = np.array(
+            [
+                np.min([self.weigh(((shapes, 1),)) for shapes, _ in c.extras], axis=0)
+                if c.extras
+                else np.zeros(len(self.units), dtype=np.int64)
+                for c in self.classes
+            ]
+        )
+        for i, level in enumerate(self.levels):
+            offers = self.offers(level)
+            owner = [c for c, gang in enumerate(self.classes) for _ in gang.parts[i]]
+            times = np.array([k for c in self.classes for _, k in c.parts[i]], dtype=np.int64)
+            weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
+            for k in range(len(self.units)):
+                sizes = np.unique(weights[:, k])[::-1]
+                for t in (1, *(int(w) for w in sizes[sizes > 1][:MAX_ROUNDINGS])):
+                    rounded = weights[:, k] // t * times
+                    weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
                     if weight.any():
-                        yield Row(weight, extra // t, int((by_place // t).sum()))
-
-    @staticmethod
-    def _roundings(weights: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
-        sizes = sorted({w for parts in weights for w, _ in parts if w > 1}, reverse=True)
-        return [1, *sizes[:MAX_ROUNDINGS]]
+                        yield Row(weight, per_extra[:, k] // t, int((offers[k] // t).sum()))
 
     # --- single gangs -----------------------------------------------------------
 
     def fits_alone(self, gang: Gang) -> bool:
         """False only if the gang cannot be placed on the snapshot even alone."""
-        for i, level in enumerate(self.levels):
-            for scope in gang.scopes:
-                if scope.required == level and not self.domains_for(gang, scope).any():
+        for scope in gang.scopes:
+            if scope.required >= 0 and not self.domains_for(gang, scope).any():
+                return False
+        for level in self.levels:
+            offers = self.offers(level)
+            parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
+            ones = np.ones(len(self.units), dtype=np.int64)
+            for t in (ones, *(np.maximum(weight, 1) for weight, _ in parts)):
+                need = sum((w // t * times for w, times in parts), np.zeros_like(ones))
+                if (need > (offers // t[:, None]).sum(axis=1)).any():
                     return False
-            for counter, sums in zip(self.counters, self._sums, strict=True):
-                weights = [(counter.weigh(c), k) for c, k in self.parts(gang, level)]
-                for t in {1, *(w for w, _ in weights if w > 1)}:
-                    if sum(w // t * k for w, k in weights) > (sums[i] // t).sum():
-                        return False
-        whole = self._content(gang, range(len(gang.demands)))
-        return all(c.weigh(whole) <= c.room.sum() for c in self.counters)
+        return True
 
     def domains_for(self, gang: Gang, scope: Scope) -> Bools:
         """Domains [D] of a scope's required level that counting does not rule out."""
         level = self.problem.levels[scope.required]
-        able = np.zeros(level.count, dtype=bool)
+        key = (self._content(gang, scope.demands), scope.required)
+        if key not in self._domains:
+            offers = self.offers(scope.required)[:, : level.count]
+            self._domains[key] = (offers >= self.weigh(key[0])[:, None]).all(axis=0)
+        able = self._domains[key]
         if scope.pin >= 0:
-            able[scope.pin] = True
-        else:
-            able[:] = True
-        content = self._content(gang, scope.demands)
-        i = self.levels.index(scope.required)
-        for counter, sums in zip(self.counters, self._sums, strict=True):
-            able &= sums[i][: level.count] >= counter.weigh(content)
+            able = able & (np.arange(level.count) == scope.pin)
         return able
 
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""
         content = self._content(gang, scope.demands)
         bound = [p for p in scope.bound if p >= 0]
-        best = 0
-        for counter in self.counters:
-            sums = _place_sums(self.problem, scope.preferred, counter.room)
-            need = counter.weigh(content) - int(sums[bound].sum())
-            sums[bound] = 0
-            total = np.cumsum(np.sort(sums)[::-1])
-            more = int(np.searchsorted(total, need)) + 1 if need > 0 else 0
-            best = max(best, more)
-        used = len(scope.bound) + best
+        offers = self.offers(scope.preferred)
+        need = self.weigh(content) - offers[:, bound].sum(axis=1)
+        if bound:
+            offers = offers.copy()
+            offers[:, bound] = 0
+            most = _largest_sums(offers)
+        else:
+            if scope.preferred not in self._most:
+                self._most[scope.preferred] = _largest_sums(offers)
+            most = self._most[scope.preferred]
+        more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
+        used = len(scope.bound) + int(more.max(initial=0))
         return max(used, 1) if content or scope.bound else 0
 
     def fewest(self, gang: Gang) -> int:
@@ -256,9 +274,8 @@ class Counting:
         )
 
 
-def _bound_parts(part: Part, holds: object) -> Iterator[Part]:
+def _bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
     """The outermost parts whose required level satisfies a predicate."""
-    assert callable(holds)
     if part.required >= 0 and holds(part.required):
         yield part
         return
@@ -266,48 +283,51 @@ def _bound_parts(part: Part, holds: object) -> Iterator[Part]:
         yield from _bound_parts(child, holds)
 
 
-def _place_sums(problem: Problem, level: int, values: Ints) -> Ints:
-    """Sum of values[N] over each place of a level."""
-    return np.bincount(problem.levels[level].place, values).astype(np.int64)
+def _largest_sums(offers: Ints) -> Ints:
+    """The most that one, two, three ... places offer together [K, P]."""
+    return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)
 
 
 # --- counters -------------------------------------------------------------------
 
 
-def _counters(problem: Problem) -> Iterator[Counter]:
-    """Counters by reference request and node set, then by Hall's condition."""
-    if not problem.shape_count or not problem.node_count:
-        return
+def _counters(problem: Problem) -> tuple[Ints, Ints]:
+    """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
-    shapes = np.flatnonzero(demand)
-    fits = {int(s): _usable(problem, int(s)) for s in shapes}
-    seen: set[tuple[bytes, bytes]] = set()
-    sets = _node_sets(list(fits.values()))
+    fits = {int(s): _usable(problem, int(s)) for s in np.flatnonzero(demand)}
+    found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
+
+    def add(units: Ints, room: Ints) -> None:
+        if units.any():
+            found.setdefault((units.tobytes(), room.tobytes()), (units, room))
+
+    sets = [(nodes, _confined(problem, fits, nodes)) for nodes in _node_sets(list(fits.values()))]
     for reference in _references(problem, demand):
-        room = fit(problem.free, reference)
-        units = fit(problem.request, reference)
-        for nodes in sets:
-            inside = np.zeros(problem.shape_count, dtype=np.int64)
-            for s, usable in fits.items():
-                if not (usable & ~nodes).any():
-                    inside[s] = units[s]
-            key = (inside.tobytes(), nodes.tobytes())
-            if inside.any() and key not in seen:
-                seen.add(key)
-                yield Counter(inside, np.where(nodes, room, 0))
-    gpus_free = problem.node_gpus_free
+        room, units = fit(problem.free, reference), fit(problem.request, reference)
+        for nodes, inside in sets:
+            add(units * inside, room * nodes)
     whole = {
         s: usable
         for s, usable in fits.items()
-        if problem.gpus[s] and 2 * problem.gpus[s] > gpus_free[usable].max(initial=0)
+        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0)
     }
     for nodes in _node_sets(list(whole.values())):
-        inside = np.zeros(problem.shape_count, dtype=np.int64)
-        inside[[s for s, usable in whole.items() if not (usable & ~nodes).any()]] = 1
+        inside = _confined(problem, whole, nodes)
         # Only nodes that fit one of the counted kinds can hold any.
-        counted = [whole[s] for s in np.flatnonzero(inside)]
+        counted = [whole[int(s)] for s in np.flatnonzero(inside)]
         if counted:
-            yield Counter(inside, np.logical_or.reduce(counted).astype(np.int64))
+            add(inside, np.logical_or.reduce(counted).astype(np.int64))
+    if not found:
+        shape, nodes = problem.shape_count, problem.node_count
+        return np.zeros((0, shape), dtype=np.int64), np.zeros((0, nodes), dtype=np.int64)
+    return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
+
+
+def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
+    """1 for shapes that fit nowhere outside a node set [S]."""
+    inside = np.zeros(problem.shape_count, dtype=np.int64)
+    inside[[s for s, usable in fits.items() if not (usable & ~nodes).any()]] = 1
+    return inside
 
 
 def _demand(problem: Problem) -> Ints:
