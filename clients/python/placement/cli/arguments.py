@@ -12,8 +12,8 @@ DEFAULT_TIME_LIMIT = 10.0
 OUTPUTS = ("table", "json", "yaml", "html")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 
 #: The longest duration that the wire can say without rounding games.
 _LONGEST = 24 * 3600.0
@@ -151,7 +151,7 @@ def duration(text: str) -> float:
 
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) <= 65535):
+    if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r} is not an address HOST:PORT")
     return text
 

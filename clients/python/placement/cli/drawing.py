@@ -23,9 +23,19 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from placement.cli.colours import INK, colour
-from placement.cli.picture import SPLIT, Domain, Picture, Spot, compose, contents, folded, title
+from placement.cli.picture import (
+    SPLIT,
+    Domain,
+    Picture,
+    Spot,
+    compose,
+    contents,
+    folded,
+    rooms,
+    title,
+)
 from placement.cli.summary import GangSummary, Summary, summarize
-from placement.cli.words import count, plural, shorten
+from placement.cli.words import plural, shorten
 from placement.v1 import ComputePlacementRequest, Placement
 
 _T = TypeVar("_T")
@@ -38,6 +48,9 @@ SEVERAL = "&"
 
 #: A picture with more lines than this folds what no gang uses.
 MOST_LINES = 40
+
+#: Up to so many lines, domains stand under each other rather than side by side.
+SHORT = 16
 
 #: More GPUs on a node, or pods on a node without GPUs, are not drawn one by one.
 MOST_GPUS = 16
@@ -117,7 +130,8 @@ class _Pen:
         return self._gpus(spot) if spot.gpus else self._pods(spot)
 
     def _gpus(self, spot: Spot) -> Text:
-        text = Text(IN_USE * spot.before, style="dim")
+        text = Text()
+        text.append(IN_USE * spot.before, style="dim")
         for seat in spot.seats:
             text.append_text(self._mark(seat.gang, times=seat.gpus))
         text.append((CLOSED if spot.closed else FREE) * spot.free, style="dim")
@@ -197,29 +211,31 @@ class _Frame:
 
 
 def _lay_out(picture: Picture, pen: _Pen, width: int, *, fold: bool) -> list[Text]:
-    """All boxes, in as few lines as possible."""
+    """All boxes: a row per domain while that is short, else in as few lines as possible."""
     inside = width - FRAME - 2 * (len(picture.levels) > 2)
-    frame = _frame(picture, pen, inside, fold=fold)
-    most = max(1, (inside + len(GAP)) // (frame.width + len(GAP)))
     tries = [
         _boxes_in_columns(_boxes(picture, pen, frame, across, fold=fold), width)
-        for across in range(1, most + 1)
+        for frame in _frames(picture, pen, inside, fold=fold)
+        for across in range(1, max(1, (inside + len(GAP)) // (frame.width + len(GAP))) + 1)
     ]
-    lines = min(tries, key=len)
+    lines = min(tries, key=lambda lines: max(len(lines), SHORT))
     if fold:
         lines = [*lines, *_folded_boxes(picture)]
     return lines
 
 
-def _frame(picture: Picture, pen: _Pen, inside: int, *, fold: bool) -> _Frame:
+def _frames(picture: Picture, pen: _Pen, inside: int, *, fold: bool) -> list[_Frame]:
+    """Frames worth trying: the longest row unbroken, or only the usual ones."""
     leaves = _leaves(picture.root)
     leaves = [d for d in leaves if d.touched or not fold] or leaves
     labels = max(cell_len(_label(d, picture)) for d in leaves)
     widths = [_line_width(pen.cells(d), pen) for d in leaves]
-    # One domain that is far larger than the others wraps instead of stretching all.
+    # A domain that is far larger than the others may wrap instead of stretching all.
     usual = max(w for w in widths if w <= 2 * median(widths))
     single = max(c.cell_len for d in leaves for c in pen.cells(d))
-    return _Frame(labels, max(single, min(usual, inside - labels - bool(labels))))
+    most = inside - labels - bool(labels)
+    cells = dict.fromkeys(max(single, min(w, most)) for w in (max(widths), usual))
+    return [_Frame(labels, w) for w in cells]
 
 
 def _boxes(
@@ -228,9 +244,7 @@ def _boxes(
     """One box per broad domain; a single one when there is but one level."""
     root, names = picture.root, picture.level_names
     if len(names) < 2:
-        noun = names[0] if names else "node"
-        name = count(len(root.inner or root.spots), noun)
-        return [_box(name, root, _rows(root, picture, pen, frame, across, fold=fold))]
+        return [_box(rooms(picture), root, _rows(root, picture, pen, frame, across, fold=fold))]
     drawn = [d for d in root.inner if d.touched or not fold]
     return [
         _box(title(d, names[0]), d, _rows(d, picture, pen, frame, across, fold=fold)) for d in drawn
@@ -276,9 +290,9 @@ def _block(domain: Domain, picture: Picture, pen: _Pen, frame: _Frame) -> list[T
     for cell in pen.cells(domain):
         if rows and rows[-1].cell_len + len(pen.separator) + cell.cell_len <= frame.cells:
             rows[-1].append(pen.separator)
-            rows[-1].append_text(cell)
         else:
-            rows.append(cell)
+            rows.append(Text())
+        rows[-1].append_text(cell)
     label = _label(domain, picture)
     lines = []
     for index, row in enumerate(rows):
@@ -371,6 +385,7 @@ def _signs(picture: Picture, pen: _Pen) -> list[tuple[str, str, Callable[[str], 
     beside = any(s.gpus and not all(t.gpus for t in s.seats) for s in spots)
     cells = [s for s in spots if s.gpus]
     unit = "a GPU" if len(cells) == len(spots) else "a GPU, or a pod on a node without GPUs"
+    unit = unit if cells else "a pod"
     broad = plural(picture.level_names[-2]) if len(picture.levels) > 1 else ""
     return [
         ("each letter", f"{unit if pen.by_gpu else 'a node'}", lambda _: bool(pen.summary.seats)),
@@ -391,7 +406,7 @@ def _flow(items: Iterable[Text], width: int) -> list[Text]:
     for item in items:
         if lines and lines[-1].cell_len + len(GAP) + item.cell_len <= width:
             lines[-1].append(GAP)
-            lines[-1].append_text(item)
         else:
-            lines.append(item.copy())
+            lines.append(Text())
+        lines[-1].append_text(item)
     return lines

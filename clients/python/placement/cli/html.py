@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from html import escape
 
 from placement.cli.colours import INK, PALETTE
-from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, title
+from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, rooms, title
 from placement.cli.summary import GangSummary, Seat, Summary, summarize
-from placement.cli.table import MEANINGS, conclusion, score, where
+from placement.cli.table import MEANINGS, conclusion, score, times, where
 from placement.cli.words import count, is_proven, number, tier_verdict
 from placement.v1 import ComputePlacementRequest, Placement
 
@@ -83,6 +83,7 @@ def page(request: ComputePlacementRequest, placement: Placement) -> str:
             *_gangs(summary),
             *_reasons(summary),
             *_tiers(placement),
+            f'<p class="faint">{escape(times(placement))}</p>',
             "</body></html>",
             "",
         ]
@@ -100,8 +101,7 @@ def _drawing(picture: Picture, summary: Summary) -> list[str]:
     root, names = picture.root, picture.level_names
     lines = ['<section><div class="row">']
     if len(names) < 2:
-        heading = count(len(root.inner or root.spots), names[0] if names else "node")
-        lines += _box(heading, root, names, summary, fold=fold)
+        lines += _box(rooms(picture), root, names, summary, fold=fold)
     else:
         for domain in root.inner:
             if domain.touched or not fold:

@@ -22,6 +22,9 @@ from placement.v1 import ComputePlacementRequest, Node
 #: More nested boxes than this are harder to read than helpful.
 MOST_LEVELS = 3
 
+#: With so many levels of the gangs' own, other well-known ones say little more.
+ENOUGH_LEVELS = 2
+
 #: Label keys that operators and clouds use for topology, besides those that
 #: end in one of `WELL_KNOWN_ENDINGS`.
 WELL_KNOWN_KEYS = frozenset(
@@ -53,6 +56,9 @@ ROOM = 0.1
 
 #: Marks a domain that lies in several broader ones.
 SPLIT = "*"
+
+ALL_FREE = "all free"
+NOTHING_FREE = "nothing free"
 
 #: Longer values are shortened in headings.
 LONGEST_TITLE = 28
@@ -150,7 +156,7 @@ def _choose_levels(nodes: Sequence[Node], used: list[str]) -> tuple[str, ...]:
         partition = tuple(numbers.setdefault(_value(node, key), len(numbers)) for node in nodes)
         if key == HOSTNAME or key not in present or len(numbers) == len(nodes) > 1:
             continue
-        if len(numbers) == 1 and key not in used:
+        if key not in used and (len(numbers) == 1 or len(chosen) >= ENOUGH_LEVELS):
             continue
         if partition not in chosen and len(chosen) < MOST_LEVELS:
             chosen[partition] = (len(numbers), key)
@@ -248,20 +254,33 @@ def contents(spots: Sequence[Spot]) -> str:
 
 def folded(domains: Sequence[Domain], level: str) -> list[str]:
     """Domains without a pod of the request, told in a line per kind of them."""
-    kinds: dict[str, list[Domain]] = {"all free": [], "nothing free": [], "": []}
+    kinds: dict[str, list[Domain]] = {ALL_FREE: [], NOTHING_FREE: [], "": []}
+    lines = []
     for domain in domains:
-        spots = domain.spots
-        if all(not s.busy and not s.closed for s in spots):
-            kinds["all free"].append(domain)
-        elif all(s.full or s.closed for s in spots):
-            kinds["nothing free"].append(domain)
+        if domain.value:
+            kinds[_kind(domain.spots)].append(domain)
         else:
-            kinds[""].append(domain)
+            room = _kind(domain.spots) or _room(domain.spots)
+            lines.append(f"{count(len(domain.spots), 'node')} in no {level}, {room}")
     return [
-        f"{count(len(alike), level)}, {words or _room([s for d in alike for s in d.spots])}"
-        for words, alike in kinds.items()
+        f"{count(len(alike), level)}, {kind or _room([s for d in alike for s in d.spots])}"
+        for kind, alike in kinds.items()
         if alike
-    ]
+    ] + lines
+
+
+def rooms(picture: Picture) -> str:
+    """What a picture in a single box shows: ``4 racks``, or ``9 nodes`` without levels."""
+    if not picture.levels:
+        return count(len(picture.root.spots), "node")
+    return count(sum(bool(d.value) for d in picture.root.inner), picture.level_names[0])
+
+
+def _kind(spots: Sequence[Spot]) -> str:
+    """The words for domains that are alike; empty for those that are partly free."""
+    if all(not s.busy and not s.closed for s in spots):
+        return ALL_FREE
+    return NOTHING_FREE if all(s.full or s.closed for s in spots) else ""
 
 
 def _free(spots: Sequence[Spot]) -> int:

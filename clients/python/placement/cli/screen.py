@@ -32,5 +32,5 @@ def screen(
         if request.snapshot.nodes:
             console.print(draw(compose(request, summary), summary, width=console.width))
             console.print()
-        console.print(report(summary, placement))
+        console.print(report(summary, placement, width=console.width))
     return re.sub(r"[ \t]+$", "", capture.get(), flags=re.MULTILINE)

@@ -34,6 +34,12 @@ MOST_DOMAINS = 4
 
 LONGEST_DOMAIN = 20
 
+#: Longer names of gangs wrap.
+LONGEST_GANG = 32
+
+#: Narrower terminals are not told what the tiers mean.
+WIDE = 110
+
 STATE_STYLES = {
     State.PLACED: "green",
     State.PARTLY: "yellow",
@@ -45,16 +51,20 @@ MEANINGS = {
     "admitted": "GPUs of admitted gangs",
     "extra": "pods beyond the minimums",
     "topology": "domains beyond the first",
-    "fragmentation": "whole domains broken into",
+    "fragmentation": "free nodes and domains opened",
 }
 
 
-def report(summary: Summary, placement: Placement) -> RenderableType:
+def report(summary: Summary, placement: Placement, *, width: int) -> RenderableType:
     """Gangs, why some wait, how good the plan is."""
     parts = [gang_table(summary), *reasons(summary), ""]
     if placement.tiers:
-        parts += [tier_table(placement), ""]
-    return Group(*parts, Text(conclusion(summary, placement), style="bold"))
+        parts += [tier_table(placement, with_meanings=width >= WIDE), ""]
+    return Group(
+        *parts,
+        Text(conclusion(summary, placement), style="bold"),
+        Text(times(placement), style="dim"),
+    )
 
 
 def gang_table(summary: Summary) -> RenderableType:
@@ -64,7 +74,8 @@ def gang_table(summary: Summary) -> RenderableType:
     some_extra = any(g.minimum != g.asked for g in gangs)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("")
-    table.add_column("gang", overflow="fold", min_width=8)
+    longest = max((len(summary.title(g)) for g in gangs), default=0)
+    table.add_column("gang", overflow="fold", min_width=min(longest, LONGEST_GANG))
     table.add_column("state", no_wrap=True)
     if some_ran:
         table.add_column("new", justify="right", no_wrap=True)
@@ -75,7 +86,9 @@ def gang_table(summary: Summary) -> RenderableType:
     table.add_column("where, or why not", overflow="fold", min_width=20)
     for gang in gangs:
         row = [
-            Text(gang.mark and f" {gang.mark} ", style=f"{INK} on {colour(gang.number)}"),
+            Text(f" {gang.mark} ", style=f"{INK} on {colour(gang.number)}")
+            if gang.mark
+            else Text(),
             Text(summary.title(gang)),
             Text(gang.state.value, style=STATE_STYLES[gang.state]),
             Text(f"{gang.running}/{gang.asked}"),
@@ -137,22 +150,23 @@ def reasons(summary: Summary) -> list[RenderableType]:
     return lines
 
 
-def tier_table(placement: Placement) -> RenderableType:
+def tier_table(placement: Placement, *, with_meanings: bool) -> RenderableType:
     """What each tier of the objective reaches and what is proven about it."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("objective")
+    table.add_column("objective", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("bound", justify="right", no_wrap=True)
-    table.add_column("which is", no_wrap=True)
-    table.add_column("and means", style="dim", overflow="fold")
+    table.add_column("which is")
+    if with_meanings:
+        table.add_column("and means", style="dim", no_wrap=True)
     for tier in placement.tiers:
-        table.add_row(
+        row = [
             Text(tier.name),
             Text(number(tier.value)),
             Text(_bound(tier)),
             Text(tier_verdict(tier), style="green" if is_proven(tier) else ""),
-            Text(MEANINGS.get(tier.name, "")),
-        )
+        ]
+        table.add_row(*row, *([MEANINGS.get(tier.name, "")] if with_meanings else []))
     return table
 
 
@@ -161,11 +175,11 @@ def _bound(tier: ObjectiveTier) -> str:
 
 
 def conclusion(summary: Summary, placement: Placement) -> str:
-    """The last line: what happens, how good it is, how long it took."""
+    """What happens, and how good it is."""
     up = sum(g.state is not State.WAITING for g in summary.gangs)
     pods = count(len(placement.bindings), "pod")
-    text = f"{up} of {count(len(summary.gangs), 'gang')} up, {pods} to bind. {verdict(placement)}"
-    return f"{text} ({times(placement)})."
+    gangs = count(len(summary.gangs), "gang")
+    return f"{up} of {gangs} placed, {pods} to bind. {verdict(placement)}."
 
 
 def times(placement: Placement) -> str:

@@ -117,7 +117,7 @@ def tier_verdict(tier: ObjectiveTier) -> str:
     if is_proven(tier):
         return "proven optimal"
     if not tier.HasField("bound"):
-        return "no bound known" if tier.name in PROVABLE_TIERS else "improved, not proven"
+        return "without a known bound" if tier.name in PROVABLE_TIERS else "best effort"
     if tier.minimize:
         return f"at most {number(tier.value - tier.bound)} above the best possible"
     gap = abs(tier.bound - tier.value) / max(1.0, abs(tier.value))
@@ -138,5 +138,5 @@ def verdict(placement: Placement) -> str:
     ending = f"; {limit}" if limit else ""
     for tier in placement.tiers:
         if tier.name in PROVABLE_TIERS and not is_proven(tier):
-            return f"{tier.name.capitalize()}: {tier_verdict(tier)}{ending}"
-    return f"Feasible{ending}"
+            return f"{tier.name.capitalize()} {tier_verdict(tier)}{ending}"
+    return f"Nothing proven{ending}"

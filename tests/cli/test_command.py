@@ -1,0 +1,347 @@
+"""The command as people run it: a process with files, pipes, signals and statuses.
+
+Most runs ask a scripted server, so that each answer is known; two start the
+real service inside the command. Plans themselves are judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import placement
+from placement import v1
+from placement.errors import BusyError, InvalidRequestError, Violation
+from placement.testing import ScriptedServer, scripted_server
+
+COMMAND = [sys.executable, "-m", "placement.cli"]
+
+CLUSTER = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.example.com/rack: r1}}
+status: {allocatable: {cpu: '8', memory: 8Gi, pods: '110', nvidia.com/gpu: '8'}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a-0, namespace: ml}
+spec:
+  containers: [{name: main, resources: {requests: {nvidia.com/gpu: '8'}}}]
+---
+apiVersion: scheduler.grove.io/v1alpha1
+kind: PodGang
+metadata: {name: a, namespace: ml}
+spec:
+  podgroups:
+  - name: a
+    minReplicas: 1
+    podReferences: [{namespace: ml, name: a-0}]
+"""
+
+SET = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: serve, namespace: ml}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: worker
+      spec:
+        roleName: worker
+        replicas: 2
+        podSpec:
+          containers: [{name: main, image: example/worker}]
+"""
+
+
+def an_answer() -> v1.Placement:
+    return v1.Placement(
+        bindings=[
+            v1.Binding(
+                pod="namespaces/ml/pods/a-0",
+                node="nodes/n1",
+                gang="namespaces/ml/podgangs/a",
+                group="a",
+            )
+        ],
+        gangs=[v1.GangResult(name="namespaces/ml/podgangs/a", placed=True)],
+        tiers=[v1.ObjectiveTier(name="admitted", value=8, bound=8)],
+        termination=v1.Termination(reason=v1.TerminationReason.TERMINATION_REASON_OPTIMAL, gap=0.0),
+    )
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the package findable and nothing that adds colours."""
+    root = Path(placement.__path__[0]).parent
+    path = os.pathsep.join([str(root), str(root.parent.parent), os.environ.get("PYTHONPATH", "")])
+    inherited = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
+    return {**inherited, "PYTHONPATH": path}
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+        encoding="utf-8",
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    return str(file)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(lambda _: [v1.Progress(phase="greedy"), an_answer()]) as scripted:
+        yield scripted
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_standard_output_holds_the_answer_alone(
+    cluster: str, server: ScriptedServer, output: str
+) -> None:
+    done = run("plan", "-f", cluster, "--server", server.address, "-o", output)
+    assert (done.returncode, done.stderr) == (0, "")
+    answer: dict[str, Any] = (
+        json.loads(done.stdout) if output == "json" else yaml.safe_load(done.stdout)
+    )
+    assert answer["bindings"] == [
+        {"namespace": "ml", "pod": "a-0", "node": "n1", "podGang": "a", "podGroup": "a"}
+    ]
+    assert answer["termination"] == {"reason": "OPTIMAL", "gap": 0.0}
+
+
+def test_the_table_opens_with_the_drawing(cluster: str, server: ScriptedServer) -> None:
+    done = run("plan", "-f", cluster, "--server", server.address)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:3] == [
+        "╭─ 1 node ─ 8 GPUs, 0 free ─╮",
+        "│ AAAAAAAA                  │",
+        "╰───────────────────────────╯",
+    ]
+    assert "1 of 1 gang placed, 1 pod to bind. Proven optimal." in done.stdout
+
+
+def test_html_is_a_page(cluster: str, server: ScriptedServer) -> None:
+    done = run("plan", "-f", cluster, "--server", server.address, "-o", "html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("<!DOCTYPE html>")
+
+
+def test_standard_input_is_read_for_a_dash(server: ScriptedServer) -> None:
+    done = run("plan", "-f", "-", "--server", server.address, "-o", "json", stdin=CLUSTER)
+    assert done.returncode == 0
+    assert [n.name for n in server.calls[0].request.snapshot.nodes] == ["nodes/n1"]
+
+
+def test_time_limit_and_policy_reach_the_service(
+    cluster: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("deterministic: true\n")
+    options = ["--time-limit", "1m30s", "--policy", str(policy), "--server", server.address]
+    assert run("plan", "-f", cluster, *options).returncode == 0
+    [call] = server.calls
+    assert call.request.time_limit.ToMilliseconds() == 90_000
+    assert call.request.policy == v1.Policy(deterministic=True)
+    assert call.timeout is not None
+    assert call.timeout > 90
+
+
+def test_unknown_kinds_are_named_and_skipped(server: ScriptedServer) -> None:
+    service = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+    done = run("plan", "-f", "-", "--server", server.address, "-o", "json", stdin=CLUSTER + service)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["bindings"]
+    assert done.stderr.startswith("placementctl: warning: ")
+    assert "Service" in done.stderr
+
+
+def test_without_a_server_the_command_has_its_own(cluster: str) -> None:
+    done = run("plan", "-f", cluster, "-o", "json", "--time-limit", "20s")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [b["node"] for b in json.loads(done.stdout)["bindings"]] == ["n1"]
+
+
+# --- problems ---------------------------------------------------------------------------------
+
+
+def test_every_problem_is_told_with_file_object_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        CLUSTER.replace("cpu: '8'", "cpu: eight").replace("minReplicas: 1", "minReplicas: -1")
+    )
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("gpus: 3\n")
+    done = run("plan", "-f", str(file), "--policy", str(policy))
+    assert (done.returncode, done.stdout) == (2, "")
+    told = done.stderr.splitlines()
+    assert len(told) == 3
+    assert told[0].startswith(f"placementctl: {policy}: Policy: gpus: is not a field")
+    assert all(line.startswith(f"placementctl: {file}: ") for line in told[1:])
+    assert any("Node n1: status.allocatable" in line for line in told)
+    assert any("PodGang ml/a: spec.podgroups[0].minReplicas" in line for line in told)
+
+
+def test_a_file_that_is_not_there_is_wrong_input() -> None:
+    done = run("plan", "-f", "/does/not/exist.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "/does/not/exist.yaml" in done.stderr
+
+
+def test_wrong_arguments_have_the_status_of_wrong_input() -> None:
+    done = run("plan", "-f", "-", "-o", "xml")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_what_the_service_finds_wrong_is_wrong_input_too(cluster: str) -> None:
+    error = InvalidRequestError(
+        "invalid", violations=[Violation("gangs[0].name", "is empty")], violation_count=3
+    )
+    with scripted_server([error]) as server:
+        done = run("plan", "-f", cluster, "--server", server.address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "placementctl: request: gangs[0].name: is empty",
+        "placementctl: and 2 more",
+    ]
+
+
+def test_a_service_that_gives_no_answer_has_status_3(cluster: str) -> None:
+    with scripted_server([BusyError("17 requests wait")]) as server:
+        done = run("plan", "-f", cluster, "--server", server.address)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        "placementctl: the service could not answer: resource exhausted: 17 requests wait\n"
+    )
+
+
+def test_a_stream_without_a_placement_has_status_3(cluster: str) -> None:
+    with scripted_server([[v1.Progress(phase="greedy")]]) as server:
+        done = run("plan", "-f", cluster, "--server", server.address)
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_a_service_that_is_not_there_has_status_3(cluster: str) -> None:
+    with scripted_server([]) as server:
+        address = server.address
+    done = run("plan", "-f", cluster, "--server", address)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "unavailable" in done.stderr
+
+
+# --- the process ------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
+    called, cancelled = threading.Event(), threading.Event()
+
+    def never(_: v1.ComputePlacementRequest) -> Iterator[v1.Progress]:
+        called.set()
+        try:
+            while True:  # The server ends the iteration when the call is cancelled.
+                yield v1.Progress(phase="exact")
+        finally:
+            cancelled.set()
+
+    with (
+        scripted_server(never) as server,
+        started("plan", "-f", cluster, "--server", server.address) as process,
+    ):
+        assert called.wait(30)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+        assert cancelled.wait(30)
+    assert (process.returncode, stdout, stderr) == (130, b"", b"")
+
+
+def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServer) -> None:
+    with started("plan", "-f", cluster, "--server", server.address, "-o", "html") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0
+
+
+# --- expand -----------------------------------------------------------------------------------
+
+
+def test_expand_prints_what_grove_would_create(tmp_path: Path) -> None:
+    file = tmp_path / "set.yaml"
+    file.write_text(SET)
+    done = run("expand", "-f", str(file))
+    assert done.returncode == 0
+    made = [(o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(done.stdout)]
+    assert made == [
+        ("PodGang", "serve-0"),
+        ("Pod", "serve-0-worker-0"),
+        ("Pod", "serve-0-worker-1"),
+    ]
+    assert "&id" not in done.stdout
+
+
+def test_what_expand_prints_can_be_planned(cluster: str, server: ScriptedServer) -> None:
+    expanded = run("expand", "-f", "-", stdin=SET).stdout
+    done = run("plan", "-f", cluster, "-", "--server", server.address, stdin=expanded)
+    assert done.returncode == 0
+    gangs = [g.name.rsplit("/", 1)[1] for g in server.calls[0].request.gangs]
+    assert sorted(gangs) == ["a", "serve-0"]
+
+
+def test_expand_tells_every_problem(tmp_path: Path) -> None:
+    file = tmp_path / "set.yaml"
+    file.write_text(SET.replace("replicas: 1", "replicas: -1"))
+    done = run("expand", "-f", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}: PodCliqueSet ml/serve: spec.replicas" in done.stderr
+
+
+def test_expand_says_when_there_is_nothing_to_expand(cluster: str) -> None:
+    done = run("expand", "-f", cluster)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "placementctl: warning: there is no PodCliqueSet to expand\n"
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("placementctl ")

@@ -1,0 +1,91 @@
+"""What became of each gang: states and counts, on the smallest instances."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import v1
+from placement.cli.summary import MARKS, State, summarize
+from tests.cli.question import GPU, RACK, gang, node, question, reply
+
+NODES = [node("n1", gpus=8, rack="r1"), node("n2", gpus=8, rack="r2")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "want"),
+    [
+        pytest.param(gang("a", pods=2, gpus=1), "n1 n1", State.PLACED, id="all pods are new"),
+        pytest.param(gang("a", pods=2, minimum=1), "n1", State.PARTLY, id="an extra waits"),
+        pytest.param(
+            gang("a", pods=1, minimum=1, bound=["n1"]), "", State.PARTLY, id="ran, an extra waits"
+        ),
+        pytest.param(gang("a", pods=0, bound=["n1"]), "", State.RUNNING, id="nothing to do"),
+        pytest.param(gang("a", pods=2), "", State.WAITING, id="minimum not met"),
+        pytest.param(
+            gang("a", pods=1, minimum=2, bound=["n1"]), "", State.WAITING, id="half of it runs"
+        ),
+    ],
+)
+def test_states(asked: v1.PodGang, nodes: str, want: State) -> None:
+    request = question(NODES, [asked])
+    [told] = summarize(request, reply(request, {"a": nodes})).gangs
+    assert told.state is want
+
+
+def test_pods_are_counted_as_new_running_and_asked() -> None:
+    """3 run, 2 are new, 1 pending pod and 4 gated ones wait."""
+    asked = gang("a", pods=3, minimum=4, bound=["n1", "n1", "n2"])
+    asked.groups[0].gated_count = 4
+    request = question(NODES, [asked])
+    [told] = summarize(request, reply(request, {"a": "n1 n1"})).gangs
+    assert (told.new, told.running, told.asked, told.minimum, told.nodes) == (2, 5, 10, 4, 2)
+
+
+def test_running_pods_ask_what_their_pending_siblings_ask() -> None:
+    request = question(NODES, [gang("a", pods=1, gpus=2, bound=["n1", "n1"])])
+    [first, second] = summarize(request, reply(request, {"a": "n2"})).seats
+    assert (first.before, first.gpus_before, first.new_gpus) == (2, 4, 0)
+    assert (second.before, second.gpus_before, second.new_gpus) == (0, 0, 2)
+
+
+def test_without_pending_siblings_the_gpus_of_running_pods_are_unknown() -> None:
+    request = question(NODES, [gang("a", pods=0, bound=["n1"])])
+    [seat] = summarize(request, reply(request, {})).seats
+    assert seat.gpus_before is None
+    assert seat.gpus == 0
+
+
+def test_the_policy_says_what_a_gpu_is() -> None:
+    request = question(NODES, [gang("a", pods=1, gpus=2)])
+    request.policy.gpu_resources.append("example.com/tpu")
+    assert summarize(request, reply(request, {"a": "n1"})).seats[0].gpus == 0
+    request.policy.gpu_resources.append(GPU)
+    assert summarize(request, reply(request, {"a": "n1"})).seats[0].gpus == 2
+
+
+def test_only_gangs_on_nodes_carry_a_mark() -> None:
+    request = question(NODES, [gang(n, pods=1) for n in "xyz"])
+    gangs = summarize(request, reply(request, {"x": "n1", "z": "n2"})).gangs
+    assert [g.mark for g in gangs] == ["A", "", "B"]
+
+
+def test_marks_are_told_apart_in_both_cases() -> None:
+    both = MARKS + MARKS.lower()
+    assert len(set(both)) == len(both) == 2 * len(MARKS)
+
+
+def test_domains_of_several_scopes_at_one_level_are_told_together() -> None:
+    request = question(NODES, [gang("a", pods=2, required=RACK)])
+    placement = reply(request, {"a": "n2 n2"})
+    placement.gangs[0].scopes.add(name="b", level=RACK, domains=["r1"])
+    [use] = summarize(request, placement).gangs[0].uses
+    assert (use.level, use.required, use.domains) == (RACK, True, ("r1", "r2"))
+
+
+def test_namespaces_are_named_only_when_there_are_several() -> None:
+    request = question(NODES, [gang("a", pods=1), gang("b", pods=1, namespace="ops")])
+    summary = summarize(request, reply(request, {}))
+    assert [summary.title(g) for g in summary.gangs] == ["ml/a", "ops/b"]
+    del request.gangs[1]
+    summary = summarize(request, reply(request, {}))
+    assert [summary.title(g) for g in summary.gangs] == ["a"]
