@@ -15,31 +15,20 @@ takes the same path; the deadline only cuts the path short.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from placement_service.greedy import Builder, Order
+from placement_service.greedy import Order
 from placement_service.master import solve_master
-from placement_service.model import Model, Terms
-from placement_service.plan import (
-    UNITS_PER_DOMAIN,
-    Bounds,
-    Plan,
-    Worth,
-    from_solution,
-    gang_domains,
-    priorities,
-    to_solution,
-    worth,
-)
+from placement_service.model import Model, Terms, size_of
+from placement_service.neighbourhood import improve
+from placement_service.plan import UNITS_PER_DOMAIN, gang_domains, priorities
 from placement_service.problem import Gang, Problem
 from placement_service.rows import Counting
-from placement_service.solution import Limit, Solution
-
-Report = Callable[[Solution], None]
+from placement_service.solution import Solution
+from placement_service.state import Facts, Report, State
 
 #: Variables up to which the exact model is tried on the whole problem, and up
 #: to which it also polishes the fragmentation tier, which has no proof to win.
@@ -67,85 +56,13 @@ def search(problem: Problem, start: Solution, *, deadline: float, report: Report
     return state.solution(final=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is proven. Later fields hold for plans that reach the earlier ones."""
-
-    admitted: tuple[int, ...]
-    extra: int
-    topology: int
-
-
-class State:
-    """The best plan and the best facts so far."""
-
-    def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
-        self.problem = problem
-        self.deadline = deadline
-        self.builder = Builder(problem)
-        self.plan: Plan = from_solution(problem, start)
-        self.worth: Worth = worth(problem, self.plan)
-        self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
-        most = dict.fromkeys(priorities(problem), 0)
-        for g in problem.pending:
-            most[g.priority] += g.value
-        self.facts = Facts(tuple(most.values()), self.all_extras, 0)
-        self.fewest: dict[int, int] = {}
-        self.phase = "bound"
-        self._report = report
-
-    @property
-    def left(self) -> float:
-        """Seconds to the deadline."""
-        return self.deadline - time.monotonic()
-
-    @property
-    def admitted_is_proven(self) -> bool:
-        return self.worth.admitted == self.facts.admitted
-
-    @property
-    def extra_is_proven(self) -> bool:
-        return self.admitted_is_proven and self.worth.extra >= self.facts.extra
-
-    @property
-    def proven(self) -> bool:
-        return self.extra_is_proven and self.worth.topology <= self.facts.topology
-
-    def solution(self, *, final: bool = False) -> Solution:
-        """What is known, in the terms of the caller."""
-        bounds = Bounds(
-            self.facts.admitted,
-            self.facts.extra if self.admitted_is_proven else self.all_extras,
-            self.facts.topology if self.extra_is_proven else 0,
-        )
-        result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
-        if final and not result.proven:
-            result = replace(result, limit=Limit.EFFORT if self.left > 0 else Limit.TIME)
-        return result
-
-    def accept(self, plan: Plan) -> bool:
-        """Take a plan if it is better than the one we have."""
-        value = worth(self.problem, plan)
-        if value.rank <= self.worth.rank:
-            return False
-        self.plan, self.worth = plan, value
-        self._report(self.solution())
-        return True
-
-    def learn(self, facts: Facts) -> None:
-        """Take better facts."""
-        if facts != self.facts:
-            self.facts = facts
-            self._report(self.solution())
-
-
 # --- 1. count -------------------------------------------------------------------
 
 
 def count(state: State) -> None:
     """Bounds of all tiers by rows, patterns and the least that each gang needs."""
     problem = state.problem
-    state.counting = counting = Counting(state.builder)
+    counting = state.counting
     least = {g.index: _least_beyond(counting, g) for g in problem.pending}
     wishes = [max(0, least[c.gangs[0]]) for c in counting.classes]
     most = dict.fromkeys(priorities(problem), 0)
@@ -154,7 +71,7 @@ def count(state: State) -> None:
     if state.worth.admitted == tuple(most.values()) and state.worth.extra == state.all_extras:
         # Nobody is left out, so there is nothing to choose.
         domains = sum(w * len(c.gangs) for w, c in zip(wishes, counting.classes, strict=True))
-        state.target: tuple[int, ...] = tuple(g for c in counting.classes for g in c.gangs)
+        state.target = tuple(g for c in counting.classes for g in c.gangs)
         state.learn(Facts(state.worth.admitted, state.all_extras, domains * UNITS_PER_DOMAIN))
         return
     target = solve_master(counting, wishes, seconds=max(0.05, state.left / 2), effort=MASTER_EFFORT)
@@ -216,24 +133,17 @@ def decide(state: State) -> None:
     """Settle the tiers one by one with the exact model of everything."""
     problem = state.problem
     gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
+    everywhere = np.arange(problem.node_count)
     polish = state.worth.fragmentation > 0
-    size = _size(problem, gangs)
+    size = size_of(problem, gangs, everywhere)
     most = MAX_POLISH_VARIABLES if state.proven else MAX_EXACT_VARIABLES
     if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
         return
     state.phase = "exact"
-    model = Model(state.counting, gangs, np.arange(problem.node_count), problem.free, {})
+    model = Model(state.counting, gangs, everywhere, problem.free, {})
     decided = _decide_admitted(state, model) and _decide_extras(state, model)
     if decided and _decide_topology(state, model) and size <= MAX_POLISH_VARIABLES:
         _solve(state, model, model.fragmentation, maximize=False, effort=POLISH_EFFORT)
-
-
-def _size(problem: Problem, gangs: Sequence[Gang]) -> int:
-    """About how many variables the exact model would have: demands times kinds of nodes."""
-    columns = [problem.levels[i].place for i in problem.scope_levels]
-    columns += list(problem.free.T)
-    kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
-    return len(kinds) * sum(len(g.demands) for g in gangs)
 
 
 def _solve(
@@ -291,13 +201,6 @@ def _decide_topology(state: State, model: Model) -> bool:
     return True
 
 
-# --- 4. improve -----------------------------------------------------------------
-
-
-def improve(state: State) -> None:
-    """Settle neighbourhoods until the deadline."""
-
-
 # --- scores ---------------------------------------------------------------------
 
 
@@ -315,7 +218,7 @@ def measure_fewest(state: State) -> None:
         used = gang_domains(state.problem, gang, units)
         if used == state.counting.fewest(gang):
             state.fewest[index] = used
-        elif _size(state.problem, [gang]) <= MAX_POLISH_VARIABLES and state.left > 0:
+        elif size_of(state.problem, [gang], everywhere) <= MAX_POLISH_VARIABLES and state.left > 0:
             alone = Model(
                 state.counting, [gang], everywhere, state.problem.free, {}, bases={gang.base}
             )

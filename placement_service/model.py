@@ -39,6 +39,7 @@ from placement_service.problem import (
     Ints,
     Level,
     Limit,
+    Problem,
     Scope,
     Spread,
 )
@@ -101,11 +102,6 @@ class Model:
         self._counting_rows_hold()
         self._equal_gangs_are_ordered()
         self.w: dict[tuple[int, int, int, tuple[int, ...]], Var] = {}
-
-    @property
-    def size(self) -> int:
-        """Number of variables."""
-        return len(self.cp.proto.variables)
 
     # --- building blocks ----------------------------------------------------
 
@@ -758,6 +754,14 @@ def _merge(found: Sequence[tuple[int, int, int]]) -> Units:
     for d, n, count in found:
         counts[d, n] = counts.get((d, n), 0) + count
     return tuple((d, n, c) for (d, n), c in sorted(counts.items()))
+
+
+def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
+    """About how many variables a model would have: demands times kinds of nodes."""
+    columns = [problem.levels[i].place[nodes] for i in problem.scope_levels]
+    columns += list(problem.free[nodes].T)
+    kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
+    return len(kinds) * sum(len(g.demands) for g in gangs)
 
 
 def _is_single(gang: Gang, scope: Scope) -> bool:

@@ -1,0 +1,253 @@
+"""Improving a plan that is too large to settle at once.
+
+Again and again: take a gang that could do better and a few domains of the
+broadest level that matters, set free what lies wholly inside them, and let the
+exact model settle just that, all else as it is. What is better is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement_service.model import Model, Terms, size_of
+from placement_service.plan import (
+    UNITS_PER_DOMAIN,
+    Plan,
+    gang_domains,
+    is_placed,
+    pods_of,
+    priorities,
+    scopes_in_use,
+    set_domains,
+    sets,
+)
+from placement_service.problem import Gang, Ints, Problem
+from placement_service.room import Room
+from placement_service.state import State
+
+#: Variables of one neighbourhood, about: more take too long to build.
+MAX_VARIABLES = 5_000
+#: Deterministic time of one neighbourhood.
+EFFORT = 0.4
+#: Domains set free at once: at first, and at most.
+FEWEST_DOMAINS, MOST_DOMAINS = 2, 6
+#: Rounds of a deterministic search, which no clock may end.
+ROUNDS = 150
+
+
+def improve(state: State) -> None:
+    """Settle neighbourhoods until everything is proven or the deadline passes."""
+    search = _Search(state)
+    rounds = 0
+    while not state.proven and state.left > 0.02:
+        if state.problem.policy.deterministic and rounds >= ROUNDS:
+            return
+        if not search.round():
+            return
+        rounds += 1
+
+
+class _Search:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.problem = state.problem
+        # A fixed seed: the same question takes the same path.
+        self.random = random.Random(20261121)
+        self.level = _level(self.problem)
+        self.fails = 0
+        self.movable = {
+            g.index
+            for g in self.problem.gangs
+            if g.placeable
+            and g.pending
+            and not any(self.problem.special[d.shape] for d in g.demands)
+        }
+
+    def round(self) -> bool:
+        """One neighbourhood; false when there is none to try."""
+        wanting = [g for g in self._wanting() if g.index in self.movable]
+        if not wanting or self.level < 0:
+            return False
+        self.state.phase = "improve"
+        target = self.random.choice(wanting)
+        room = Room(self.problem)
+        room.take_plan(self.state.plan)
+        nodes = self._nodes(target, room)
+        gangs = self._gangs(target, nodes)
+        fixed = {i: u for i, u in self.state.plan.items() if all(g.index != i for g in gangs)}
+        for g in gangs:
+            if g.index in self.state.plan:
+                room.release(g.index, self.state.plan)
+        model = Model(self.state.counting, gangs, nodes, room.free, fixed)
+        plan = self._settle(model, gangs)
+        better = False
+        if plan is not None:
+            merged = {**fixed, **plan}
+            better = self.state.accept(merged) or self.state.accept(self._fill(merged))
+        self.fails = 0 if better else self.fails + 1
+        return True
+
+    # --- what to free -----------------------------------------------------------
+
+    def _wanting(self) -> list[Gang]:
+        """Gangs that could do better in the first tier that is not proven."""
+        state, problem = self.state, self.problem
+        if not state.admitted_is_proven:
+            at = next(
+                i
+                for i, (have, bound) in enumerate(
+                    zip(state.worth.admitted, state.facts.admitted, strict=True)
+                )
+                if have < bound
+            )
+            priority = priorities(problem)[at]
+            out = [
+                g for g in problem.pending if g.priority == priority and g.index not in state.plan
+            ]
+            aimed = [g for g in out if g.index in state.target]
+            possible = {i for c in state.counting.classes for i in c.gangs}
+            return aimed or [g for g in out if g.index in possible]
+        if not state.extra_is_proven:
+            return [
+                g
+                for g in problem.gangs
+                if g.extras and is_placed(g, state.plan) and self._waiting_extras(g)
+            ]
+        apart = [
+            g
+            for i, units in state.plan.items()
+            for g in (problem.gangs[i],)
+            if gang_domains(problem, g, units)
+            > max(state.counting.fewest(g), scopes_in_use(g, units))
+        ]
+        for members in sets(problem).values():
+            if set_domains(problem, members, state.plan):
+                apart += [g for g in members[1:] if g.index in state.plan]
+        return apart
+
+    def _waiting_extras(self, gang: Gang) -> int:
+        placed = sum(c for _, _, c in self.state.plan.get(gang.index, ()))
+        return gang.missing + gang.extras - placed
+
+    def _nodes(self, target: Gang, room: Room) -> Ints:
+        """Nodes of a few domains: the target's own, roomy ones, random ones."""
+        level = self.problem.levels[self.level]
+        count = min(MOST_DOMAINS, FEWEST_DOMAINS + self.fails // 4)
+        own = {int(level.domain[n]) for _, n, _ in self.state.plan.get(target.index, ())} - {-1}
+        chosen = set(self.random.sample(sorted(own), min(len(own), count)))
+        shape = max(target.demands, key=lambda d: int(self.problem.gpus[d.shape]) * d.count).shape
+        slots = room.slots(shape, self.level)
+        roomy = [int(d) for d in np.argsort(-slots, kind="stable")[: 2 * count]]
+        able = [
+            d
+            for s in target.scopes
+            if s.required == self.level
+            for d in np.flatnonzero(self.state.counting.domains_for(target, s)).tolist()
+        ]
+        every = able or list(range(level.count))
+        roomy = [d for d in roomy if d in set(every)] or every
+        while len(chosen) < min(count + (len(own) > count), level.count):
+            pool = roomy if self.random.random() < 0.5 else every
+            rest = [d for d in pool if d not in chosen] or [
+                d for d in range(level.count) if d not in chosen
+            ]
+            chosen.add(self.random.choice(rest))
+        inside = np.isin(level.domain, sorted(chosen))
+        if target.index not in self.state.plan or len(own) == 0:
+            # Nodes outside the level may serve what the level does not bind.
+            inside |= (level.domain < 0) & self._usable_outside(target)
+        return np.flatnonzero(inside)
+
+    def _usable_outside(self, target: Gang) -> Ints:
+        shapes = sorted({d.shape for d in target.demands if not self.problem.gpus[d.shape]})
+        if not shapes:
+            return np.zeros(self.problem.node_count, dtype=bool)
+        return np.asarray(self.problem.eligible[shapes].any(axis=0))
+
+    def _gangs(self, target: Gang, nodes: Ints) -> list[Gang]:
+        """The target and gangs wholly inside the nodes, as many as a model can take."""
+        inside = np.zeros(self.problem.node_count, dtype=bool)
+        inside[nodes] = True
+        plan = self.state.plan
+        based = {g.base for g in self.problem.gangs if g.index in plan}
+        able = [
+            self.problem.gangs[i]
+            for i, units in plan.items()
+            if i in self.movable
+            and i != target.index
+            and i not in based
+            and all(inside[n] for _, n, _ in units)
+        ]
+        self.random.shuffle(able)
+        chosen = [target]
+        per_demand = max(1, size_of(self.problem, [target], nodes) // len(target.demands))
+        room = MAX_VARIABLES - per_demand * len(target.demands)
+        for g in able:
+            room -= per_demand * len(g.demands)
+            if room < 0:
+                break
+            chosen.append(g)
+        return sorted(chosen, key=lambda g: g.index)
+
+    # --- what to do with it -----------------------------------------------------
+
+    def _settle(self, model: Model, gangs: Sequence[Gang]) -> Plan | None:
+        state = self.state
+        for priority in priorities(self.problem):
+            terms = model.admitted(priority)
+            if terms:
+                now = sum(
+                    g.value for g in gangs if g.priority == priority and g.index in state.plan
+                )
+                model.hold(terms, at_least=now)
+        extras = model.extras()
+        if extras:
+            model.hold(extras, at_least=self._extras(gangs))
+        goal: Terms
+        if not state.admitted_is_proven:
+            weight = self._most_topology(gangs)
+            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in model.admitted(p)]
+            goal += [(v, -w) for v, w in model.topology]
+            maximize = True
+        elif not state.extra_is_proven:
+            weight = self._most_topology(gangs)
+            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in model.topology]
+            maximize = True
+        else:
+            goal, maximize = model.topology, False
+        answer = model.solve(
+            goal,
+            maximize=maximize,
+            hint=state.plan,
+            seconds=min(state.left, 2.0),
+            effort=EFFORT,
+        )
+        return answer.plan
+
+    def _extras(self, gangs: Sequence[Gang]) -> int:
+        total = 0
+        for g in gangs:
+            units = self.state.plan.get(g.index, ())
+            for q in g.quotas:
+                total += max(0, sum(c for d, _, c in units if d in q.demands) - q.missing)
+        return total
+
+    def _most_topology(self, gangs: Sequence[Gang]) -> int:
+        """More than any topology cost of the gangs."""
+        pods = sum(d.count * pods_of(g, i) for g in gangs for i, d in enumerate(g.demands))
+        scopes = 2 + sum(len(g.scopes) for g in gangs)
+        return 1 + pods * scopes * UNITS_PER_DOMAIN
+
+    def _fill(self, plan: Plan) -> Plan:
+        """Add gangs that now fit, and extras."""
+        return self.state.builder.build(lambda g: -g.value, start=plan)
+
+
+def _level(problem: Problem) -> int:
+    """The broadest level that scopes name and that has a few domains at least."""
+    named = [i for i in problem.scope_levels if not problem.levels[i].is_host]
+    broad = [i for i in named if problem.levels[i].count >= 3]
+    return min(broad, key=lambda i: problem.levels[i].count, default=-1)

@@ -1,0 +1,102 @@
+"""What the search knows so far: the best plan and what is proven of it.
+
+Better plans and better facts are reported at once; whoever listens may stop
+listening at any time. Values come from plans alone and facts from relaxations
+alone, so neither can undo the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from placement_service.greedy import Builder
+from placement_service.plan import (
+    Bounds,
+    Plan,
+    Worth,
+    from_solution,
+    priorities,
+    to_solution,
+    worth,
+)
+from placement_service.problem import Problem
+from placement_service.rows import Counting
+from placement_service.solution import Limit, Solution
+
+Report = Callable[[Solution], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is proven. Later fields hold for plans that reach the earlier ones."""
+
+    admitted: tuple[int, ...]
+    extra: int
+    topology: int
+
+
+class State:
+    """The best plan and the best facts so far; `target` are gangs worth aiming at."""
+
+    def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.builder = Builder(problem)
+        self.counting = Counting(self.builder)
+        self.plan: Plan = from_solution(problem, start)
+        self.worth: Worth = worth(problem, self.plan)
+        self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
+        most = dict.fromkeys(priorities(problem), 0)
+        for g in problem.pending:
+            most[g.priority] += g.value
+        self.facts = Facts(tuple(most.values()), self.all_extras, 0)
+        self.target: tuple[int, ...] = ()
+        self.fewest: dict[int, int] = {}
+        self.phase = "bound"
+        self._report = report
+
+    @property
+    def left(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline - time.monotonic()
+
+    @property
+    def admitted_is_proven(self) -> bool:
+        return self.worth.admitted == self.facts.admitted
+
+    @property
+    def extra_is_proven(self) -> bool:
+        return self.admitted_is_proven and self.worth.extra >= self.facts.extra
+
+    @property
+    def proven(self) -> bool:
+        return self.extra_is_proven and self.worth.topology <= self.facts.topology
+
+    def solution(self, *, final: bool = False) -> Solution:
+        """What is known, in the terms of the caller."""
+        bounds = Bounds(
+            self.facts.admitted,
+            self.facts.extra if self.admitted_is_proven else self.all_extras,
+            self.facts.topology if self.extra_is_proven else 0,
+        )
+        result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
+        if final and not result.proven:
+            result = replace(result, limit=Limit.EFFORT if self.left > 0 else Limit.TIME)
+        return result
+
+    def accept(self, plan: Plan) -> bool:
+        """Take a plan if it is better than the one we have."""
+        value = worth(self.problem, plan)
+        if value.rank <= self.worth.rank:
+            return False
+        self.plan, self.worth = plan, value
+        self._report(self.solution())
+        return True
+
+    def learn(self, facts: Facts) -> None:
+        """Take better facts."""
+        if facts != self.facts:
+            self.facts = facts
+            self._report(self.solution())
