@@ -55,7 +55,7 @@ def test_everything_that_people_ask_is_there_in_80_columns() -> None:
     assert below_the_drawing(*an_answer()) == dedent(
         """\
               gang    state     pods   min   score   where, or why not
-        ──────────────────────────────────────────────────────────────────────────────
+        ───────────────────────────────────────────────────────────────────────────────
          A    serve   placed     3/3     3       1   block b0, 2 racks (r0 r1), 3 nodes
          B    batch   partly     1/2     1     0.5   1 node
               train   waiting    0/4     4       –   Rack r0 has room for 2 of 4 pods.
@@ -67,7 +67,7 @@ def test_everything_that_people_ask_is_there_in_80_columns() -> None:
           Rack r0 has room for 2 of 4 pods. Rack r1 is equal.
 
         objective       value   bound   which is
-        ──────────────────────────────────────────────────────────────────
+        ─────────────────────────────────────────────────────────────────
         admitted           32      33   within 3.2 % of the best possible
         extra               0       0   proven optimal
         topology            1       –   without a known bound
