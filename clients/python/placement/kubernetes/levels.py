@@ -84,7 +84,7 @@ def _read_binding(at: At) -> dict[str, str]:
             level.get("domain").problem(f"{domain} is there more than once")
         elif key and key in levels.values():
             level.get("key").problem(f"{key} is there more than once")
-        levels[domain] = key
+        levels.setdefault(domain, key)
     return levels
 
 

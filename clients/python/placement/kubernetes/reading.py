@@ -125,8 +125,9 @@ class At:
             return value
         good = {}
         for key, element in value.items():
-            if isinstance(key, str) and isinstance(element, str):
-                good[key] = element
+            if isinstance(key, str) and (element is None or isinstance(element, str)):
+                # `key:` without a value is how YAML writes null, and means "" to Kubernetes.
+                good[key] = element or ""
             elif not isinstance(key, str):
                 self.problem(f"the key {key!r} must be a string; put it in quotes")
             else:

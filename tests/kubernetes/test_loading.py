@@ -1,0 +1,234 @@
+"""Files, folders and standard input: everything people have, and what is wrong with it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from placement.kubernetes import Objects, load
+from tests.kubernetes.build import Body, node, pod, priority_class
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def names(objects: Objects) -> list[str]:
+    return [str(o) for o in (*objects.nodes, *objects.pods, *objects.priority_classes)]
+
+
+TWO = [node("n1"), pod("a")]
+
+#: Each line holds the one before nine times.
+BILLION_LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "\n".join(
+    f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]"
+    for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(yaml.safe_dump_all(TWO), id="YAML documents"),
+        pytest.param(
+            "---\n# nothing\n---\n" + yaml.safe_dump_all(TWO) + "\n...\n", id="empty documents"
+        ),
+        pytest.param(yaml.safe_dump(TWO), id="a YAML list"),
+        pytest.param(
+            yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": TWO}), id="List in YAML"
+        ),
+        pytest.param(
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": TWO}), id="List in JSON"
+        ),
+        pytest.param("\n ".join(map(json.dumps, TWO)), id="JSON values one after another"),
+        pytest.param(json.dumps(TWO), id="a JSON array"),
+        pytest.param(
+            "{kind: List, apiVersion: v1, items: " + json.dumps(TWO) + "}", id="flow YAML"
+        ),
+    ],
+)
+def test_objects_are_found_in(tmp_path: Path, text: str) -> None:
+    objects = load([write(tmp_path, "x.yaml", text)])
+    assert not objects.problems
+    assert not objects.warnings
+    assert names(objects) == ["Node n1", "Pod ml/a"]
+
+
+def test_elements_of_a_typed_list_may_leave_out_their_kind() -> None:
+    bare = {k: v for k, v in pod("a").items() if k not in ("kind", "apiVersion")}
+    objects = Objects.of([{"apiVersion": "v1", "kind": "PodList", "items": [bare]}])
+    assert names(objects) == ["Pod ml/a"]
+
+
+def test_lists_nest_and_may_be_empty() -> None:
+    inner = {"apiVersion": "v1", "kind": "NodeList", "items": [node("n1")]}
+    empty = {"apiVersion": "v1", "kind": "PodList", "items": None}
+    objects = Objects.of([{"apiVersion": "v1", "kind": "List", "items": [inner, empty]}])
+    assert names(objects) == ["Node n1"]
+    assert not objects.problems
+
+
+def test_folders_are_read_recursively_in_order_of_path(tmp_path: Path) -> None:
+    write(tmp_path, "b.yml", yaml.safe_dump(node("n2")))
+    write(tmp_path, "a/z.json", json.dumps(node("n1")))
+    write(tmp_path, "c.yaml", yaml.safe_dump(node("n3")))
+    write(tmp_path, "notes.txt", "not for us")
+    objects = load([str(tmp_path)])
+    assert names(objects) == ["Node n1", "Node n2", "Node n3"]
+    assert [Path(o.file).name for o in objects.nodes] == ["z.json", "b.yml", "c.yaml"]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_dash_is_standard_input(raw: bool) -> None:
+    text = json.dumps(node("n1"))
+    stdin = io.BytesIO(text.encode()) if raw else io.StringIO(text)
+    (only,) = load(["-"], stdin=stdin).nodes
+    assert only.file == "<stdin>"
+
+
+def test_an_object_remembers_file_and_document(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.yaml", yaml.safe_dump_all([node("n1"), node("n2")]))
+    assert [(o.file, o.document) for o in load([path]).nodes] == [(path, 0), (path, 1)]
+
+
+def test_a_namespaced_object_without_namespace_is_in_default() -> None:
+    lone = pod("a")
+    del lone["metadata"]["namespace"]
+    assert names(Objects.of([lone])) == ["Pod default/a"]
+
+
+def test_dates_stay_strings(tmp_path: Path) -> None:
+    text = yaml.safe_dump(pod("a")) + "x: 2026-01-01\ny: 2026-01-01T00:00:00Z\n"
+    (only,) = load([write(tmp_path, "x.yaml", text)]).pods
+    assert (only.body["x"], only.body["y"]) == ("2026-01-01", "2026-01-01T00:00:00Z")
+
+
+def test_unknown_kinds_are_named_once_with_their_number() -> None:
+    def other(name: str, version: str = "apps/v1", kind: str = "Deployment") -> Body:
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+    objects = Objects.of(
+        [other("a"), other("b"), other("c", "scheduling.grove.io/v1alpha1", "PodGang")]
+    )
+    assert objects.warnings == (
+        "2 objects of kind Deployment (apps/v1) skipped: this kind is not read",
+        "1 object of kind PodGang (scheduling.grove.io/v1alpha1) skipped: this kind is not read",
+    )
+    assert not objects.problems
+
+
+def test_the_same_name_twice_is_a_problem(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.yaml", yaml.safe_dump_all([node("n1"), pod("n1"), node("n1")]))
+    objects = load([path])
+    assert [str(p) for p in objects.problems] == [
+        f"{path}: Node n1: is there twice: document 1 of {path} and document 3 of {path}"
+    ]
+
+
+def test_of_topology_bindings_the_last_counts() -> None:
+    """Documentation and charts often hold several versions of one side by side."""
+    first, last = (
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "ClusterTopologyBinding",
+            "metadata": {"name": "t"},
+            "n": n,
+        }
+        for n in (1, 2)
+    )
+    objects = Objects.of([first, last])
+    assert [o.body["n"] for o in objects.topology_bindings] == [2]
+    assert objects.warnings == (
+        "ClusterTopologyBinding t is there more than once; the last one counts",
+    )
+
+
+def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
+    bad_yaml = write(tmp_path, "bad.yaml", yaml.safe_dump(node("n1")) + "---\na: [1\nb: 2\n")
+    bad_json = write(tmp_path, "bad.json", '{"kind": "Node",\n "apiVersion" "v1"}')
+    good = write(tmp_path, "good.yaml", yaml.safe_dump(node("n2")))
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"a: 1\nb: \xff\n")
+    (tmp_path / "empty").mkdir()
+    missing, empty = str(tmp_path / "missing.yaml"), str(tmp_path / "empty")
+    objects = load([bad_yaml, bad_json, str(binary), missing, empty, "-", good])
+    assert names(objects) == ["Node n1", "Node n2"]
+    want = [
+        (bad_yaml, 19, "is not valid YAML: while parsing a flow sequence did not find expected"),
+        (bad_json, 2, "is not valid JSON: Expecting ':' delimiter"),
+        (str(binary), 2, "is not text in UTF-8"),
+        (missing, None, "cannot be read: No such file or directory"),
+        (empty, None, "holds no .yaml, .yml or .json file"),
+        ("<stdin>", None, "there is no standard input"),
+    ]
+    assert [
+        (p.file, p.message[: len(w[2])]) for p, w in zip(objects.problems, want, strict=True)
+    ] == [(file, message) for file, _, message in want]
+    lines = yaml.safe_dump(node("n1")).count("\n")
+    assert [p.line for p in objects.problems] == [lines + 3, 2, 2, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("just words", "is not a Kubernetes object", id="a word"),
+        pytest.param("- 1", "is not a Kubernetes object", id="a number"),
+        pytest.param("a: &a [*a]", "its YAML aliases unfold too far", id="endless"),
+        pytest.param(
+            BILLION_LAUGHS,
+            "its YAML aliases unfold too far",
+            id="a billion laughs",
+        ),
+        pytest.param("[" * 100_000, "cannot be parsed: nested too deeply", id="deep JSON"),
+        pytest.param(
+            '{"a": ' + "9" * 5000 + "}", "cannot be parsed: Exceeds the limit", id="a huge number"
+        ),
+        pytest.param("a: \x00", "is not valid YAML: ", id="a control character"),
+    ],
+)  # fmt: skip
+def test_hostile_text_is_a_problem(tmp_path: Path, text: str, want: str) -> None:
+    (problem,) = load([write(tmp_path, "x.yaml", text)]).problems
+    assert problem.message.startswith(want)
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        pytest.param({"a": 1}, {"kind": "is missing", "apiVersion": "is missing"}, id="no kind"),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1"}, {"metadata.name": "is missing"}, id="no metadata"
+        ),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"generateName": "a-"}},
+            {"metadata.name": "is missing"},
+            id="no name",
+        ),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "A/b", "namespace": "x y"}},
+            {
+                "metadata.name": "'A/b' is not a Kubernetes name",
+                "metadata.namespace": "'x y' is not a Kubernetes name",
+            },
+            id="no Kubernetes names",
+        ),
+        pytest.param(
+            {"kind": "Pod", "apiVersion": "v1", "metadata": []},
+            {"metadata": "must be a mapping"},
+            id="a list",
+        ),
+    ],
+)
+def test_an_object_without_identity_is_a_problem(body: Body, want: dict[str, str]) -> None:
+    assert {p.field: p.message for p in Objects.of([body]).problems} == want
+
+
+def test_kinds_of_other_groups_are_not_mistaken() -> None:
+    stranger = {**priority_class("p", 1), "apiVersion": "example.com/v1"}
+    assert not Objects.of([stranger]).priority_classes

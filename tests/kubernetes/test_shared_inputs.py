@@ -1,0 +1,185 @@
+"""Inputs of others, where they are at hand: Grove's own workloads and the planning cases.
+
+They lie outside this repository: in the folder named by PLACEMENT_SHARED, or in
+``shared`` beside the checkout. Without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.kubernetes import InputError, Objects, Problem, expand, load, translate
+from placement.kubernetes.podspec import PodSpecReader
+
+_BESIDE = Path(__file__).resolve().parents[2].parent / "shared"
+SHARED = Path(os.environ.get("PLACEMENT_SHARED", _BESIDE))
+GROVE = SHARED / "data" / "grove-yaml"
+EXPECTED = GROVE / "expected-podgangs.csv"
+
+#: Domains as labels of the same name, for sets whose binding is not in their file.
+DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
+
+ABSENT = "the shared inputs are not there"
+
+
+def found(pattern: str) -> list[Any]:
+    paths = sorted(SHARED.glob(pattern))
+    if not paths:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="none")]
+    return [pytest.param(p, id=str(p.relative_to(SHARED))) for p in paths]
+
+
+@pytest.mark.parametrize("path", found("cases/*/input.yaml"))
+def test_every_case_translates(path: Path) -> None:
+    objects = load([str(path)])
+    translation = translate(objects)
+    assert not translation.warnings
+    request = translation.request
+    assert len(request.snapshot.nodes) == len(objects.nodes)
+    assert len(request.gangs) == len(objects.pod_gangs)
+    pods = sum(
+        len(g.bound_pods) + g.gated_count + sum(len(s.pods) for s in g.pod_sets)
+        for gang in request.gangs
+        for g in gang.groups
+    )
+    alive = [
+        p for p in objects.pods
+        if p.body.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        and "grove.io/podgang" in p.body["metadata"].get("labels", {})
+    ]  # fmt: skip
+    assert pods == len(alive)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        p
+        for kind in ("grove-yaml", "dynamo", "koordinator")
+        for p in found(f"data/{kind}/**/*.yaml")
+    ],
+)
+def test_every_file_is_expanded_or_refused_with_problems(path: Path) -> None:
+    made, problems = _outcome(path)
+    assert {body["kind"] for body in made} <= {"PodGang", "Pod"}
+    assert all(p.file == str(path) and p.message for p in problems)
+
+
+def _outcome(path: Path) -> tuple[list[dict[str, Any]], tuple[Problem, ...]]:
+    objects = load([str(path)])
+    try:
+        translate(objects)
+        return expand(objects), ()
+    except InputError as error:
+        return [], error.problems
+
+
+def rows_by_file() -> dict[str, list[dict[str, str]]]:
+    result = defaultdict(list)
+    if EXPECTED.exists():
+        with EXPECTED.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                result[row["file"]].append(row)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("file", "rows"),
+    [pytest.param(f, r, id=f) for f, r in sorted(rows_by_file().items())]
+    or [pytest.param("", [], marks=pytest.mark.skip(reason=ABSENT), id="none")],
+)
+def test_grove_makes_the_same_gangs(file: str, rows: list[dict[str, str]]) -> None:
+    """Gangs, groups, sizes, requests and constraints of each set, as computed from Grove's rule.
+
+    The table gives constraints as domains, so labels are turned back into them.
+    """
+    objects = load([str(GROVE / file)])
+    domain_of = _domains(objects)
+    if not objects.topology_bindings:
+        objects = _with_bindings(objects, str(GROVE / file))
+    made = expand(objects)
+    pods = {b["metadata"]["name"]: b for b in made if b["kind"] == "Pod"}
+    got = {}
+    for gang in (b for b in made if b["kind"] == "PodGang"):
+        for row in _rows(gang, pods, domain_of):
+            got[row["podgang"], row["podgroup"]] = row
+    columns = [c for c in rows[0] if c != "file"]
+    for row in rows:
+        want = {c: row[c] for c in columns}
+        assert got.pop((row["podgang"], row["podgroup"])) == want
+    # Of the sets with hundreds of replicas the table lists the first few.
+    replicas = {s.name: s.body["spec"]["replicas"] for s in objects.pod_clique_sets}
+    assert not [key for key, row in got.items() if replicas[row["podcliqueset"]] < 99]
+
+
+def _domains(objects: Objects) -> dict[str, dict[str, str]]:
+    """Binding -> label -> domain."""
+    return {
+        b.name: {level["key"]: level["domain"] for level in b.body["spec"]["levels"]}
+        for b in objects.topology_bindings
+    }
+
+
+def _with_bindings(objects: Objects, path: str) -> Objects:
+    """The objects, and a binding of every name that the sets use."""
+    bindings = [
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "ClusterTopologyBinding",
+            "metadata": {"name": name},
+            "spec": {"levels": [{"domain": d, "key": d} for d in DOMAINS]},
+        }
+        for name in ("grove-topology", "h100-topology", "tas20-topology")
+    ]
+    return Objects.of([*bindings, *(s.body for s in objects.pod_clique_sets)], file=path)
+
+
+def _rows(
+    gang: dict[str, Any], pods: dict[str, Any], domain_of: dict[str, dict[str, str]]
+) -> list[dict[str, str]]:
+    keys = {k: d for several in domain_of.values() for k, d in several.items()}
+    metadata, spec = gang["metadata"], gang["spec"]
+
+    def words(holder: dict[str, Any]) -> str:
+        constraint = holder.get("topologyConstraint", {}).get("packConstraint", {})
+        return ";".join(f"{k}:{keys.get(v, v)}" for k, v in constraint.items())
+
+    rows = []
+    for group in spec["podgroups"]:
+        members = [pods[r["name"]] for r in group["podReferences"]]
+        labels = members[0]["metadata"]["labels"]
+        configs = [
+            f"{c['name']}={words(c)}"
+            for c in spec.get("topologyConstraintGroupConfigs", [])
+            if group["name"] in c["podGroupNames"]
+        ]
+        rows.append(
+            {
+                "podcliqueset": metadata["labels"]["app.kubernetes.io/part-of"],
+                "podgang": metadata["name"],
+                "kind": "scaled" if "grove.io/base-podgang" in labels else "base",
+                "podgroup": group["name"],
+                "pods": str(len(members)),
+                "min_replicas": str(group["minReplicas"]),
+                "requests_per_pod": _requests(members[0]["spec"]),
+                "podgang_constraint": words(spec),
+                "group_constraint": ";".join(configs),
+                "podgroup_constraint": words(group),
+            }
+        )
+    return rows
+
+
+def _requests(spec: dict[str, Any]) -> str:
+    units = {"cpu": (1, "m"), "memory": (2**20, "Mi")}
+    amounts = PodSpecReader().read(spec).requests
+    return ";".join(
+        f"{r}={a // units.get(r, (1, ''))[0]}{units.get(r, (1, ''))[1]}"
+        for r, a in amounts.items()
+        if r != "pods"
+    )
