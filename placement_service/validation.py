@@ -37,6 +37,9 @@ MAX_PODS = 1_000_000
 #: Above this, sums of amounts over a cluster could leave 64 bits.
 MAX_AMOUNT = 2**53
 
+#: The range of google.protobuf.Duration.
+MAX_DURATION_SECONDS = 315_576_000_000
+
 #: The field of `Resources` that holds a resource; all others are in `extended`.
 RESOURCE_FIELDS: Mapping[str, str] = {
     CPU: "cpu_millis",
@@ -327,10 +330,12 @@ def gpu_resources_have_names(request: Request) -> Iterator[Violation]:
             yield Violation(f"policy.gpu_resources[{i}]", "must not be empty")
 
 
-def the_time_limit_is_positive(request: Request) -> Iterator[Violation]:
+def the_time_limit_is_positive_and_a_duration(request: Request) -> Iterator[Violation]:
     limit = request.time_limit_seconds
     if limit is not None and limit <= 0:
         yield Violation("time_limit", f"must be positive, is {limit:g} s")
+    elif limit is not None and limit > MAX_DURATION_SECONDS:
+        yield Violation("time_limit", f"is no duration of at most 10,000 years: {limit:g} s")
 
 
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
@@ -350,7 +355,7 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     base_gangs_are_known_and_have_no_base,
     previous_nodes_are_well_formed,
     gpu_resources_have_names,
-    the_time_limit_is_positive,
+    the_time_limit_is_positive_and_a_duration,
 )
 
 

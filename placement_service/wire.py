@@ -302,7 +302,7 @@ def _resources_to_proto(resources: Resources) -> cluster_pb2.Resources:
         memory_bytes=resources.get(MEMORY, 0),
         ephemeral_storage_bytes=resources.get(EPHEMERAL_STORAGE, 0),
         pod_count=resources.get(PODS, 0),
-        extended={name: amount for name, amount in resources.items() if name not in own},
+        extended={name: amount for name, amount in resources.items() if amount and name not in own},
     )
 
 
