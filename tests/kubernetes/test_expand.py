@@ -497,6 +497,15 @@ def test_a_constraint_that_asks_nothing_is_a_problem() -> None:
     assert list(problems(empty)) == ["spec.template.topologyConstraint"]
 
 
+def test_a_set_of_absurd_size_is_a_problem_and_not_made() -> None:
+    whole = clique_set(
+        clique("a"), clique("b", 2), groups=[scaling("g", "b", replicas=500)], replicas=1000
+    )
+    assert problems(whole) == {
+        "spec.replicas": "makes 1,001,000 pods, at most 200,000 are made",
+    }
+
+
 def test_a_set_without_cliques_is_a_problem() -> None:
     assert problems(clique_set()) == {"spec.template.cliques": "must hold at least one clique"}
 

@@ -42,6 +42,9 @@ _GPU: Final = "nvidia.com/gpu"
 _MNNVL_CLAIM: Final = "mnnvl-claim"
 _NO_MNNVL: Final = "none"
 
+#: A set of more pods is a slip of the keyboard, and would fill the memory.
+_MOST_PODS: Final = 200_000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expansion:
@@ -92,6 +95,13 @@ def expand_all(objects: Objects) -> Expansion:
         problems += [one.problem(*finding) for finding in findings]
         if findings or one.key in owners:
             continue
+        if (size := _pod_count(clique_set)) > _MOST_PODS:
+            problems.append(
+                one.problem(
+                    "spec.replicas", f"makes {size:,} pods, at most {_MOST_PODS:,} are made"
+                )
+            )
+            continue
         if clique_set.replicas == 0:
             warnings.append(f"{one} has no replicas")
         if one.key in with_pods:
@@ -119,6 +129,12 @@ def _owners(objects: Iterable[Object]) -> set[tuple[str, str]]:
             if owner.get("kind").value == POD_CLIQUE_SET:
                 found.add((one.namespace, owner.get("name").text()))
     return found
+
+
+def _pod_count(whole: CliqueSet) -> int:
+    standalone = sum(clique.replicas for clique in whole.standalone)
+    scaled = sum(g.replicas * sum(c.replicas for c in g.cliques) for g in whole.scaling_groups)
+    return whole.replicas * (standalone + scaled)
 
 
 def _object(origin: Object, body: Mapping[str, Any]) -> Object:
