@@ -77,7 +77,10 @@ def an_answer() -> v1.Placement:
             )
         ],
         gangs=[v1.GangResult(name="namespaces/ml/podgangs/a", placed=True)],
-        tiers=[v1.ObjectiveTier(name="admitted", value=8, bound=8)],
+        tiers=[
+            v1.ObjectiveTier(name="admitted", value=8, bound=8),
+            v1.ObjectiveTier(name="fragmentation", value=1, minimize=True),
+        ],
         termination=v1.Termination(reason=v1.TerminationReason.TERMINATION_REASON_OPTIMAL, gap=0.0),
     )
 
@@ -143,6 +146,18 @@ def test_the_table_opens_with_the_drawing(cluster: str, server: ScriptedServer) 
         "╰───────────────────────────╯",
     ]
     assert "1 of 1 gang placed, 1 pod to bind. Proven optimal." in done.stdout
+
+
+def test_a_poor_encoding_spoils_the_drawing_but_no_data(
+    cluster: str, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    table = run("plan", "-f", cluster, "--server", server.address)
+    assert table.returncode == 0
+    assert "? AAAAAAAA" in table.stdout
+    page = run("plan", "-f", cluster, "--server", server.address, "-o", "html")
+    assert page.returncode == 0
+    assert '<td class="n">–</td>' in page.stdout
 
 
 def test_html_is_a_page(cluster: str, server: ScriptedServer) -> None:

@@ -108,6 +108,15 @@ def test_text_from_the_cluster_is_not_taken_for_markup() -> None:
     assert "[bold]no[/x]" in text
 
 
+def test_text_from_the_cluster_cannot_steer_the_terminal() -> None:
+    request = question([node("n1", rack="r\x1b[2J1")], [gang("a", pods=1, required=RACK)])
+    placement = reply(request, {"a": "n1"}, reasons={"a": [v1.Reason(message="\x1b]0;x\x07")]})
+    text = screen(request, placement, file=io.StringIO(), width=80)
+    assert "rack r?[2J1" in text
+    assert "?]0;x?" in text
+    assert "\x1b" not in text
+
+
 def test_without_a_terminal_there_are_no_colours() -> None:
     assert "\x1b" not in screen(*an_answer(), file=io.StringIO(), width=80)
 

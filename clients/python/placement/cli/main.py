@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING
 
 from placement.cli import arguments
@@ -170,18 +171,25 @@ def _write(request: ComputePlacementRequest, placement: Placement, output: str) 
         from placement.cli.screen import screen
 
         text = screen(request, placement)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal shows what it can; programs read UTF-8 whatever the locale.
+        if output == "table":
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        print(f"placementctl: warning: {warning}", file=sys.stderr)
+    _complain(f"warning: {warning}" for warning in warnings)
 
 
 def _complain(problems: Iterable[str]) -> None:
+    from placement.cli.words import printable
+
     for problem in problems:
-        print(f"placementctl: {problem}", file=sys.stderr)
+        print(f"placementctl: {printable(problem)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

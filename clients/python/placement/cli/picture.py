@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.cli.summary import Seat, Summary, gpu_count
-from placement.cli.words import HOSTNAME, count, level_names, natural, node_name, shorten
+from placement.cli.words import HOSTNAME, count, level_names, natural, node_name, printable, shorten
 from placement.v1 import ComputePlacementRequest, Node
 
 #: More nested boxes than this are harder to read than helpful.
@@ -134,7 +134,7 @@ def compose(request: ComputePlacementRequest, summary: Summary) -> Picture:
 def _value(node: Node, key: str) -> str:
     if key == HOSTNAME and key not in node.labels:
         return node_name(node.name)
-    return node.labels.get(key, "")
+    return printable(node.labels.get(key, ""))
 
 
 def _choose_levels(nodes: Sequence[Node], used: list[str]) -> tuple[str, ...]:

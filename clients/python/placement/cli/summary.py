@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from placement.cli.words import level_names, namespaced, natural
+from placement.cli.words import level_names, namespaced, natural, printable
 from placement.v1 import (
     Binding,
     ComputePlacementRequest,
@@ -234,7 +234,7 @@ def _gang(
         nodes=len(seats),
         uses=_uses(result),
         score=result.placement_score if result.HasField("placement_score") else None,
-        reasons=tuple(r.message for r in result.reasons),
+        reasons=tuple(printable(r.message) for r in result.reasons),
         mark=mark,
         number=number,
     )
@@ -245,7 +245,7 @@ def _uses(result: GangResult) -> tuple[Use, ...]:
     domains: dict[str, set[str]] = {}
     for scope in result.scopes:
         required[scope.level] = required.get(scope.level, False) or scope.required
-        domains.setdefault(scope.level, set()).update(scope.domains)
+        domains.setdefault(scope.level, set()).update(map(printable, scope.domains))
     return tuple(
         Use(level=level, required=required[level], domains=tuple(sorted(used, key=natural)))
         for level, used in domains.items()

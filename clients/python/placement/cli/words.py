@@ -64,6 +64,11 @@ def plural(noun: str) -> str:
     return noun + "s"
 
 
+def printable(text: str) -> str:
+    """The text without characters that would move a terminal's cursor or colour it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
 def shorten(text: str, most: int) -> str:
     """At most so many characters; what goes is left of the end, which tells apart."""
     if len(text) <= most:
