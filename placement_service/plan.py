@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_service.problem import Gang, Problem
+from placement_service.snapshot import HOSTNAME
 from placement_service.solution import Assignment, Limit, Solution, Tier, TierName
 from placement_service.value import UNITS_PER_GPU
 
@@ -132,7 +133,7 @@ def fragmentation_cost(problem: Problem, plan: Plan) -> int:
     has_gpus = problem.node_gpus > 0
     total = int((touched & problem.whole_free).sum())
     for level in (problem.levels[i] for i in problem.scope_levels):
-        if level.is_host:
+        if level.key == HOSTNAME:
             continue
         inside = level.domain >= 0
         d = level.domain[inside]
