@@ -60,6 +60,10 @@ MOST_PODS = 8
 MOST_NAMES = 36
 
 LONGEST_LABEL = 18
+
+#: Longer names of levels are not repeated in front of nodes that lack the label.
+SHORT_LEVEL = 6
+
 GAP = "   "
 
 #: Border and padding of a box, left and right together.
@@ -187,8 +191,10 @@ def _label(domain: Domain, picture: Picture) -> str:
     """The domain's value in the row of its cells, shortened in the middle."""
     if not picture.levels:
         return ""
-    name = shorten(domain.value, LONGEST_LABEL) or f"no {picture.level_names[-1]}"
-    return name + SPLIT * domain.split
+    if not domain.value:
+        level = picture.level_names[-1]
+        return f"no {level}" if len(level) <= SHORT_LEVEL else "none"
+    return shorten(domain.value, LONGEST_LABEL) + SPLIT * domain.split
 
 
 def _line_width(cells: Sequence[Text], pen: _Pen) -> int:
