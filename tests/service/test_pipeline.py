@@ -1,0 +1,332 @@
+"""The chain from question to answer, and what is left when a link breaks.
+
+Problem, greedy answer, verifier and score are the real ones; the search is a
+function in this process, because a process of its own is tested in `test_pool`
+and the real engine in `test_rules`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement_service import plain_reasons
+from placement_service.answer import Progress, ReasonCode
+from placement_service.errors import DeadlineTooShort
+from placement_service.greedy import first_answer
+from placement_service.observe import Interrupted, Switch
+from placement_service.pipeline import Budget, Stages, place, placement_score, recompute
+from placement_service.pool import Found
+from placement_service.problem import Problem, formulate
+from placement_service.score import GangScore, ScopeUse, Score, score
+from placement_service.snapshot import Policy, Request
+from placement_service.solution import Limit, Solution, Tier, TierName
+from placement_service.verify import verify
+from tests.service import engines
+from tests.service.questions import gang, request, snapshot
+
+Report = Callable[[Solution], None]
+
+
+def nothing_found(problem: Problem, start: Solution, /, **_: Any) -> Found:
+    return Found(start)
+
+
+def ending_with(engine: Callable[..., Solution]) -> Callable[..., Found]:
+    """A search that is one of the engines for the solver process, run here."""
+
+    def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
+        return Found(engine(problem, start, deadline=time.monotonic(), report=report))
+
+    return search
+
+
+def stages(search: Callable[..., Found] = nothing_found, **others: Any) -> Stages:
+    usual = Stages(
+        formulate=formulate,
+        first_answer=first_answer,
+        search=search,
+        verify=verify,
+        score=score,
+        explain=plain_reasons.explain,
+        engine="test 1",
+    )
+    return replace(usual, **others)
+
+
+class Defects(list[str]):
+    """Takes note of defects."""
+
+    def __call__(self, what: str, detail: str, /) -> str:
+        self.append(what)
+        return "dump.json"
+
+
+def budget(seconds: float = 5.0, deadline: float = float("inf")) -> Budget:
+    now = time.monotonic()
+    return Budget(now, now + seconds, now + deadline)
+
+
+def ask(question: Request | None = None, /, **arguments: Any) -> Any:
+    arguments.setdefault("budget", budget())
+    arguments.setdefault("stages", stages())
+    return place(question or request(), **arguments)
+
+
+def nodes_of(placement: Any) -> set[str]:
+    return {b.node for b in placement.bindings}
+
+
+def test_the_answer_carries_what_was_asked_and_what_was_found() -> None:
+    placement = ask(stages=stages(ending_with(engines.moving)))
+    assert (placement.revision, placement.label) == ("7", "test")
+    assert nodes_of(placement) == {"nodes/n2"}
+    assert [g.placed for g in placement.gangs] == [True]
+    assert placement.termination.optimal
+    assert placement.termination.gap == 0
+    assert placement.stats.engine == "test 1"
+    assert placement.stats.proof_seconds is not None
+    assert placement.stats.first_answer_seconds <= placement.stats.elapsed_seconds
+    assert [t.name for t in placement.stats.first_tiers] == list(TierName)
+
+
+def test_a_request_that_is_only_checked_gets_an_empty_answer() -> None:
+    placement = ask(replace(request(), validate_only=True))
+    assert placement.bindings == placement.gangs == ()
+    assert placement.termination is None
+    assert placement.revision == "7"
+
+
+def test_a_proven_first_answer_is_not_searched_on() -> None:
+    def proven(problem: Problem, previous: object, /, *, deadline: float) -> Solution:
+        start = first_answer(problem)
+        return replace(start, tiers=tuple(replace(t, bound=t.value) for t in start.tiers))
+
+    def never(*_: object, **__: object) -> Found:
+        raise AssertionError("searched")
+
+    defects = Defects()
+    placement = ask(stages=stages(never, first_answer=proven), report_defect=defects)
+    assert placement.termination.optimal
+    assert defects == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "want_defect"),
+    [
+        pytest.param(engines.overfilling, "a plan breaks rules", id="it breaks a rule"),
+        pytest.param(engines.inventing, "a plan makes no sense", id="it makes no sense"),
+    ],
+)
+def test_a_plan_that_breaks_rules_is_never_the_answer(
+    engine: Callable[..., Solution], want_defect: str
+) -> None:
+    """Three pods of 4 GPUs do not fit one node of 8, which the engine says they do."""
+    defects = Defects()
+    question = request(snapshot(2, (gang("train", pods=3, gpus=4),)))
+    placement = ask(question, stages=stages(ending_with(engine)), report_defect=defects)
+    assert want_defect in defects
+    assert verify(question.snapshot, placement.bindings) == ()
+    assert len(placement.bindings) == 3, "the first answer stands"
+    assert not placement.termination.optimal
+
+
+def test_a_refused_last_word_leaves_the_last_plan_that_kept_the_rules() -> None:
+    def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
+        report(replace(engines.last_node(problem, start), tiers=start.tiers))
+        return ending_with(engines.inventing)(problem, start, report=report)
+
+    defects = Defects()
+    placement = ask(stages=stages(search), report_defect=defects)
+    assert nodes_of(placement) == {"nodes/n2"}
+    assert len(defects) == 1
+
+
+@pytest.mark.parametrize("broken", ["it raises", "it lies"])
+def test_without_a_first_answer_the_empty_plan_is_improved(broken: str) -> None:
+    def bad(problem: Problem, previous: object, /, *, deadline: float) -> Solution:
+        if broken == "it raises":
+            raise ZeroDivisionError
+        return engines.inventing(problem, first_answer(problem), deadline=0, report=print)
+
+    def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
+        assert start.assignments == ()
+        return Found(first_answer(problem))
+
+    defects = Defects()
+    placement = ask(stages=stages(search, first_answer=bad), report_defect=defects)
+    assert len(defects) == 1
+    assert placement.gangs[0].placed
+
+
+def test_when_everything_fails_the_answer_is_empty_and_says_so() -> None:
+    def bad(*_: object, **__: object) -> Any:
+        raise ZeroDivisionError
+
+    defects = Defects()
+    placement = ask(
+        stages=stages(ending_with(engines.inventing), first_answer=bad, explain=bad),
+        report_defect=defects,
+    )
+    assert len(defects) == 3
+    assert placement.bindings == ()
+    assert [r.code for r in placement.gangs[0].reasons] == [ReasonCode.NOT_SEARCHED]
+    assert placement.termination.gap is None
+
+
+def test_claims_are_replaced_by_what_the_bindings_are_worth() -> None:
+    defects = Defects()
+    placement = ask(stages=stages(ending_with(engines.boasting)), report_defect=defects)
+    assert defects == ["a claim is wrong"]
+    assert placement.tiers[0].value == 8
+    assert not placement.termination.optimal
+
+
+def test_a_worse_last_word_does_not_replace_a_better_answer() -> None:
+    def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
+        return Found(replace(start, assignments=()))
+
+    placement = ask(stages=stages(search), report_defect=Defects())
+    assert placement.gangs[0].placed
+
+
+@pytest.mark.parametrize(
+    ("found_limit", "own_limit", "want_limit"),
+    [
+        pytest.param(Limit.NONE, Limit.NONE, Limit.EFFORT, id="nothing left to try"),
+        pytest.param(Limit.NONE, Limit.TIME, Limit.TIME, id="the engine says why"),
+        pytest.param(Limit.TIME, Limit.NONE, Limit.TIME, id="the engine was stopped"),
+        pytest.param(Limit.SOLVER_LOST, Limit.NONE, Limit.SOLVER_LOST, id="the engine died"),
+    ],
+)
+def test_the_answer_says_what_ended_the_search(
+    found_limit: Limit, own_limit: Limit, want_limit: Limit
+) -> None:
+    def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
+        return Found(replace(start, limit=own_limit), found_limit, 5)
+
+    placement = ask(request(policy=Policy(deterministic=True)), stages=stages(search))
+    assert placement.termination.limit is want_limit
+    assert placement.stats.solver_memory_bytes == 5
+    assert placement.stats.deterministic == (want_limit is Limit.EFFORT)
+
+
+def test_the_search_gets_a_deadline_that_leaves_time_for_the_rest() -> None:
+    given: list[float] = []
+
+    def search(problem: Problem, start: Solution, /, *, deadline: float, **_: Any) -> Found:
+        given.append(deadline)
+        return Found(start)
+
+    limits = budget(5.0)
+    ask(stages=stages(search), budget=limits)
+    assert limits.arrival < given[0] < limits.answer_by
+
+
+def test_without_time_the_first_answer_is_the_answer() -> None:
+    """The time limit bounds the search; only the call's deadline makes an error."""
+    placement = ask(budget=budget(0.0))
+    assert placement.gangs[0].placed
+    assert placement.termination.limit is Limit.TIME
+
+
+def test_a_deadline_that_passes_before_the_first_answer_is_an_error() -> None:
+    with pytest.raises(DeadlineTooShort) as caught:
+        ask(budget=budget(0.0, deadline=0.0))
+    assert caught.value.elapsed_seconds > 0
+
+
+def test_nothing_is_computed_for_a_caller_who_left() -> None:
+    switch = Switch()
+    switch.interrupt()
+    with pytest.raises(Interrupted):
+        ask(interrupter=switch)
+
+
+def test_a_caller_who_leaves_during_the_search_gets_no_answer() -> None:
+    switch = Switch()
+
+    def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
+        switch.interrupt()
+        return Found(start)
+
+    with pytest.raises(Interrupted):
+        ask(stages=stages(search), interrupter=switch)
+
+
+def test_progress_tells_of_the_first_answer_and_of_every_better_one() -> None:
+    def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
+        bounded = tuple(replace(t, bound=t.value) for t in start.tiers)
+        report(replace(start, tiers=bounded, phase="bound"))
+        return Found(replace(start, tiers=bounded))
+
+    seen: list[Progress] = []
+    ask(stages=stages(search), observer=seen.append)
+    assert [p.phase for p in seen] == ["greedy", "bound"]
+    assert [p.tiers[0].bound for p in seen] == [None, 8.0]
+    assert [p.placed_gang_count for p in seen] == [1, 1]
+
+
+def test_an_unplaced_gang_has_a_reason_even_without_explanation() -> None:
+    short = replace(gang("short", pods=1, gpus=1))
+    short = replace(short, groups=(replace(short.groups[0], min_replicas=3),))
+    question = request(snapshot(1, (short, gang("huge", pods=1, gpus=9))))
+    placement = ask(question, stages=stages(explain=lambda *_, deadline: ()))
+    assert [[r.code for r in g.reasons] for g in placement.gangs] == [
+        [ReasonCode.PODS_MISSING],
+        [ReasonCode.NOT_SEARCHED],
+    ]
+
+
+def a_score(admitted: int, topology: int = 0) -> Score:
+    return Score(((0, admitted * 1000),), 0, topology * 1000, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("claimed", "want_bounds", "want_problem"),
+    [
+        pytest.param((8, 8, 1, 1), (8, 1), False, id="all is well"),
+        pytest.param((8, 9, 1, 0), (9, 0), False, id="bounds that leave a gap"),
+        pytest.param((8, 7, 1, 1), (None, None), True, id="passed by the value"),
+        pytest.param((8, 8, 1, 2), (8, None), True, id="passed by a value to minimise"),
+        pytest.param((9, 9, 1, 1), (9, None), True, id="after a wrong claim"),
+    ],
+)
+def test_bounds_are_kept_as_far_as_they_hold(
+    claimed: tuple[float, ...], want_bounds: tuple[float | None, ...], want_problem: bool
+) -> None:
+    admitted, admitted_bound, topology, topology_bound = claimed
+    tiers, problem = recompute(
+        (
+            Tier(TierName.ADMITTED, admitted, admitted_bound),
+            Tier(TierName.EXTRA, 0.0, 0.0),
+            Tier(TierName.TOPOLOGY, topology, topology_bound),
+        ),
+        a_score(8, 1),
+    )
+    assert [t.value for t in tiers] == [8, 0, 1, 0]
+    assert (tiers[0].bound, tiers[2].bound) == want_bounds
+    assert bool(problem) == want_problem
+
+
+@pytest.mark.parametrize(
+    ("used", "fewest", "reached", "want"),
+    [
+        pytest.param(2, 2, None, 1.0, id="at the bound"),
+        pytest.param(1, None, None, 1.0, id="one domain for one scope"),
+        pytest.param(4, 2, 2, 0.5, id="twice what was seen to be enough"),
+        pytest.param(4, 2, 3, None, id="the bound was never reached"),
+        pytest.param(4, None, 4, None, id="nothing is proven"),
+        pytest.param(None, None, None, 1.0, id="no preferred scope"),
+    ],
+)
+def test_placement_score(
+    used: int | None, fewest: int | None, reached: int | None, want: float | None
+) -> None:
+    uses = () if used is None else (ScopeUse("all", "rack", False, (), used),)
+    assert placement_score(GangScore("g", True, 1, uses), fewest, reached) == want
+    assert placement_score(GangScore("g", False, 0, uses), fewest, reached) is None
