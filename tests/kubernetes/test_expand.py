@@ -279,7 +279,10 @@ def test_the_named_binding_counts_for_the_whole_set() -> None:
             id="no such binding",
         ),
         pytest.param(
-            "", [LEVELS, binding("b", rack="x")], "topologyName is not in the input", id="no name"
+            "",
+            [LEVELS, binding("b", rack="x")],
+            "of several ClusterTopologyBindings it names none",
+            id="no name",
         ),
     ],
 )
@@ -289,7 +292,7 @@ def test_a_domain_that_cannot_be_resolved_drops_the_constraint(
     """As Grove does, which only sets a condition on the set."""
     whole = clique_set(clique("a"), **want("zone", "rack", topology))
     expansion = expand_all(Objects.of([*bindings, whole]))
-    assert f'PodCliqueSet ml/s: constraint to "zone" dropped, {warning}' in expansion.warnings
+    assert f'PodCliqueSet ml/s: constraint to "zone" dropped: {warning}' in expansion.warnings
     left = expansion.pod_gangs[0].body["spec"].get("topologyConstraint", {"packConstraint": {}})
     assert "required" not in left["packConstraint"]
 
@@ -495,6 +498,19 @@ def test_two_topologies_in_one_set_are_a_problem() -> None:
 def test_a_constraint_that_asks_nothing_is_a_problem() -> None:
     empty = clique_set(clique("a"), topologyConstraint={"pack": {}})
     assert list(problems(empty)) == ["spec.template.topologyConstraint"]
+
+
+def test_an_unknown_priority_class_is_said_once_for_the_whole_set() -> None:
+    whole = clique_set(clique("a", 3), replicas=5, priorityClassName="nope")
+    with pytest.raises(InputError) as caught:
+        translate(Objects.of([whole]))
+    assert [(p.object, p.field, p.message) for p in caught.value.problems] == [
+        (
+            "PodCliqueSet ml/s",
+            "spec.template",
+            "PriorityClass nope is not in the input (spec.priorityClassName)",
+        )
+    ]
 
 
 def test_a_set_of_absurd_size_is_a_problem_and_not_made() -> None:

@@ -140,7 +140,7 @@ def _pod_count(whole: CliqueSet) -> int:
 def _object(origin: Object, body: Mapping[str, Any]) -> Object:
     metadata = body["metadata"]
     return Object(
-        body["kind"], origin.namespace, metadata["name"], body, origin.file, origin.document
+        body["kind"], origin.namespace, metadata["name"], body, origin.file, origin.document, origin
     )
 
 

@@ -51,9 +51,13 @@ class Levels:
             (topology,) = self._bindings
         key = self._bindings.get(topology, {}).get(domain, "")
         if not key:
-            binding = f"ClusterTopologyBinding {topology}" if topology else "topologyName"
-            lacks = "has no such domain" if topology in self._bindings else "is not in the input"
-            self._warnings[f'{user}: constraint to "{domain}" dropped, {binding} {lacks}'] = None
+            if topology in self._bindings:
+                reason = f"ClusterTopologyBinding {topology} has no such domain"
+            elif topology:
+                reason = f"ClusterTopologyBinding {topology} is not in the input"
+            else:
+                reason = "of several ClusterTopologyBindings it names none"
+            self._warnings[f'{user}: constraint to "{domain}" dropped: {reason}'] = None
         return key
 
     def _guess(self, domain: str) -> str:

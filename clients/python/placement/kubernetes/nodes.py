@@ -2,7 +2,8 @@
 
 A node without a Ready condition counts as ready, for inventories written by hand
 or made by a tool have no kubelet to set one. A node that does not say what is
-allocatable allocates its capacity, as the API server has it.
+allocatable allocates its capacity, as the API server has it. A cordoned node gets
+no pods, not even those that tolerate it.
 """
 
 from __future__ import annotations

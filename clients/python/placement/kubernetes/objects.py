@@ -41,7 +41,8 @@ class Object:
     """One object: its `body` as parsed, and where it was found.
 
     `namespace` is empty for cluster-scoped kinds and "default" where a namespaced
-    object names none. `document` counts the objects of the file from 0.
+    object names none. `document` counts the objects of the file from 0. `origin` is
+    the PodCliqueSet that it was expanded from, if it was.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Object:
     body: Mapping[str, Any]
     file: str
     document: int
+    origin: Object | None = None
 
     def __str__(self) -> str:
         """As problems and warnings name it: "Pod ml/a", "Node n1"."""

@@ -52,10 +52,15 @@ class Priorities:
 
     def _value(self, name: str, user: Object, field: str, problems: list[Problem]) -> int:
         value = self._values.get(name)
-        if value is None:
-            problems.append(user.problem(field, f"PriorityClass {name} is not in the input"))
-            return 0
-        return value
+        if value is not None:
+            return value
+        message = f"PriorityClass {name} is not in the input"
+        if user.origin is None:
+            problems.append(user.problem(field, message))
+        else:
+            # What was expanded cannot be mended; its set can, and says it once for all.
+            problems.append(user.origin.problem("spec.template", f"{message} ({field})"))
+        return 0
 
 
 def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Priorities:

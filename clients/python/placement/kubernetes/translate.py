@@ -56,7 +56,7 @@ def translate(objects: Objects) -> Translation:
     )
     messages = GangMessages(gangs, pods, templates, priorities).messages(problems, warnings)
     if problems:
-        raise InputError(problems)
+        raise InputError(dict.fromkeys(problems))
     warnings += _warnings(objects, pods, gangs, by_node)
     snapshot = v1.ClusterSnapshot(nodes=nodes, pods=templates.running_pods())
     return Translation(
