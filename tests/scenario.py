@@ -94,7 +94,8 @@ class Group:
     """A group of a gang: pods to place, and by `on` the nodes of those that run.
 
     Every pod has the label ``group`` with the group's name, besides `labels`.
-    `min` None means all of them.
+    `min` None means all of them. `others` are pods of the same group that ask for
+    something else: of them only `name`, `pods` and what a pod asks for count.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Group:
     near: tuple[PodAffinityTerm, ...] = ()
     away: tuple[PodAffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    others: tuple[Group, ...] = ()
 
     def template(self) -> PodTemplate:
         requests = {PODS: 1, CPU: self.cpus * 1000, GPU: self.gpus}
@@ -131,10 +133,13 @@ class Group:
             BoundPod(pod_name(f"{gang}-{self.name}-bound-{i}"), f"nodes/{node}")
             for i, node in enumerate(self.on)
         )
-        pods = tuple(Pod(pod_name(f"{gang}-{self.name}-{i}")) for i in range(self.pods))
-        pod_sets = (PodSet(self.template(), pods),) if pods else ()
-        minimum = len(pods) + len(bound) if self.min is None else self.min
-        return PodGroup(self.name, minimum, pod_sets, bound)
+        pod_sets = tuple(kind.pod_set(gang) for kind in (self, *self.others) if kind.pods)
+        total = sum(len(pod_set.pods) for pod_set in pod_sets) + len(bound)
+        return PodGroup(self.name, total if self.min is None else self.min, pod_sets, bound)
+
+    def pod_set(self, gang: str) -> PodSet:
+        pods = (Pod(pod_name(f"{gang}-{self.name}-{i}")) for i in range(self.pods))
+        return PodSet(self.template(), tuple(pods))
 
     def scopes(self) -> tuple[PackingScope, ...]:
         return _scopes(self.name, (self.name,), self.pack, self.prefer)

@@ -50,6 +50,20 @@ class TestAllOrNothing:
             scenario = scenario.gang(name, pods=1, gpus=4)
         scenario.place().expect(admitted=12)
 
+    def test_pods_of_one_group_may_differ(self) -> None:
+        # A pod of 8 GPUs fits no node; the minimum of one is met by the pod of 4, once.
+        large = Group("large", pods=1, gpus=8)
+        mixed = Group("w", pods=1, gpus=4, min=1, others=(large,))
+        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(placed=["a"], new={"a": 1})
+        mixed = replace(mixed, min=2)
+        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(placed=[])
+        mixed = replace(mixed, min=0)
+        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(new={"a": 1}, extra=1)
+
+    def test_groups_of_one_gang_may_be_alike(self) -> None:
+        groups = Group("p", pods=1, gpus=4), Group("d", pods=1, gpus=4)
+        Scenario("x1=8").gang("a", *groups).place().expect(placed=["a"], admitted=8)
+
 
 class TestMinimumsBeforeExtras:
     def test_no_extra_takes_the_room_of_a_minimum(self) -> None:
@@ -135,6 +149,12 @@ class TestRequiredPacking:
         cluster.gang("a", pods=1, gpus=8, pack="rack").place().expect(placed=[])
         cluster.gang("a", pods=1, gpus=8).place().expect(placed=["a"])
 
+    def test_a_level_that_no_node_has_leaves_no_place(self) -> None:
+        # Neither for a minimum nor for extras of a gang that has its minimum.
+        cluster = Scenario("x1=8")
+        cluster.gang("a", pods=1, gpus=1, pack="rack").place().expect(placed=[])
+        cluster.gang("a", pods=1, gpus=1, min=0, pack="rack").place().expect(new={"a": 0})
+
     def test_levels_need_not_nest(self) -> None:
         # Rows and racks cross. One rack and one row for both pods: only x1 and x2 share both.
         cluster = Scenario("r1: x1=8 x2=8 x3=8 | r2: x4=8 x5=8")
@@ -183,6 +203,11 @@ class TestPreferredPacking:
         group = Group("w", pods=1, gpus=8, on=("x3",))
         scenario = cluster.gang("a", group, prefer="rack")
         scenario.place().expect(nodes={"a": {"x4": 1}}, topology=0)
+
+    def test_running_pods_on_a_node_that_is_gone_are_in_one_domain_of_its_own(self) -> None:
+        group = Group("w", pods=1, gpus=8, on=("gone", "gone"))
+        scenario = Scenario(self.RACKS).gang("a", group, prefer="rack")
+        scenario.place().expect(placed=["a"], topology=1)
 
     def test_previous_nodes_are_used_again(self) -> None:
         cluster = Scenario(self.RACKS)
@@ -315,6 +340,14 @@ class TestPodRules:
         cluster.gang("a", even).place().expect(nodes={"a": {"x1": 2, "x2": 1}})
         wider = replace(group, spread=(spread("rack", 2, group="w"),))
         cluster.gang("a", wider).place().expect(nodes={"a": {"x1": 3, "x2": 1}})
+
+    def test_spread_binds_only_those_who_ask_for_it(self) -> None:
+        # "b" asks for a skew that nobody could keep on one host; "a" is counted by it, no more.
+        counted = {"app": "x"}
+        strict = Group("w", pods=1, min=0, labels=counted, spread=(spread("host", 1, 3, app="x"),))
+        scenario = Scenario("x1=8").gang("b", strict)
+        scenario = scenario.gang("a", Group("w", pods=2, gpus=4, labels=counted))
+        scenario.place().expect(placed=["a", "b"], admitted=8, extra=0)
 
 
 class TestRefused:
