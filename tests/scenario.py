@@ -251,12 +251,14 @@ class Scenario:
         return tuple(bindings)
 
     def place(self, *, seconds: float = 20) -> Placed:
-        """The engine's answer, for which the verifier has no objection."""
+        """The engine's answer, which keeps the rules and is worth what it claims."""
         snapshot = self.snapshot()
         solution = solve(snapshot, self.policy, seconds=seconds)[-1]
         bindings = name_pods(snapshot, solution.assignments)
         assert verify(snapshot, bindings) == ()
-        return Placed(self, solution, bindings, score(snapshot, self.policy, bindings))
+        result = score(snapshot, self.policy, bindings)
+        assert {t.name: t.value for t in solution.tiers} == {n: result.value(n) for n in TierName}
+        return Placed(self, solution, bindings, result)
 
 
 @dataclass(frozen=True, slots=True)

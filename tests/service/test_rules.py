@@ -51,18 +51,17 @@ class TestAllOrNothing:
         scenario.place().expect(admitted=12)
 
     def test_pods_of_one_group_may_differ(self) -> None:
-        # A pod of 8 GPUs fits no node; the minimum of one is met by the pod of 4, once.
+        # A pod of 8 GPUs fits no node; the other one goes to one node, once.
         large = Group("large", pods=1, gpus=8)
-        mixed = Group("w", pods=1, gpus=4, min=1, others=(large,))
-        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(placed=["a"], new={"a": 1})
-        mixed = replace(mixed, min=2)
-        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(placed=[])
-        mixed = replace(mixed, min=0)
-        Scenario("x1=4 x2=4").gang("a", mixed).place().expect(new={"a": 1}, extra=1)
+        for minimum, want in ((0, 1), (1, 1), (2, 0)):
+            mixed = Group("w", pods=1, gpus=1, min=minimum, others=(large,))
+            scenario = Scenario("x1=4 x2=4").gang("a", mixed, prefer="rack")
+            scenario.place().expect(new={"a": want})
 
     def test_groups_of_one_gang_may_be_alike(self) -> None:
-        groups = Group("p", pods=1, gpus=4), Group("d", pods=1, gpus=4)
-        Scenario("x1=8").gang("a", *groups).place().expect(placed=["a"], admitted=8)
+        for gpus in (0, 4):
+            groups = Group("p", pods=1, gpus=gpus), Group("d", pods=1, gpus=gpus)
+            Scenario("x1=8").gang("a", *groups).place().expect(placed=["a"], new={"a": 2})
 
 
 class TestMinimumsBeforeExtras:
@@ -345,9 +344,9 @@ class TestPodRules:
         # "b" asks for a skew that nobody could keep on one host; "a" is counted by it, no more.
         counted = {"app": "x"}
         strict = Group("w", pods=1, min=0, labels=counted, spread=(spread("host", 1, 3, app="x"),))
-        scenario = Scenario("x1=8").gang("b", strict)
-        scenario = scenario.gang("a", Group("w", pods=2, gpus=4, labels=counted))
-        scenario.place().expect(placed=["a", "b"], admitted=8, extra=0)
+        scenario = Scenario("x1=0").gang("b", strict)
+        scenario = scenario.gang("a", Group("w", pods=2, labels=counted))
+        scenario.place().expect(new={"a": 2, "b": 0}, extra=0)
 
 
 class TestRefused:
