@@ -700,6 +700,8 @@ class _Work:
             if domain < 0:
                 of = self.problem.levels[scope.required].domain
                 used = [int(of[n]) for (d, n), c in self.taken.items() if c and d in scope.demands]
+                if not used and not self.problem.levels[scope.required].count:
+                    return
                 domain = used[0] if used else self._roomiest(demand, scope.required, nodes)
             nodes = self._inside(scope.required, domain, nodes)
         for scope in self.gang.scopes:

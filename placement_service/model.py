@@ -189,6 +189,8 @@ class Model:
     def _gang_is_all_or_nothing(self) -> None:
         for g in self.gangs:
             for q in g.quotas:
+                for d in q.demands if len(q.demands) > 1 else ():
+                    self._at_most(list(self._at_class[g.index, d].values()), g.demands[d].count)
                 units = cp_model.LinearExpr.sum(
                     [v for d in q.demands for v in self._at_class[g.index, d].values()]
                 )

@@ -668,11 +668,15 @@ class _Terms:
             match = self._matched(term)
             running = self._running_domains(term, level) > 0
             anchors = match & ~carry
+            # A running match outside every domain helps nobody, yet somebody is there.
+            first = not any(
+                term.matches(p.namespace, p.labels) for p in self._snapshot.running_pods
+            )
             self._eligible[np.ix_(carry, level.domain < 0)] = False
             if not anchors.any() and running.any():
                 self._eligible[np.ix_(carry, ~np.append(running, False)[level.domain])] = False
                 continue
-            self.rules.append(Affinity(number, carry, anchors, carry & match, running))
+            self.rules.append(Affinity(number, carry, anchors, carry & match & first, running))
             self.special |= carry | anchors
 
     def _spread(self) -> None:
