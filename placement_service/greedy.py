@@ -248,8 +248,8 @@ class Builder:
         attempts: list[Ints | None] = []
         if level >= 0 and places:
             inside = np.isin(self.problem.levels[level].place, list(places))
-            nodes = np.flatnonzero(inside)
-            attempts.append(nodes if within is None else np.intersect1d(nodes, within))
+            there = np.flatnonzero(inside)
+            attempts.append(there if within is None else np.intersect1d(there, within))
         if gang.previous:
             attempts.append(np.array(sorted(gang.previous)))
         for nodes in (*attempts, within):
@@ -319,7 +319,8 @@ class Builder:
         else:
             around = np.zeros(len(nodes), dtype=np.int64)
         cpu = np.minimum(self._cpu[nodes] // 1000, 65535)
-        return ((wanted * 256 + gpus) * 65536 + around) * 65536 + cpu
+        key: Ints = ((wanted * 256 + gpus) * 65536 + around) * 65536 + cpu
+        return key
 
 
 class _Work:
@@ -370,10 +371,7 @@ class _Work:
             return self._soft(part, nodes)
         scope = part.scope
         assert scope is not None
-        if scope.pin >= 0:
-            candidates = [scope.pin]
-        else:
-            candidates = self._candidates(part, part.required, nodes)
+        candidates = [scope.pin] if scope.pin >= 0 else self._candidates(part, part.required, nodes)
         best: tuple[int, list[tuple[int, Ints, Ints]]] | None = None
         matters = self._has_wishes(part)
         for domain in candidates[:TRIES]:

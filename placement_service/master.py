@@ -21,8 +21,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.plan import priorities
-from placement_service.problem import fit
-from placement_service.rows import Counting
+from placement_service.problem import Ints
+from placement_service.rows import Content, Counting, usable_nodes, whole_shapes
 
 #: More distinct patterns than this are not worth their columns.
 MAX_PATTERNS = 3000
@@ -194,20 +194,23 @@ def _add_patterns(
         model.add(_dot(sizes[size]) <= _dot(supply[size]))
 
 
-def _whole_units(counting: Counting) -> tuple[np.ndarray, np.ndarray] | None:
-    """Shapes of which no node holds two [S], and nodes that fit one of them [N]."""
+def _whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
+    """Shapes of which no node holds two [S], and nodes that fit one of them [N].
+
+    Of several such families the one that asks for most GPUs, then most units.
+    """
     problem = counting.problem
+    fits = usable_nodes(problem)
+    families = whole_shapes(problem, fits)
+    if not families:
+        return None
+    best = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
     units = np.zeros(problem.shape_count, dtype=np.int64)
-    nodes = np.zeros(problem.node_count, dtype=np.int64)
-    for s in range(problem.shape_count):
-        usable = problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
-        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0):
-            units[s] = 1
-            nodes[usable] = 1
-    return (units, nodes) if units.any() else None
+    units[list(best)] = 1
+    return units, np.any([fits[s] for s in best], axis=0).astype(np.int64)
 
 
-def _size(content: Sequence[tuple[tuple[int, ...], int]], units: np.ndarray) -> int:
+def _size(content: Content, units: Ints) -> int:
     return sum(k * min(int(units[s]) for s in shapes) for shapes, k in content)
 
 

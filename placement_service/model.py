@@ -35,6 +35,7 @@ from placement_service.plan import (
 from placement_service.problem import (
     Affinity,
     Bipartite,
+    Bools,
     Gang,
     Ints,
     Level,
@@ -177,12 +178,11 @@ class Model:
             self._inside[key] = frozenset(domains.tolist())
         return self._inside[key]
 
-    def _placed(self, index: int) -> Expr:
-        """1 when any gang of the problem, fixed or not, is placed."""
+    def _placed(self, index: int) -> Var | bool:
+        """Whether a gang of the problem, fixed or not, is placed."""
         if index in self.z:
             return self.z[index]
-        there = index in self.bases or is_placed(self.problem.gangs[index], self.fixed)
-        return 1 if there else 0
+        return index in self.bases or is_placed(self.problem.gangs[index], self.fixed)
 
     # --- rules ----------------------------------------------------------------
 
@@ -204,18 +204,15 @@ class Model:
 
     def _base_comes_first(self) -> None:
         for g in self.gangs:
-            if g.base >= 0:
-                base = self._placed(g.base)
-                if g.pending:
-                    self.cp.add(self.z[g.index] <= base)
-                elif not isinstance(base, int):
-                    for d in range(len(g.demands)):
-                        for v in self._at_class[g.index, d].values():
-                            self.cp.add(v == 0).only_enforce_if(~base)
-                elif base == 0:
-                    for d in range(len(g.demands)):
-                        for v in self._at_class[g.index, d].values():
-                            self.cp.add(v == 0)
+            if g.base < 0:
+                continue
+            base = self._placed(g.base)
+            if g.pending:
+                self.cp.add(self.z[g.index] <= base)
+            elif base is not True:
+                for d in range(len(g.demands)):
+                    for v in self._at_class[g.index, d].values():
+                        self.cp.add(v <= g.demands[d].count * base)
 
     def _required_scopes_hold(self) -> None:
         self.u: dict[tuple[int, int, int], Var] = {}
@@ -331,7 +328,7 @@ class Model:
                 case Affinity():
                     self._friends_are_near(rule)
 
-    def _by_domain(self, level: int, shapes: Ints) -> dict[int, list[tuple[Var, int]]]:
+    def _by_domain(self, level: int, shapes: Bools) -> dict[int, list[tuple[Var, int]]]:
         """Variables of units of some shapes, with their shape, by domain."""
         domain = self.problem.levels[level].domain
         found: dict[int, list[tuple[Var, int]]] = {}
@@ -363,8 +360,9 @@ class Model:
         counted = self._by_domain(rule.level, rule.counted)
         most = int(rule.base.max(initial=0)) + self._total()
 
-        def count(at: int) -> Expr:
-            return cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())]) + int(rule.base[at])
+        def count(at: int) -> cp_model.LinearExpr:
+            here = cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())])
+            return cp_model.LinearExpr.affine(here, 1, int(rule.base[at]))
 
         floor = self.cp.new_int_var(0, most, "")
         if rule.floor_is_zero:
@@ -673,29 +671,26 @@ class Model:
 
     def _hint(self, plan: Plan) -> None:
         cp = self.cp
-        cp.clear_hints()
+        cp.clear_hints()  # type: ignore[no-untyped-call]
         class_of = {n: j for j, c in enumerate(self.classes) for n in c.nodes}
         counts: dict[tuple[int, int, int], int] = {}
         loads: dict[int, list[int]] = {}
-        for g in self.gangs:
-            for d, n, count in plan.get(g.index, ()):
+        for gang in self.gangs:
+            for d, n, count in plan.get(gang.index, ()):
                 if n in class_of:
-                    key = (g.index, d, class_of[n])
-                    counts[key] = counts.get(key, 0) + count
+                    at = (gang.index, d, class_of[n])
+                    counts[at] = counts.get(at, 0) + count
                     load = loads.setdefault(n, [0] * len(self.shapes))
-                    load[self._shape_at[g.demands[d].shape]] += count
-        for key, v in self.x.items():
-            cp.add_hint(v, counts.get(key, 0))
-        for g, z in self.z.items():
-            cp.add_hint(z, bool(plan.get(g)))
-        for (g, i, at), u in self.u.items():
-            scope = self.problem.gangs[g].scopes[i]
-            domain = self.problem.levels[scope.required].domain
-            there = any(domain[n] == at for d, n, _ in plan.get(g, ()) if d in scope.demands)
-            cp.add_hint(u, there)
-        for (g, level, at, demands), w in self.w.items():
-            place = self.problem.levels[level].place
-            cp.add_hint(w, any(place[n] == at for d, n, _ in plan.get(g, ()) if d in demands))
+                    load[self._shape_at[gang.demands[d].shape]] += count
+        for at, v in self.x.items():
+            cp.add_hint(v, counts.get(at, 0))
+        for index, z in self.z.items():
+            cp.add_hint(z, bool(plan.get(index)))
+        for (index, i, domain), u in self.u.items():
+            scope = self.problem.gangs[index].scopes[i]
+            cp.add_hint(u, self._is_used(plan, index, scope.demands, scope.required, domain))
+        for (index, level, place, demands), w in self.w.items():
+            cp.add_hint(w, self._is_used(plan, index, demands, level, place))
         uses = dict.fromkeys(self.n, 0)
         for n, load in loads.items():
             j = class_of[n]
@@ -703,8 +698,14 @@ class Model:
                 if (j, p) in uses and all(a <= b for a, b in zip(load, pattern, strict=True)):
                     uses[j, p] += 1
                     break
-        for key, v in self.n.items():
-            cp.add_hint(v, uses[key])
+        for key, use in self.n.items():
+            cp.add_hint(use, uses[key])
+
+    def _is_used(
+        self, plan: Plan, gang: int, demands: tuple[int, ...], level: int, place: int
+    ) -> bool:
+        places = self.problem.levels[level].place
+        return any(places[n] == place for d, n, _ in plan.get(gang, ()) if d in demands)
 
     def _plan(self, solver: cp_model.CpSolver) -> Plan:
         """Units on nodes from counts on classes."""

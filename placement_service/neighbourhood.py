@@ -24,7 +24,7 @@ from placement_service.plan import (
     set_domains,
     sets,
 )
-from placement_service.problem import Gang, Ints, Problem
+from placement_service.problem import Bools, Gang, Ints, Problem
 from placement_service.room import Room
 from placement_service.state import State
 
@@ -161,11 +161,12 @@ class _Search:
             inside |= (level.domain < 0) & self._usable_outside(target)
         return np.flatnonzero(inside)
 
-    def _usable_outside(self, target: Gang) -> Ints:
+    def _usable_outside(self, target: Gang) -> Bools:
         shapes = sorted({d.shape for d in target.demands if not self.problem.gpus[d.shape]})
         if not shapes:
             return np.zeros(self.problem.node_count, dtype=bool)
-        return np.asarray(self.problem.eligible[shapes].any(axis=0))
+        usable: Bools = np.any(self.problem.eligible[shapes], axis=0)
+        return usable
 
     def _gangs(self, target: Gang, nodes: Ints) -> list[Gang]:
         """The target and gangs wholly inside the nodes, as many as a model can take."""

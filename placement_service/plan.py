@@ -136,10 +136,10 @@ def fragmentation_cost(problem: Problem, plan: Plan) -> int:
         if level.key == HOSTNAME:
             continue
         inside = level.domain >= 0
-        d = level.domain[inside]
-        size = np.bincount(d, has_gpus[inside], level.count)
-        whole = np.bincount(d, (problem.whole_free & has_gpus)[inside], level.count)
-        hit = np.bincount(d, touched[inside], level.count)
+        at = level.domain[inside]
+        size = np.bincount(at, has_gpus[inside], level.count)
+        whole = np.bincount(at, (problem.whole_free & has_gpus)[inside], level.count)
+        hit = np.bincount(at, touched[inside], level.count)
         total += int(size[(size > 0) & (whole == size) & (hit > 0)].sum())
     return total + misplaced
 

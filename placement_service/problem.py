@@ -271,7 +271,8 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     )
     gpu_counts = np.array([policy.gpus(n.allocatable) for n in snapshot.nodes], dtype=np.int64)
     if gpu_counts.any():
-        gpus_free = gpu_counts - [policy.gpus(n.requested) for n in snapshot.nodes]
+        gpus_used = [policy.gpus(n.requested) for n in snapshot.nodes]
+        gpus_free = gpu_counts - np.array(gpus_used, dtype=np.int64)
         shape_gpus = np.array([policy.gpus(r) for r in table.requests], dtype=np.int64)
         whole = (gpu_counts > 0) & (gpus_free == gpu_counts)
     else:
@@ -293,7 +294,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         special=table.special,
         gpus=shape_gpus,
         node_gpus=gpu_counts,
-        node_gpus_free=np.asarray(gpus_free, dtype=np.int64),
+        node_gpus_free=gpus_free,
         whole_free=whole,
         wanted=_wanted(table, gangs, shape_gpus),
     )
@@ -307,10 +308,10 @@ def fit(free: Ints, request: Ints) -> Ints:
     used = np.flatnonzero(request)
     if not len(used):
         return np.full(len(free), MANY, dtype=np.int64)
-    result = free[:, used[0]] // request[used[0]]
+    result: Ints = free[:, used[0]] // request[used[0]]
     for r in used[1:]:
         np.minimum(result, free[:, r] // request[r], out=result)
-    return np.minimum(result, MANY)
+    return np.minimum(result, MANY, out=result)
 
 
 def _wanted(table: _Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
@@ -455,8 +456,9 @@ class _Shapes:
         for content in self._bundles:
             bundle_of[content] = len(requests)
             members = [s for s, _ in content]
-            rows.append(sum(request[s] * k for s, k in content)[None, :])
-            masks.append(eligible[members].all(axis=0)[None, :])
+            counts = np.array([k for _, k in content], dtype=np.int64)
+            rows.append((counts @ request[members])[None, :])
+            masks.append(np.all(eligible[members], axis=0)[None, :])
             special = np.append(special, False)
             total: dict[str, int] = {}
             for s, k in content:
@@ -507,11 +509,11 @@ def _pod_selectors(snapshot: Snapshot) -> list[PodAffinityTerm | SpreadConstrain
         for s in group.pod_sets
     }
     for t in templates.values():
-        for term in (*t.required_affinity, *t.required_anti_affinity, *t.spread_constraints):
-            found.setdefault(term)
+        found.update(dict.fromkeys(t.required_affinity))
+        found.update(dict.fromkeys(t.required_anti_affinity))
+        found.update(dict.fromkeys(t.spread_constraints))
     for pod in snapshot.running_pods:
-        for term in pod.required_anti_affinity:
-            found.setdefault(term)
+        found.update(dict.fromkeys(pod.required_anti_affinity))
     return list(found)
 
 

@@ -182,26 +182,26 @@ def _open_domains(
     rule: Limit | Bipartite | Spread | Affinity, load: Ints, shape: int
 ) -> Bools | None:
     """Domains [D] that one more pod of the shape may enter; None: no say."""
+    able: Bools
     match rule:
         case Limit():
             weight = int(rule.weight[shape])
-            return load[0] + weight <= rule.capacity if weight else None
+            able = load[0] + weight <= rule.capacity
+            return able if weight else None
         case Bipartite():
-            if rule.left[shape]:
-                return load[1] == 0
-            return load[0] == 0 if rule.right[shape] else None
+            able = load[1 if rule.left[shape] else 0] == 0
+            return able if rule.left[shape] or rule.right[shape] else None
         case Spread():
             if not (rule.carriers[shape] or rule.counted[shape]):
                 return None
             counts = rule.base + load[0]
-            return counts + 1 - _floor(rule, counts) <= rule.max_skew
+            able = counts + 1 - _floor(rule, counts) <= rule.max_skew
+            return able
         case Affinity():
             if not rule.carriers[shape]:
                 return None
-            near = rule.running | (load[1] > 0)
-            if near.any():
-                return near
-            if not rule.selfish[shape]:
-                return near
-            mine = load[0] > 0
-            return mine if mine.any() else ~mine
+            able = rule.running | (load[1] > 0)
+            if able.any() or not rule.selfish[shape]:
+                return able
+            able = load[0] > 0
+            return able if able.any() else ~able

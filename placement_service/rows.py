@@ -235,7 +235,7 @@ class Counting:
         key = (self._content(gang, scope.demands), scope.required)
         if key not in self._domains:
             offers = self.offers(scope.required)[:, : level.count]
-            self._domains[key] = (offers >= self.weigh(key[0])[:, None]).all(axis=0)
+            self._domains[key] = np.all(offers >= self.weigh(key[0])[:, None], axis=0)
         able = self._domains[key]
         if scope.pin >= 0:
             able = able & (np.arange(level.count) == scope.pin)
@@ -294,7 +294,7 @@ def _largest_sums(offers: Ints) -> Ints:
 def _counters(problem: Problem) -> tuple[Ints, Ints]:
     """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
-    fits = {int(s): _usable(problem, int(s)) for s in np.flatnonzero(demand)}
+    fits = usable_nodes(problem)
     found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
 
     def add(units: Ints, room: Ints) -> None:
@@ -306,21 +306,44 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
         room, units = fit(problem.free, reference), fit(problem.request, reference)
         for nodes, inside in sets:
             add(units * inside, room * nodes)
-    whole = {
-        s: usable
-        for s, usable in fits.items()
-        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0)
-    }
-    for nodes in _node_sets(list(whole.values())):
-        inside = _confined(problem, whole, nodes)
-        # Only nodes that fit one of the counted kinds can hold any.
-        counted = [whole[int(s)] for s in np.flatnonzero(inside)]
-        if counted:
-            add(inside, np.logical_or.reduce(counted).astype(np.int64))
+    for alone in whole_shapes(problem, fits):
+        whole = {s: fits[s] for s in alone}
+        for nodes in _node_sets(list(whole.values())):
+            inside = _confined(problem, whole, nodes)
+            # Only nodes that fit one of the counted kinds can hold any.
+            counted = [whole[int(s)] for s in np.flatnonzero(inside)]
+            if counted:
+                add(inside, np.any(counted, axis=0).astype(np.int64))
     if not found:
-        shape, nodes = problem.shape_count, problem.node_count
-        return np.zeros((0, shape), dtype=np.int64), np.zeros((0, nodes), dtype=np.int64)
+        shapes, count = problem.shape_count, problem.node_count
+        return np.zeros((0, shapes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
     return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
+
+
+def usable_nodes(problem: Problem) -> dict[int, Bools]:
+    """Nodes [N] that can take a unit now, for each shape that is asked for."""
+    return {
+        int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
+        for s in np.flatnonzero(_demand(problem))
+    }
+
+
+def whole_shapes(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
+    """Families of shapes of which no node holds two, whichever two.
+
+    One for each resource: the shapes that take more than half of what any node
+    that fits them has left of it.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    for r in range(len(problem.columns)):
+        family = tuple(
+            s
+            for s, usable in fits.items()
+            if 2 * problem.request[s, r] > problem.free[usable, r].max(initial=0)
+        )
+        if family:
+            found.setdefault(family)
+    return list(found)
 
 
 def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
@@ -340,15 +363,11 @@ def _demand(problem: Problem) -> Ints:
     return demand
 
 
-def _usable(problem: Problem, shape: int) -> Bools:
-    return problem.eligible[shape] & (fit(problem.free, problem.request[shape]) > 0)
-
-
 def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
     """Distinct masks, closed under union as far as the limit goes, and all nodes."""
     found: dict[bytes, Bools] = {m.tobytes(): m for m in masks}
     if masks:
-        everything = np.logical_or.reduce(masks)
+        everything = np.any(masks, axis=0)
         found.setdefault(everything.tobytes(), everything)
     grown = list(found.values())
     for a in grown:
