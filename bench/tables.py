@@ -60,7 +60,8 @@ def _row(line: Line) -> Iterable[str | Text]:
     yield f"{admitted.value:,.10g}"
     yield _change(100 * (admitted.value - before.value) / max(1.0, before.value), ".2f")
     yield _gap(admitted.gap)
-    yield f"{extra.value:g}" + ("" if extra.proven else f" of {_number(extra.bound)}")
+    open_extras = extra.bound is not None and not extra.proven
+    yield f"{extra.value:g}" + (f" of {_number(extra.bound)}" if open_extras else "")
     yield f"{topology.value:g}"
     # Proven only for plans that admit as much, so nothing while the first tier is open.
     yield _number(topology.bound)
