@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from placement_service import plain_reasons
 from placement_service.answer import Progress, ReasonCode
 from placement_service.errors import DeadlineTooShort
+from placement_service.explain import explain
 from placement_service.greedy import first_answer
 from placement_service.observe import Interrupted, Switch
 from placement_service.pipeline import Budget, Stages, place, placement_score, recompute
@@ -52,7 +52,7 @@ def stages(search: Callable[..., Found] = nothing_found, **others: Any) -> Stage
         search=search,
         verify=verify,
         score=score,
-        explain=plain_reasons.explain,
+        explain=explain,
         engine="test 1",
     )
     return replace(usual, **others)
