@@ -49,7 +49,8 @@ def first_answer(
     builder = Builder(problem)
     best: Plan | None = None
     if previous:
-        best = builder.build(_by_size(problem), start=_previous_plan(problem, previous))
+        kept = builder.adopt(_previous_plan(problem, previous))
+        best = builder.build(_by_size(problem), start=kept)
     for order in (_by_size(problem), _by_hardest_part(problem)):
         plan = builder.build(order)
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
@@ -149,14 +150,14 @@ class Builder:
         first: Iterable[int] = (),
         extras: bool = True,
     ) -> Plan:
-        """A plan: the start where it fits, then `first`, then the rest by priority.
+        """A plan: the valid start, then `first`, then the rest by priority.
 
         `order` sorts gangs of one priority (and all of `first`); equals go by
         index. A base goes before the gangs based on it.
         """
         room = Room(self.problem)
-        plan: dict[int, Units] = {}
-        self._adopt(room, plan, start or {})
+        plan: dict[int, Units] = dict(start or {})
+        room.take_plan(plan)
         chosen = set(first)
         gangs = sorted(
             self.problem.pending,
@@ -174,8 +175,10 @@ class Builder:
             self.add_extras(room, plan)
         return plan
 
-    def _adopt(self, room: Room, plan: dict[int, Units], start: Plan) -> None:
-        """Take over whole gangs of an earlier plan that still fit as they are."""
+    def adopt(self, start: Plan) -> Plan:
+        """The whole gangs of an earlier plan that still fit as they are."""
+        room = Room(self.problem)
+        plan: dict[int, Units] = {}
         for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
             gang = self.problem.gangs[index]
             units = start[index]
@@ -188,6 +191,7 @@ class Builder:
                     plan[index] = units
                 else:
                     room.undo(mark)
+        return plan
 
     def _retake(self, room: Room, gang: Gang, units: Units) -> bool:
         for scope in gang.scopes:

@@ -34,6 +34,8 @@ MAX_VARIABLES = 5_000
 EFFORT = 0.4
 #: Domains set free at once: at first, and at most.
 FEWEST_DOMAINS, MOST_DOMAINS = 2, 6
+#: Every so many rounds the placed gangs are placed anew in another order.
+SHUFFLE_EVERY = 4
 #: Rounds of a deterministic search, which no clock may end.
 ROUNDS = 150
 
@@ -45,7 +47,9 @@ def improve(state: State) -> None:
     while not state.proven and state.left > 0.02:
         if state.problem.policy.deterministic and rounds >= ROUNDS:
             return
-        if not search.round():
+        if rounds % SHUFFLE_EVERY == 0:
+            search.shuffle()
+        elif not search.round():
             return
         rounds += 1
 
@@ -66,6 +70,17 @@ class _Search:
             and not any(self.problem.special[d.shape] for d in g.demands)
         }
 
+    def shuffle(self) -> None:
+        """Place the gangs that are in the plan from scratch, large before small, roughly."""
+        self.state.phase = "improve"
+        problem = self.problem
+        weight: dict[int, float] = {}
+        for g in problem.gangs:
+            units = sum((1 + int(problem.gpus[d.shape])) * d.count for d in g.demands)
+            weight[g.index] = units * self.random.uniform(0.5, 2.0)
+        build = self.state.builder.build
+        self.state.accept(build(lambda g: -weight[g.index], first=self.state.plan))
+
     def round(self) -> bool:
         """One neighbourhood; false when there is none to try."""
         wanting = [g for g in self._wanting() if g.index in self.movable]
@@ -73,20 +88,20 @@ class _Search:
             return False
         self.state.phase = "improve"
         target = self.random.choice(wanting)
-        room = Room(self.problem)
-        room.take_plan(self.state.plan)
-        nodes = self._nodes(target, room)
+        nodes = self._nodes(target)
         gangs = self._gangs(target, nodes)
-        fixed = {i: u for i, u in self.state.plan.items() if all(g.index != i for g in gangs)}
-        for g in gangs:
-            if g.index in self.state.plan:
-                room.release(g.index, self.state.plan)
+        free = {g.index for g in gangs}
+        fixed = {i: u for i, u in self.state.plan.items() if i not in free}
+        room = Room(self.problem)
+        room.take_plan(fixed)
         model = Model(self.state.counting, gangs, nodes, room.free, fixed)
         plan = self._settle(model, gangs)
         better = False
         if plan is not None:
             merged = {**fixed, **plan}
-            better = self.state.accept(merged) or self.state.accept(self._fill(merged))
+            better = self.state.accept(merged)
+            if not self.state.extra_is_proven:
+                better = self.state.accept(self._fill(merged)) or better
         self.fails = 0 if better else self.fails + 1
         return True
 
@@ -132,13 +147,15 @@ class _Search:
         placed = sum(c for _, _, c in self.state.plan.get(gang.index, ()))
         return gang.missing + gang.extras - placed
 
-    def _nodes(self, target: Gang, room: Room) -> Ints:
+    def _nodes(self, target: Gang) -> Ints:
         """Nodes of a few domains: the target's own, roomy ones, random ones."""
         level = self.problem.levels[self.level]
         count = min(MOST_DOMAINS, FEWEST_DOMAINS + self.fails // 4)
         own = {int(level.domain[n]) for _, n, _ in self.state.plan.get(target.index, ())} - {-1}
         chosen = set(self.random.sample(sorted(own), min(len(own), count)))
         shape = max(target.demands, key=lambda d: int(self.problem.gpus[d.shape]) * d.count).shape
+        room = Room(self.problem)
+        room.take_plan(self.state.plan)
         slots = room.slots(shape, self.level)
         roomy = [int(d) for d in np.argsort(-slots, kind="stable")[: 2 * count]]
         able = [

@@ -126,16 +126,14 @@ class Room:
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
+        counts: dict[int, dict[int, int]] = {}
         for index, units in plan.items():
             demands = self.problem.gangs[index].demands
             for d, node, count in units:
-                self.take(demands[d].shape, np.array([node]), np.array([count]))
-
-    def release(self, gang: int, plan: Plan) -> None:
-        """Take one gang of a plan out again; not undone by `undo`."""
-        demands = self.problem.gangs[gang].demands
-        for d, node, count in plan[gang]:
-            self._apply(demands[d].shape, np.array([node]), np.array([count]))
+                on_node = counts.setdefault(demands[d].shape, {})
+                on_node[node] = on_node.get(node, 0) + count
+        for shape, on_node in counts.items():
+            self.take(shape, np.array(list(on_node)), np.array(list(on_node.values())))
 
     def _apply(self, shape: int, nodes: Ints, change: Ints) -> None:
         self.free[nodes] += change[:, None] * self.problem.request[shape]

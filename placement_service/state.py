@@ -91,6 +91,8 @@ class State:
         value = worth(self.problem, plan)
         if value.rank <= self.worth.rank:
             return False
+        # Tuples compare by priority. A plan above a bound means a wrong bound.
+        assert value.admitted <= self.facts.admitted, "a plan beats a proven bound"
         self.plan, self.worth = plan, value
         self._report(self.solution())
         return True
