@@ -36,7 +36,7 @@ MAX_EXACT_VARIABLES = 60_000
 MAX_POLISH_VARIABLES = 6_000
 #: Deterministic time of the solves.
 MASTER_EFFORT = 2.0
-EXACT_EFFORT = 20.0
+EXACT_EFFORT = 6.0
 POLISH_EFFORT = 0.5
 ALONE_EFFORT = 0.5
 
@@ -48,6 +48,8 @@ def search(problem: Problem, start: Solution, *, deadline: float, report: Report
     `start`, and nothing better was ever reported.
     """
     state = State(problem, start, deadline, report)
+    # Something is known at once: nobody can do better than everybody.
+    report(state.solution())
     count(state)
     decode(state)
     decide(state)

@@ -26,7 +26,7 @@ from placement_service.plan import (
 )
 from placement_service.problem import Bools, Gang, Ints, Problem
 from placement_service.room import Room
-from placement_service.state import State
+from placement_service.state import TOO_LITTLE, State
 
 #: Variables of one neighbourhood, about: more take too long to build.
 MAX_VARIABLES = 5_000
@@ -44,7 +44,7 @@ def improve(state: State) -> None:
     """Settle neighbourhoods until everything is proven or the deadline passes."""
     search = _Search(state)
     rounds = 0
-    while not state.proven and state.left > 0.02:
+    while not state.proven and state.left > TOO_LITTLE:
         if state.problem.policy.deterministic and rounds >= ROUNDS:
             return
         if rounds % SHUFFLE_EVERY == 0:

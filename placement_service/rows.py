@@ -71,6 +71,7 @@ class Counting:
         self.problem = builder.problem
         self.levels = self._part_levels()
         self.units, self.room = _counters(self.problem)
+        self.total = self.room.sum(axis=1)
         self._offers: dict[int, Ints] = {}
         self._most: dict[int, Ints] = {}
         self._weights: dict[Content, Ints] = {}
@@ -206,7 +207,9 @@ class Counting:
             weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
             for k in range(len(self.units)):
                 sizes = np.unique(weights[:, k])[::-1]
-                for t in (1, *(int(w) for w in sizes[sizes > 1][:MAX_ROUNDINGS])):
+                # On single nodes a rounding is but another reference.
+                large = sizes[sizes > 1][:MAX_ROUNDINGS] if level >= 0 else ()
+                for t in (1, *(int(w) for w in large)):
                     rounded = weights[:, k] // t * times
                     weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
                     if weight.any():
@@ -219,13 +222,18 @@ class Counting:
         for scope in gang.scopes:
             if scope.required >= 0 and not self.domains_for(gang, scope).any():
                 return False
-        for level in self.levels:
-            offers = self.offers(level)
+        whole = sum(
+            (self.weigh(content) * times for content, times in self.parts(gang, -1)),
+            np.zeros(len(self.units), dtype=np.int64),
+        )
+        if (whole > self.total).any():
+            return False
+        for level in self.levels[1:]:
             parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
-            ones = np.ones(len(self.units), dtype=np.int64)
-            for t in (ones, *(np.maximum(weight, 1) for weight, _ in parts)):
-                need = sum((w // t * times for w, times in parts), np.zeros_like(ones))
-                if (need > (offers // t[:, None]).sum(axis=1)).any():
+            large = {w.tobytes(): w for w, _ in parts if (w > 1).any()}
+            for t in (np.maximum(w, 1) for w in large.values()):
+                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
+                if (need > (self.offers(level) // t[:, None]).sum(axis=1)).any():
                     return False
         return True
 

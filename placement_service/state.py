@@ -25,6 +25,9 @@ from placement_service.problem import Problem
 from placement_service.rows import Counting
 from placement_service.solution import Limit, Solution
 
+#: Seconds with which nothing worth while can be begun.
+TOO_LITTLE = 0.05
+
 Report = Callable[[Solution], None]
 
 
@@ -44,7 +47,6 @@ class State:
         self.problem = problem
         self.deadline = deadline
         self.builder = Builder(problem)
-        self.counting = Counting(self.builder)
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
         self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
@@ -52,10 +54,18 @@ class State:
         for g in problem.pending:
             most[g.priority] += g.value
         self.facts = Facts(tuple(most.values()), self.all_extras, 0)
+        self._counting: Counting | None = None
         self.target: tuple[int, ...] = ()
         self.fewest: dict[int, int] = {}
         self.phase = "bound"
         self._report = report
+
+    @property
+    def counting(self) -> Counting:
+        """Rows of the problem, counted when first asked for."""
+        if self._counting is None:
+            self._counting = Counting(self.builder)
+        return self._counting
 
     @property
     def left(self) -> float:
@@ -83,7 +93,9 @@ class State:
         )
         result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
         if final and not result.proven:
-            result = replace(result, limit=Limit.EFFORT if self.left > 0 else Limit.TIME)
+            # The last steps are not begun when there is hardly any time left.
+            out_of_time = self.left < TOO_LITTLE
+            result = replace(result, limit=Limit.TIME if out_of_time else Limit.EFFORT)
         return result
 
     def accept(self, plan: Plan) -> bool:
