@@ -15,6 +15,7 @@ takes the same path; the deadline only cuts the path short.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -78,7 +79,7 @@ def count(state: State) -> None:
         return
     target = solve_master(counting, wishes, seconds=max(0.05, state.left / 2), effort=MASTER_EFFORT)
     running = sum(g.extras for g in problem.gangs if g.placeable and not g.pending)
-    state.target = target.gangs
+    state.target, state.layout = target.gangs, target.layout
     state.learn(
         Facts(
             target.bounds,
@@ -99,10 +100,14 @@ def _least_beyond(counting: Counting, gang: Gang) -> int:
 def decode(state: State) -> None:
     """Place the target greedily, hardest first, in a few orders."""
     state.phase = "decode"
+    # A fixed seed: the same question takes the same path.
+    deal = random.Random(20261121)
+    build = state.builder.build
     for order in _orders(state.problem):
-        if state.proven or state.left <= 0:
-            return
-        state.accept(state.builder.build(order, first=state.target))
+        for layout in (None, state.layout) if state.layout else (None,):
+            if state.proven or state.left <= 0:
+                return
+            state.accept(build(order, first=state.target, layout=layout, deal=deal))
 
 
 def _orders(problem: Problem) -> tuple[Order, ...]:

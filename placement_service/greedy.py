@@ -11,11 +11,13 @@ roomiest first. A few orders of the gangs are tried and the best plan kept.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from placement_service.layout import Layout
 from placement_service.plan import (
     Plan,
     Units,
@@ -148,9 +150,12 @@ class Builder:
         *,
         start: Plan | None = None,
         first: Iterable[int] = (),
-        extras: bool = True,
+        layout: Layout | None = None,
+        deal: random.Random | None = None,
     ) -> Plan:
         """A plan: the valid start, then `first`, then the rest by priority.
+
+        With a layout, `first` keep to the slots that `deal` hands out.
 
         `order` sorts gangs of one priority (and all of `first`); equals go by
         index. A base goes before the gangs based on it.
@@ -168,11 +173,15 @@ class Builder:
                 g.index,
             ),
         )
+        if layout is not None and deal is not None:
+            room.slots_left = layout.deal(deal)
+            for gang in bases_first(g for g in gangs if g.index in chosen):
+                if gang.index not in plan:
+                    self.add(room, plan, gang, layout)
         for gang in bases_first(gangs):
             if gang.index not in plan:
                 self.add(room, plan, gang)
-        if extras:
-            self.add_extras(room, plan)
+        self.add_extras(room, plan)
         return plan
 
     def adopt(self, start: Plan) -> Plan:
@@ -213,11 +222,13 @@ class Builder:
     def _base_is_placed(self, gang: Gang, plan: Plan) -> bool:
         return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
 
-    def add(self, room: Room, plan: dict[int, Units], gang: Gang) -> bool:
+    def add(
+        self, room: Room, plan: dict[int, Units], gang: Gang, layout: Layout | None = None
+    ) -> bool:
         """Place the minimum of one gang, or nothing."""
         if not gang.placeable or not self._base_is_placed(gang, plan):
             return False
-        units = self.place(room, gang, near=self._set_places(gang, plan))
+        units = self.place(room, gang, near=self._set_places(gang, plan), layout=layout)
         if units is None:
             return False
         plan[gang.index] = units
@@ -242,6 +253,7 @@ class Builder:
         *,
         near: tuple[int, frozenset[int]] = (-1, frozenset()),
         within: Ints | None = None,
+        layout: Layout | None = None,
     ) -> Units | None:
         """The minimum of a gang as units, taken from the room; None and unchanged if it fails.
 
@@ -258,7 +270,7 @@ class Builder:
             attempts.append(np.array(sorted(gang.previous)))
         for nodes in (*attempts, within):
             mark = room.mark()
-            work = _Work(self, room, gang)
+            work = _Work(self, room, gang, layout)
             if work.run(nodes) and room.rules_hold():
                 return work.units()
             room.undo(mark)
@@ -330,8 +342,11 @@ class Builder:
 class _Work:
     """One gang on its way into a room."""
 
-    def __init__(self, builder: Builder, room: Room, gang: Gang) -> None:
+    def __init__(
+        self, builder: Builder, room: Room, gang: Gang, layout: Layout | None = None
+    ) -> None:
         self.builder = builder
+        self.layout = layout
         self.problem = builder.problem
         self.room = room
         self.gang = gang
@@ -376,6 +391,9 @@ class _Work:
         scope = part.scope
         assert scope is not None
         candidates = [scope.pin] if scope.pin >= 0 else self._candidates(part, part.required, nodes)
+        size = self._slot_size(part)
+        if size > 1:
+            return self._in_slot(part, size, candidates, nodes)
         best: tuple[int, list[tuple[int, Ints, Ints]]] | None = None
         matters = self._has_wishes(part)
         for domain in candidates[:TRIES]:
@@ -394,6 +412,25 @@ class _Work:
         for demand, n, c in best[1]:
             self._take(demand, n, c)
         return True
+
+    def _slot_size(self, part: Part) -> int:
+        """The size of the slot that the layout has for a part, if any."""
+        if self.layout is None or part.required != self.layout.level:
+            return 0
+        return self.layout.size(self.gang, part.demands, self._want)
+
+    def _in_slot(
+        self, part: Part, size: int, candidates: Sequence[int], nodes: Ints | None
+    ) -> bool:
+        """A part in a domain that has a slot of its size left."""
+        able = [d for d in candidates if self.room.slots_left.get((d, size), 0) > 0]
+        for domain in able[:TRIES]:
+            mark = self._mark()
+            if self._soft(part, self._inside(part.required, domain, nodes)):
+                self.room.use_slot(domain, size)
+                return True
+            self._undo(mark)
+        return False
 
     def _has_wishes(self, part: Part) -> bool:
         return part.preferred >= 0 or any(self._has_wishes(c) for c in part.children)

@@ -24,6 +24,9 @@ from placement_service.problem import (
     fit,
 )
 
+#: Stands in the journal where a slot of the layout was filled.
+SLOT = -1
+
 
 class Room:
     """Mutable state of the nodes; `mark` and `undo` go back exactly."""
@@ -37,6 +40,8 @@ class Room:
         self._seen: dict[int, int] = {}
         self._sums: dict[tuple[int, int], Ints] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
+        #: Slots of a layout that are left, by (domain, size); see `layout`.
+        self.slots_left: dict[tuple[int, int], int] = {}
         # Pods per rule, kind of member and domain: see `_kinds`.
         self._rule_load = [
             np.zeros((len(kinds), problem.levels[rule.level].count), dtype=np.int64)
@@ -115,6 +120,11 @@ class Room:
         self._journal.append((shape, nodes, counts))
         self._apply(shape, nodes, -counts)
 
+    def use_slot(self, domain: int, size: int) -> None:
+        """Fill one slot of the layout."""
+        self._journal.append((SLOT, np.array([domain]), np.array([size])))
+        self.slots_left[domain, size] -= 1
+
     def mark(self) -> int:
         return len(self._journal)
 
@@ -122,7 +132,10 @@ class Room:
         """Take back all that was placed since `mark`."""
         while len(self._journal) > mark:
             shape, nodes, counts = self._journal.pop()
-            self._apply(shape, nodes, counts)
+            if shape == SLOT:
+                self.slots_left[int(nodes[0]), int(counts[0])] += 1
+            else:
+                self._apply(shape, nodes, counts)
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from placement_service.greedy import Builder
+from placement_service.layout import Layout
 from placement_service.plan import (
     Bounds,
     Plan,
@@ -41,7 +42,10 @@ class Facts:
 
 
 class State:
-    """The best plan and the best facts so far; `target` are gangs worth aiming at."""
+    """The best plan and the best facts so far; `target` are gangs worth aiming at.
+
+    `layout` says how their parts may fill the domains, None when nothing does.
+    """
 
     def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
         self.problem = problem
@@ -56,6 +60,7 @@ class State:
         self.facts = Facts(tuple(most.values()), self.all_extras, 0)
         self._counting: Counting | None = None
         self.target: tuple[int, ...] = ()
+        self.layout: Layout | None = None
         self.fewest: dict[int, int] = {}
         self.phase = "bound"
         self._report = report

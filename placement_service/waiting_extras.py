@@ -71,7 +71,8 @@ class Extras:
         found = sum(part.found for part in parts)
         first = parts[0]
         same = {(p.level, p.domain) for p in parts} == {(first.level, first.domain)}
-        code = first.code
+        # The first in the order of the codes, whatever the order of the groups.
+        code = min((part.code for part in parts), key=list(ReasonCode).index)
         text = f"{_head(total)}: {'; '.join(part.message for part in parts)}"
         if found >= total:
             # Each would fit by itself, so counting does not tell why.
