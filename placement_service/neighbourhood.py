@@ -29,7 +29,7 @@ from placement_service.room import Room
 from placement_service.state import TOO_LITTLE, State
 
 #: Variables of one neighbourhood, about: more take too long to build.
-MAX_VARIABLES = 5_000
+MAX_VARIABLES = 10_000
 #: Deterministic time of one neighbourhood.
 EFFORT = 0.4
 #: Domains set free at once: at first, and at most.
