@@ -21,11 +21,11 @@ from placement_service.solution import Solution, TierName
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Region:
-    """Where pods may go: a domain of a level, -1 for any, cut further by a mask."""
+    """Where pods may go: a domain of a level, -1 for any, and of it only some nodes."""
 
     level: int
     domain: int = -1
-    inside: Bools | None = None
+    only: Bools | None = None
 
 
 class Extras:
@@ -74,16 +74,18 @@ class Extras:
         # The first in the order of the codes, whatever the order of the groups.
         code = min((part.code for part in parts), key=list(ReasonCode).index)
         text = f"{_head(total)}: {'; '.join(part.message for part in parts)}"
-        if found >= total:
-            # Each would fit by itself, so counting does not tell why.
-            tier = self._tiers.get(TierName.EXTRA)
-            proven = tier is not None and tier.proven
-            code = ReasonCode.NO_COMBINATION if proven else ReasonCode.NOT_SEARCHED
-            text += (
-                "; it is proven that no plan as good has more extras"
-                if proven
-                else "; the search ended before they were placed"
+        if found >= total and self._extra_is_proven:
+            # Counting does not tell why, but one more would have been a better plan.
+            ruled = any(
+                self._shortfalls.has_rules(self._shortfalls.kinds.kind(gang, demand_of[key]))
+                for key in waiting
             )
+            code = ReasonCode.POD_RULES if ruled else ReasonCode.NO_COMBINATION
+            found = 0
+            text += " by counting; it is proven that no plan as good has more extras"
+        elif found >= total:
+            code = ReasonCode.NOT_SEARCHED
+            text += "; the search ended before they were placed"
         return (
             Reason(
                 code,
@@ -96,6 +98,11 @@ class Extras:
             ),
         )
 
+    @property
+    def _extra_is_proven(self) -> bool:
+        tier = self._tiers.get(TierName.EXTRA)
+        return tier is not None and tier.proven
+
     def _part(self, gang: Gang, demand: int, count: int) -> Reason:
         """What is said of the waiting pods of one demand."""
         kinds = self._shortfalls.kinds
@@ -104,23 +111,21 @@ class Extras:
         need = Need(groups[gang.demands[demand].members[0][0]].name, ((kind, count),), count)
         region = self._region(gang, demand)
         company = frozenset(d.shape for d in gang.demands)
-        if not self._after.regions(region.level)[1]:
+        of, domains = self._after.regions(region.level)
+        if not domains:
             key = self._problem.levels[region.level].key
             return Reason(ReasonCode.NO_SUCH_LEVEL, f"no node has the label {key}", key, "", count)
-        if region.inside is None:
+        if region.only is None:
             most = self._after.most((need,), region.level, company)
             bare = self._after.most((need,), region.level, company, bare=True)
-            best = region.domain
-            if best < 0:
-                best = self._shortfalls.best(self._after, (need,), most, region.level)
-            nodes = self._after.regions(region.level)[0] == best
-            found, fits_bare = int(most[best]), int(bare[best]) >= count
         else:
-            best, nodes = region.domain, region.inside
-            of = np.where(nodes, 0, -1)
-            found = int(self._after.most_within((need,), of, 1, company)[0])
-            bare = self._after.most_within((need,), of, 1, company, bare=True)
-            fits_bare = int(bare[0]) >= count
+            of = np.where(region.only, of, -1)
+            most = self._after.most_within((need,), of, domains, company)
+            bare = self._after.most_within((need,), of, domains, company, bare=True)
+        best = region.domain
+        if best < 0:
+            best = self._shortfalls.best(self._after, (need,), most, region.level)
+        found, fits_bare = int(most[best]), int(bare[best]) >= count
         exact = self._after.exact((need,))
         what = words.asks(kind.template.requests, self._problem.policy)
         text = (
@@ -138,7 +143,7 @@ class Extras:
             code = ReasonCode.POD_RULES
             text += f" under {words.pod_rules(kind.template)}"
         elif found < count:
-            binding = self._shortfalls.binding_of_one(self._after, kind, nodes, found)
+            binding = self._shortfalls.binding_of_one(self._after, kind, of == best, found)
             text += f", {binding}" if binding else ""
         if region.level == CLUSTER:
             return Reason(code, text, asked=count, found=found)
@@ -161,15 +166,18 @@ class Extras:
                 held[scope.required] = int(of[used[0]])
             else:
                 free.append(scope.required)
-        if not held:
-            return _Region(max(free, key=self._domains, default=CLUSTER))
-        level = max(held, key=self._domains)
-        if len(held) == 1:
-            return _Region(level, held[level])
-        inside = np.ones(self._problem.node_count, dtype=bool)
-        for other, domain in held.items():
-            inside &= self._problem.levels[other].domain == domain
-        return _Region(level, held[level], inside)
+        if not held and not free:
+            return _Region(CLUSTER)
+        level = max(free or held, key=self._domains)
+        domain = held.get(level, -1)
+        if len({*held, *free}) == 1:
+            return _Region(level, domain)
+        only = np.ones(self._problem.node_count, dtype=bool)
+        for other, value in held.items():
+            only &= self._problem.levels[other].domain == value
+        for other in free:
+            only &= self._problem.levels[other].domain >= 0
+        return _Region(level, domain, only)
 
     def _domains(self, level: int) -> int:
         return self._problem.levels[level].count
