@@ -95,7 +95,9 @@ class _Explainer:
     @property
     def rivals(self) -> Rivals:
         if self._rivals is None:
-            self._rivals = Rivals(self.problem, self.builder, self.after.room, self.plan)
+            self._rivals = Rivals(
+                self.problem, self.builder, self.after.room, self.plan, lambda: self.late
+            )
         return self._rivals
 
     # --- gangs that are not placed ----------------------------------------
@@ -261,7 +263,7 @@ class _Explainer:
             noun, verb = ("gang", "waits") if len(rivals) == 1 else ("gangs", "wait")
             text = f"The gang fits if {noun} {words.listed(names)} {verb}; {own}."
         else:
-            text = f"The gang fits if all other gangs wait; {own}."
+            text = f"Alone the gang would fit; {own}."
         counted = beside[0].reason if beside else None
         return Reason(
             ReasonCode.OUTCOMPETED,

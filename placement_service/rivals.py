@@ -9,7 +9,7 @@ fits beside all the others. There may be other sets, and smaller ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +52,19 @@ class Lack:
 class Rivals:
     """The gangs with new pods in a plan, and the room that each of them takes."""
 
-    def __init__(self, problem: Problem, builder: Builder, room: Room, plan: Plan) -> None:
-        """`room` holds the plan and is lent: every call leaves it as it was."""
+    def __init__(
+        self,
+        problem: Problem,
+        builder: Builder,
+        room: Room,
+        plan: Plan,
+        late: Callable[[], bool],
+    ) -> None:
+        """`room` holds the plan and is lent: every call leaves it as it was.
+
+        No more trials begin once it is `late`.
+        """
+        self._late = late
         self.problem = problem
         self._builder = builder
         self._room = room
@@ -110,6 +121,8 @@ class Rivals:
             helps |= np.any(gains, axis=1)
         singles = sorted(np.flatnonzero(enough).tolist(), key=lambda i: not helps[i])
         for i in singles[:MAX_SINGLES]:
+            if self._late():
+                return ()
             if self._place_without(gang, [i]) is not None:
                 return self._rivals[i].gangs
         several = self._several(gang, np.flatnonzero(able).tolist())
@@ -137,7 +150,7 @@ class Rivals:
             chosen = list(rivals)
         for i in chosen[::-1][:MAX_RETURNS]:
             fewer = [k for k in chosen if k != i]
-            if fewer and self._place_without(gang, fewer) is not None:
+            if fewer and not self._late() and self._place_without(gang, fewer) is not None:
                 chosen = fewer
         return chosen
 

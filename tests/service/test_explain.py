@@ -744,7 +744,7 @@ def test_every_gang_that_waits_has_a_true_reason(snapshot: Snapshot, proven: boo
                 assert not fits(snapshot, i, () if alone else rest)
             if reason.code is Code.OUTCOMPETED:
                 named = set(re.findall(r"(\w+) \(priority", reason.message))
-                assert named or "all other gangs" in reason.message
+                assert named or "Alone" in reason.message
                 out = {g.name for g in snapshot.gangs if g.name.rpartition("/")[2] in named}
                 left = [b for b in rest if named and b.gang not in out]
                 assert fits(snapshot, i, left)
