@@ -173,9 +173,7 @@ def _decide_admitted(state: State, model: Model) -> bool:
         if state.worth.admitted[i] != state.facts.admitted[i]:
             bound = _solve(state, model, terms, maximize=True)
             if bound is not None and bound < state.facts.admitted[i]:
-                admitted = list(state.facts.admitted)
-                admitted[i] = bound
-                state.learn(replace(state.facts, admitted=tuple(admitted)))
+                state.learn(state.with_admitted(i, bound))
             if state.worth.admitted[i] != state.facts.admitted[i]:
                 return False
         if terms:
@@ -188,7 +186,8 @@ def _decide_extras(state: State, model: Model) -> bool:
     if not state.extra_is_proven:
         bound = _solve(state, model, terms, maximize=True)
         if bound is not None and bound < state.facts.extra:
-            state.learn(replace(state.facts, extra=bound))
+            # What was proven of the topology took more extras for granted.
+            state.learn(replace(state.facts, extra=bound, topology=0))
         if not state.extra_is_proven:
             return False
     if terms:
@@ -230,6 +229,7 @@ def measure_fewest(state: State) -> None:
                 state.counting, [gang], everywhere, state.problem.free, {}, bases={gang.base}
             )
             alone.hold(alone.admitted(gang.priority), at_least=gang.value)
+            alone.hold(alone.extras(), at_most=0)
             answer = alone.solve(
                 alone.topology,
                 maximize=False,

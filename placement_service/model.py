@@ -529,16 +529,16 @@ class Model:
         base, scaled = members[0], members[1:]
         level = base.set_level
         place = self.problem.levels[level].place
-        known: set[object] = set()
-        uses: dict[object, Var] = {}
+        known: set[int] = set()
+        uses: dict[int, Var] = {}
 
-        def use(at: object) -> Var:
+        def use(at: int) -> Var:
             if at not in uses:
                 uses[at] = self.cp.new_bool_var("")
             return uses[at]
 
         for g in members:
-            bound = {p if p >= 0 else (g.index, p) for p in g.set_bound}
+            bound = set(g.set_bound)
             if g.index not in mine:
                 if is_placed(g, self.fixed):
                     known |= bound

@@ -92,10 +92,9 @@ def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
     if not any(plan.get(g.index) for g in here):
         return 0
     place = problem.levels[base.set_level].place
-    used: set[object] = set()
+    used: set[int] = set()
     for g in here:
-        # Running pods on unknown nodes are places of their own, gang by gang.
-        used.update(p if p >= 0 else (g.index, p) for p in g.set_bound)
+        used.update(g.set_bound)
         used.update(int(place[n]) for _, n, _ in plan.get(g.index, ()))
     return max(0, len(used) - 1)
 

@@ -51,8 +51,8 @@ CPU_COLUMN = CPU
 #: More pods than any domain can hold, so that one pod can fill a knapsack row.
 MANY = 1 << 20
 
-#: Room for any number of pods that take MANY.
-UNLIMITED = 1 << 62
+#: From here on an amount means that there is no limit.
+UNLIMITED = 1 << 61
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,8 +107,8 @@ class Scope:
 
     Levels are indices into `Problem.levels`, -1 for none. `pin` is the domain
     that running pods hold a required level to, -1 for none. `bound` are the
-    places at the preferred level that running pods use; -2 - i stands for the
-    i-th running pod whose node is unknown.
+    places at the preferred level that running pods use; numbers below -1 are
+    nodes that are not in the snapshot.
     """
 
     demands: tuple[int, ...]
@@ -260,7 +260,8 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     index = {n.name: i for i, n in enumerate(snapshot.nodes)}
     value_of = largest_node(snapshot)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
-    drafts = [_Draft(i, g, levels, index) for i, g in enumerate(snapshot.gangs)]
+    gone = _gone_nodes(snapshot, index)
+    drafts = [_Draft(i, g, levels, index, gone) for i, g in enumerate(snapshot.gangs)]
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(shapes)
@@ -303,15 +304,29 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     return problem
 
 
+def _gone_nodes(snapshot: Snapshot, index: dict[str, int]) -> dict[str, int]:
+    """Nodes of running pods that are not in the snapshot, each a place of its own below -1."""
+    gone: dict[str, int] = {}
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod in group.bound_pods:
+                if pod.node not in index:
+                    gone.setdefault(pod.node, -2 - len(gone))
+    return gone
+
+
 def fit(free: Ints, request: Ints) -> Ints:
-    """How many units of one request[R] fit in each row of free[N, R]; shape [N]."""
+    """How many units of one request[R] fit in each row of free[N, R]; shape [N].
+
+    A request of nothing fits MANY times.
+    """
     used = np.flatnonzero(request)
     if not len(used):
         return np.full(len(free), MANY, dtype=np.int64)
     result: Ints = free[:, used[0]] // request[used[0]]
     for r in used[1:]:
         np.minimum(result, free[:, r] // request[r], out=result)
-    return np.minimum(result, MANY, out=result)
+    return result
 
 
 def _wanted(table: _Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
@@ -385,11 +400,18 @@ class _Shapes:
     def __init__(self, snapshot: Snapshot, levels: _Levels) -> None:
         self.snapshot = snapshot
         self._levels = levels
+        self._count: dict[int, int] = {}
         self._by_identity: dict[tuple[str, int], int] = {}
         self._raw: list[tuple[str, PodTemplate]] = []
         self._merged: dict[object, int] = {}
         self._selectors = _pod_selectors(snapshot)
         self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
+
+    def add(self, namespace: str, template: PodTemplate, count: int) -> int:
+        """The shape of some pods that are to be placed."""
+        shape = self.of(namespace, template)
+        self._count[shape] = self._count.get(shape, 0) + count
+        return shape
 
     def of(self, namespace: str, template: PodTemplate) -> int:
         """The number of the shape of a pod, the same for equal needs."""
@@ -465,6 +487,10 @@ class _Shapes:
                 for r, v in requests[s].items():
                     total[r] = total.get(r, 0) + k * v
             requests.append(total)
+        demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
+        for room, take in zip(free, need, strict=True):
+            # As much as all pods together ask for is as good as no limit.
+            room[room >= UNLIMITED] = int(demand @ take)
         return _Table(
             tuple(names),
             requests,
@@ -657,7 +683,7 @@ class _Terms:
     def _limit(self, number: int, weight: Ints) -> None:
         level = self._levels[number]
         if level.is_host:
-            room = np.where(level.domain >= 0, MANY, UNLIMITED)
+            room = np.where(level.domain >= 0, MANY, UNLIMITED).astype(np.int64)
             self.columns.append((f"anti-affinity {level.key}", room, weight.astype(np.int64)))
             return
         self.rules.append(Limit(number, weight.astype(np.int64), MANY))
@@ -670,15 +696,11 @@ class _Terms:
             match = self._matched(term)
             running = self._running_domains(term, level) > 0
             anchors = match & ~carry
-            # A running match outside every domain helps nobody, yet somebody is there.
-            first = not any(
-                term.matches(p.namespace, p.labels) for p in self._snapshot.running_pods
-            )
             self._eligible[np.ix_(carry, level.domain < 0)] = False
             if not anchors.any() and running.any():
                 self._eligible[np.ix_(carry, ~np.append(running, False)[level.domain])] = False
                 continue
-            self.rules.append(Affinity(number, carry, anchors, carry & match & first, running))
+            self.rules.append(Affinity(number, carry, anchors, carry & match, running))
             self.special |= carry | anchors
 
     def _spread(self) -> None:
@@ -729,8 +751,16 @@ class _Terms:
 class _Draft:
     """A gang on its way from names to indices."""
 
-    def __init__(self, index: int, gang: PodGang, levels: _Levels, node: dict[str, int]) -> None:
+    def __init__(
+        self,
+        index: int,
+        gang: PodGang,
+        levels: _Levels,
+        node: dict[str, int],
+        gone: dict[str, int],
+    ) -> None:
         self.index = index
+        self._gone = gone
         self.gang = gang
         self._levels = levels
         self._node = node
@@ -756,7 +786,7 @@ class _Draft:
         for i in sorted(groups):
             for pod in self.gang.groups[i].bound_pods:
                 node = self._node.get(pod.node)
-                found.append(-2 - len(found) if node is None else int(places[node]))
+                found.append(self._gone[pod.node] if node is None else int(places[node]))
         return tuple(sorted(set(found)))
 
     def _pin(self, groups: frozenset[int], level: int) -> int | None:
@@ -783,7 +813,7 @@ class _Draft:
                 continue
             first = len(self._demands)
             for k, pod_set in enumerate(group.pod_sets):
-                shape = shapes.of(namespace, pod_set.template)
+                shape = shapes.add(namespace, pod_set.template, len(pod_set.pods))
                 self._demands.append((shape, len(pod_set.pods), [(i, k, 1)]))
             mine = tuple(range(first, len(self._demands)))
             self._of_group[i] = list(mine)
@@ -797,7 +827,8 @@ class _Draft:
             ]
             content: dict[int, int] = {}
             for i, k, count in members:
-                shape = shapes.of(namespace, self.gang.groups[i].pod_sets[k].template)
+                template = self.gang.groups[i].pod_sets[k].template
+                shape = shapes.add(namespace, template, count)
                 content[shape] = content.get(shape, 0) + count
             key = tuple(sorted(content.items()))
             shapes.bundle(key)

@@ -220,7 +220,8 @@ class Counting:
     def fits_alone(self, gang: Gang) -> bool:
         """False only if the gang cannot be placed on the snapshot even alone."""
         for scope in gang.scopes:
-            if scope.required >= 0 and not self.domains_for(gang, scope).any():
+            binds = scope.required >= 0 and bool(self._content(gang, scope.demands))
+            if binds and not self.domains_for(gang, scope).any():
                 return False
         whole = sum(
             (self.weigh(content) * times for content, times in self.parts(gang, -1)),

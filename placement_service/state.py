@@ -57,7 +57,8 @@ class State:
         most = dict.fromkeys(priorities(problem), 0)
         for g in problem.pending:
             most[g.priority] += g.value
-        self.facts = Facts(tuple(most.values()), self.all_extras, 0)
+        self._most = tuple(most.values())
+        self.facts = Facts(self._most, self.all_extras, 0)
         self._counting: Counting | None = None
         self.target: tuple[int, ...] = ()
         self.layout: Layout | None = None
@@ -113,6 +114,15 @@ class State:
         self.plan, self.worth = plan, value
         self._report(self.solution())
         return True
+
+    def with_admitted(self, i: int, bound: int) -> Facts:
+        """The facts with a lower bound of the i-th priority.
+
+        All that was proven of later tiers took the old bound for granted: less
+        in one tier may leave room for more in those below.
+        """
+        admitted = (*self.facts.admitted[:i], bound, *self._most[i + 1 :])
+        return Facts(admitted, self.all_extras, 0)
 
     def learn(self, facts: Facts) -> None:
         """Take better facts."""

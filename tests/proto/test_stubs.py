@@ -40,4 +40,5 @@ def test_stubs_are_fresh(generated: Path) -> None:
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    return {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*.py*") if p.is_file()}
+    files = [p for p in folder.rglob("*") if p.suffix in (".py", ".pyi")]
+    return {str(p.relative_to(folder)): p.read_text() for p in files}

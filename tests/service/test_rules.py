@@ -357,13 +357,15 @@ class TestPodRules:
         assert len(placed.domains("rack", "a")) == 1
         cluster.gang("a", replace(group, pods=3)).place().expect(placed=[])
 
-    def test_pods_that_start_a_domain_have_no_friend_anywhere(self) -> None:
-        # Whoever carries the term needs the friend's rack, and on x2 the friend is in none.
+    def test_a_friend_in_no_domain_neither_helps_nor_hinders(self) -> None:
+        # On x2 the friend is in no rack; Kubernetes does not see it for a term about racks.
         cluster = Scenario("r1: x1=1 | : x2=8").node("x2", labels={"disk": "yes"})
         carrier = Group("c", pods=1, gpus=1, labels={"app": "a"}, near=(near("rack", app="a"),))
         friend = Group("f", pods=1, labels={"app": "a"}, select={"disk": "yes"})
         cluster.gang("a", carrier).place().expect(placed=["a"])
-        cluster.gang("a", carrier, friend).place().expect(placed=[])
+        cluster.gang("a", carrier, friend).place().expect(placed=["a"])
+        there = Scenario("r1: x1=1 | r2: x2=8").node("x2", labels={"disk": "yes"})
+        there.gang("a", carrier, friend).place().expect(placed=["a"], nodes={"a": {"x2": 2}})
 
     def test_spread_keeps_domains_level(self) -> None:
         # r2 has room for one pod; with a skew of 1, r1 gets two at most, with 2 three.
