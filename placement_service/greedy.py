@@ -36,8 +36,12 @@ from placement_service.tree import Part, tree_of
 #: Domains tried for a part before the attempt is given up.
 TRIES = 6
 
-#: Orders of the gangs tried for the first answer, time allowing.
+#: Sorts gangs: smaller keys are placed first.
 Order = Callable[[Gang], object]
+
+#: Nodes times gangs up to which the first answer tries a second order. Beyond,
+#: the solver's own orders are the better use of the time.
+TWO_ORDERS = 2_000_000
 
 
 def first_answer(
@@ -58,7 +62,8 @@ def first_answer(
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
             best = plan
         everyone = all(is_placed(g, best) for g in problem.pending)
-        if everyone or time.monotonic() > deadline:
+        large = problem.node_count * len(problem.pending) > TWO_ORDERS
+        if everyone or large or time.monotonic() > deadline:
             break
     assert best is not None
     return to_solution(problem, best)
