@@ -125,8 +125,8 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
     """Measures the stages in this process; best in a fresh one, for the peak of memory."""
     # Loading the solver is no part of any answer.
     from placement_service import engine
+    from placement_service.formulate import formulate
     from placement_service.greedy import first_answer
-    from placement_service.problem import formulate
 
     snapshot, policy = instance.snapshot(), Policy()
     _forget_peak("self")

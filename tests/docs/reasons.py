@@ -9,7 +9,7 @@ from dataclasses import replace
 from placement_service.answer import ReasonCode
 from placement_service.bindings import name_pods
 from placement_service.explain import explain
-from placement_service.problem import formulate
+from placement_service.formulate import formulate
 from placement_service.score import score
 from placement_service.solution import Solution
 from tests.scenario import Group, Scenario, near, solve

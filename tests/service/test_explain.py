@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from placement_service.answer import Reason, ReasonCode, ReasonState
 from placement_service.bindings import name_pods
 from placement_service.explain import explain
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
-from placement_service.problem import formulate
 from placement_service.reason_words import amount, asks, closed, gang_word, listed, pod_rules
 from placement_service.score import score
 from placement_service.snapshot import (
