@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement_service.greedy import Order
+from placement_service.builder import Order
 from placement_service.master import solve_master
 from placement_service.model import Model, Terms, size_of
 from placement_service.neighbourhood import improve

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from placement_service import reason_words as words
 from placement_service.answer import Reason, ReasonCode, ReasonState
-from placement_service.greedy import Builder
+from placement_service.builder import Builder
 from placement_service.headroom import Headroom, Kind, Kinds, Needs
 from placement_service.node_rules import NodeRules
 from placement_service.plain_reasons import UNKNOWN, standing_reasons

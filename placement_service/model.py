@@ -260,7 +260,7 @@ class Model:
                     or not set(inner.demands) < set(outer.demands)
                 ):
                     continue
-                parent = self.counting.builder.parent(inner.required, outer.required)
+                parent = self.counting.topology.parent(inner.required, outer.required)
                 if parent is None:
                     continue
                 below: dict[int, list[Var]] = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.greedy import Builder
+from placement_service.builder import Builder
 from placement_service.headroom import CLUSTER, Headroom, Kind
 from placement_service.plan import Plan, Units
 from placement_service.problem import Gang, Ints, Problem, fit

@@ -24,8 +24,8 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.greedy import Builder
 from placement_service.problem import Bools, Gang, Ints, Problem, Scope, fit
+from placement_service.topology import Topology
 from placement_service.tree import Part
 
 #: Limits of what is combined; more would cost time and rarely adds anything.
@@ -66,9 +66,9 @@ class Counting:
     what a unit of a shape counts, `room[K, N]` what a node offers.
     """
 
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.problem = builder.problem
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.problem = topology.problem
         self.levels = self._part_levels()
         self.units, self.room = _counters(self.problem)
         self.total = self.room.sum(axis=1)
@@ -131,7 +131,7 @@ class Counting:
         quota_of = {d: i for i, q in enumerate(gang.quotas) for d in q.demands}
         found: list[tuple[Content, int]] = []
         bound: set[int] = set()
-        tree = self.builder.tree(gang)
+        tree = self.topology.tree(gang)
         for part in (
             _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
         ):
@@ -149,7 +149,7 @@ class Counting:
         return tuple(sorted(merged.items()))
 
     def _within(self, narrow: int, level: int) -> bool:
-        return narrow == level or self.builder.parent(narrow, level) is not None
+        return narrow == level or self.topology.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
         found: dict[tuple[int, int, tuple[Parts, ...], Content], list[int]] = {}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from placement_service.greedy import Builder
+from placement_service.builder import Builder
 from placement_service.layout import Layout
 from placement_service.plan import (
     Bounds,
@@ -70,7 +70,7 @@ class State:
     def counting(self) -> Counting:
         """Rows of the problem, counted when first asked for."""
         if self._counting is None:
-            self._counting = Counting(self.builder)
+            self._counting = Counting(self.builder.topology)
         return self._counting
 
     @property
