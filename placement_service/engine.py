@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement_service.builder import Order
+from placement_service.goals import Goals
 from placement_service.master import solve_master
 from placement_service.model import Model, Terms, size_of
 from placement_service.neighbourhood import improve
@@ -147,20 +148,20 @@ def decide(state: State) -> None:
     if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
         return
     state.phase = "exact"
-    model = Model(state.counting, gangs, everywhere, problem.free, {})
-    decided = _decide_admitted(state, model) and _decide_extras(state, model)
-    if decided and _decide_topology(state, model) and size <= MAX_POLISH_VARIABLES:
-        _solve(state, model, model.fragmentation, maximize=False, effort=POLISH_EFFORT)
+    goals = Goals(Model(state.counting, gangs, everywhere, problem.free, {}))
+    decided = _decide_admitted(state, goals) and _decide_extras(state, goals)
+    if decided and _decide_topology(state, goals) and size <= MAX_POLISH_VARIABLES:
+        _solve(state, goals, goals.fragmentation, maximize=False, effort=POLISH_EFFORT)
 
 
 def _solve(
-    state: State, model: Model, terms: Terms, *, maximize: bool, effort: float = EXACT_EFFORT
+    state: State, goals: Goals, terms: Terms, *, maximize: bool, effort: float = EXACT_EFFORT
 ) -> int | None:
     """Settle one goal: take a better plan, return the proven bound."""
     if state.left <= 0:
         return None
     # A goal that does not settle leaves half of the time to the neighbourhoods.
-    answer = model.solve(
+    answer = goals.model.solve(
         terms, maximize=maximize, hint=state.plan, seconds=state.left / 2, effort=effort
     )
     if answer.plan is not None:
@@ -168,43 +169,43 @@ def _solve(
     return answer.bound
 
 
-def _decide_admitted(state: State, model: Model) -> bool:
+def _decide_admitted(state: State, goals: Goals) -> bool:
     for i, priority in enumerate(priorities(state.problem)):
-        terms = model.admitted(priority)
+        terms = goals.admitted(priority)
         if state.worth.admitted[i] != state.facts.admitted[i]:
-            bound = _solve(state, model, terms, maximize=True)
+            bound = _solve(state, goals, terms, maximize=True)
             if bound is not None and bound < state.facts.admitted[i]:
                 state.learn(state.with_admitted(i, bound))
             if state.worth.admitted[i] != state.facts.admitted[i]:
                 return False
         if terms:
-            model.hold(terms, at_least=state.worth.admitted[i])
+            goals.model.hold(terms, at_least=state.worth.admitted[i])
     return True
 
 
-def _decide_extras(state: State, model: Model) -> bool:
-    terms = model.extras()
+def _decide_extras(state: State, goals: Goals) -> bool:
+    terms = goals.extras()
     if not state.extra_is_proven:
-        bound = _solve(state, model, terms, maximize=True)
+        bound = _solve(state, goals, terms, maximize=True)
         if bound is not None and bound < state.facts.extra:
             # What was proven of the topology took more extras for granted.
             state.learn(replace(state.facts, extra=bound, topology=0))
         if not state.extra_is_proven:
             return False
     if terms:
-        model.hold(terms, at_least=state.worth.extra)
+        goals.model.hold(terms, at_least=state.worth.extra)
     return True
 
 
-def _decide_topology(state: State, model: Model) -> bool:
+def _decide_topology(state: State, goals: Goals) -> bool:
     if not state.proven:
-        bound = _solve(state, model, model.topology, maximize=False)
+        bound = _solve(state, goals, goals.topology, maximize=False)
         if bound is not None and bound > state.facts.topology:
             state.learn(replace(state.facts, topology=bound))
         if not state.proven:
             return False
-    if model.topology:
-        model.hold(model.topology, at_most=state.worth.topology)
+    if goals.topology:
+        goals.model.hold(goals.topology, at_most=state.worth.topology)
     return True
 
 
@@ -226,12 +227,12 @@ def measure_fewest(state: State) -> None:
         if used == state.counting.fewest(gang):
             state.fewest[index] = used
         elif size_of(state.problem, [gang], everywhere) <= MAX_POLISH_VARIABLES and state.left > 0:
-            alone = Model(
-                state.counting, [gang], everywhere, state.problem.free, {}, bases={gang.base}
+            alone = Goals(
+                Model(state.counting, [gang], everywhere, state.problem.free, {}, {gang.base})
             )
-            alone.hold(alone.admitted(gang.priority), at_least=gang.value)
-            alone.hold(alone.extras(), at_most=0)
-            answer = alone.solve(
+            alone.model.hold(alone.admitted(gang.priority), at_least=gang.value)
+            alone.model.hold(alone.extras(), at_most=0)
+            answer = alone.model.solve(
                 alone.topology,
                 maximize=False,
                 hint={index: units},

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from placement_service.goals import Goals
 from placement_service.model import Model, Terms, size_of
 from placement_service.plan import (
     UNITS_PER_DOMAIN,
@@ -94,8 +95,8 @@ class _Search:
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
         room = Room(self.problem)
         room.take_plan(fixed)
-        model = Model(self.state.counting, gangs, nodes, room.free, fixed)
-        plan = self._settle(model, gangs)
+        goals = Goals(Model(self.state.counting, gangs, nodes, room.free, fixed))
+        plan = self._settle(goals, gangs)
         better = False
         if plan is not None:
             merged = {**fixed, **plan}
@@ -212,31 +213,31 @@ class _Search:
 
     # --- what to do with it -----------------------------------------------------
 
-    def _settle(self, model: Model, gangs: Sequence[Gang]) -> Plan | None:
+    def _settle(self, goals: Goals, gangs: Sequence[Gang]) -> Plan | None:
         state = self.state
         for priority in priorities(self.problem):
-            terms = model.admitted(priority)
+            terms = goals.admitted(priority)
             if terms:
                 now = sum(
                     g.value for g in gangs if g.priority == priority and g.index in state.plan
                 )
-                model.hold(terms, at_least=now)
-        extras = model.extras()
+                goals.model.hold(terms, at_least=now)
+        extras = goals.extras()
         if extras:
-            model.hold(extras, at_least=self._extras(gangs))
+            goals.model.hold(extras, at_least=self._extras(gangs))
         goal: Terms
         if not state.admitted_is_proven:
             weight = self._most_topology(gangs)
-            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in model.admitted(p)]
-            goal += [(v, -w) for v, w in model.topology]
+            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in goals.admitted(p)]
+            goal += [(v, -w) for v, w in goals.topology]
             maximize = True
         elif not state.extra_is_proven:
             weight = self._most_topology(gangs)
-            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in model.topology]
+            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in goals.topology]
             maximize = True
         else:
-            goal, maximize = model.topology, False
-        answer = model.solve(
+            goal, maximize = goals.topology, False
+        answer = goals.model.solve(
             goal,
             maximize=maximize,
             hint=state.plan,
