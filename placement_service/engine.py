@@ -36,9 +36,12 @@ from placement_service.state import Facts, Report, State
 #: to which it also polishes the fragmentation tier, which has no proof to win.
 MAX_EXACT_VARIABLES = 60_000
 MAX_POLISH_VARIABLES = 6_000
+#: Variables up to which a hard goal is worth a second try with more kinds of search.
+MAX_PORTFOLIO_VARIABLES = 5_000
 #: Deterministic time of the solves.
 MASTER_EFFORT = 2.0
-EXACT_EFFORT = 6.0
+EXACT_EFFORT = 5.0
+HARD_EFFORT = 40.0
 POLISH_EFFORT = 0.5
 ALONE_EFFORT = 0.5
 
@@ -160,13 +163,25 @@ def _solve(
     """Settle one goal: take a better plan, return the proven bound."""
     if state.left <= 0:
         return None
+    bounds: list[int] = []
     # A goal that does not settle leaves half of the time to the neighbourhoods.
-    answer = goals.model.solve(
-        terms, maximize=maximize, hint=state.plan, seconds=state.left / 2, effort=effort
-    )
-    if answer.plan is not None:
-        state.accept(answer.plan)
-    return answer.bound
+    for portfolio, share in ((False, effort), (True, HARD_EFFORT)):
+        answer = goals.model.solve(
+            terms,
+            maximize=maximize,
+            hint=state.plan,
+            seconds=state.left / 2,
+            effort=share,
+            portfolio=portfolio,
+        )
+        if answer.plan is not None:
+            state.accept(answer.plan)
+        if answer.bound is not None:
+            bounds.append(answer.bound)
+        hard = goals.model.size <= MAX_PORTFOLIO_VARIABLES and effort != POLISH_EFFORT
+        if answer.proven or not hard or state.left <= 0:
+            break
+    return (min if maximize else max)(bounds, default=None)
 
 
 def _decide_admitted(state: State, goals: Goals) -> bool:
@@ -174,6 +189,7 @@ def _decide_admitted(state: State, goals: Goals) -> bool:
         terms = goals.admitted(priority)
         if state.worth.admitted[i] != state.facts.admitted[i]:
             bound = _solve(state, goals, terms, maximize=True)
+            _tidy(state)
             if bound is not None and bound < state.facts.admitted[i]:
                 state.learn(state.with_admitted(i, bound))
             if state.worth.admitted[i] != state.facts.admitted[i]:
@@ -183,10 +199,18 @@ def _decide_admitted(state: State, goals: Goals) -> bool:
     return True
 
 
+def _tidy(state: State) -> None:
+    """Place the gangs of the plan anew: a settled tier cares nothing for those below."""
+    for order in _orders(state.problem):
+        if state.left > 0:
+            state.accept(state.builder.build(order, first=state.plan))
+
+
 def _decide_extras(state: State, goals: Goals) -> bool:
     terms = goals.extras()
     if not state.extra_is_proven:
         bound = _solve(state, goals, terms, maximize=True)
+        _tidy(state)
         if bound is not None and bound < state.facts.extra:
             # What was proven of the topology took more extras for granted.
             state.learn(replace(state.facts, extra=bound, topology=0))

@@ -43,6 +43,9 @@ from placement_service.rows import Counting
 
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
+#: Fewer workers leave out the kinds of search that settle the hard models.
+PORTFOLIO_WORKERS = 8
+
 #: A linear goal: variables with their weights.
 Terms = list[tuple[Var, int]]
 
@@ -98,6 +101,11 @@ class Model:
         self._counting_rows_hold()
         self._equal_gangs_are_ordered()
         self.w: dict[tuple[int, int, int, tuple[int, ...]], Var] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.cp.proto.variables)
 
     # --- building blocks ----------------------------------------------------
 
@@ -440,16 +448,29 @@ class Model:
             self.cp.add(_dot(terms) <= at_most)
 
     def solve(
-        self, terms: Terms, *, maximize: bool, hint: Plan, seconds: float, effort: float
+        self,
+        terms: Terms,
+        *,
+        maximize: bool,
+        hint: Plan,
+        seconds: float,
+        effort: float,
+        portfolio: bool = False,
     ) -> Answer:
         """Optimise one goal, starting from a plan.
 
         `effort` is CP-SAT's deterministic time, `seconds` the wall time that
-        cuts it short.
+        cuts it short. One worker settles what is easy and takes the same path
+        every time; a `portfolio` of unlike workers settles what one does not,
+        in the same way only when the policy asks for determinism.
         """
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
+        if portfolio:
+            solver.parameters.num_workers = PORTFOLIO_WORKERS
+            solver.parameters.interleave_search = self.problem.policy.deterministic
+        else:
+            solver.parameters.num_workers = 1
+            solver.parameters.linearization_level = 2
         solver.parameters.max_time_in_seconds = max(0.01, seconds)
         solver.parameters.max_deterministic_time = effort
         goal = _dot(terms)

@@ -33,6 +33,10 @@ from placement_service.state import TOO_LITTLE, State
 MAX_VARIABLES = 10_000
 #: Deterministic time of one neighbourhood.
 EFFORT = 0.4
+#: The same when one is tried again, with more kinds of search.
+EFFORT_AGAIN = 4.0
+#: Neighbourhoods in a row that were tried twice before: there is nothing left.
+STALE = 40
 #: Domains set free at once: at first, and at most.
 FEWEST_DOMAINS, MOST_DOMAINS = 2, 6
 #: Every so many rounds the placed gangs are placed anew in another order.
@@ -63,6 +67,8 @@ class _Search:
         self.random = random.Random(20261121)
         self.level = _level(self.problem)
         self.fails = 0
+        self.stale = 0
+        self.tried: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self.movable = {
             g.index
             for g in self.problem.gangs
@@ -92,18 +98,27 @@ class _Search:
         nodes = self._nodes(target)
         gangs = self._gangs(target, nodes)
         free = {g.index for g in gangs}
+        key = (nodes.tobytes(), tuple(sorted(free)))
+        times = self.tried[key] = self.tried.get(key, 0) + 1
+        if times > 2:
+            self.stale += 1
+            self.fails += 1
+            return self.stale < STALE
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
         room = Room(self.problem)
         room.take_plan(fixed)
         goals = Goals(Model(self.state.counting, gangs, nodes, room.free, fixed))
-        plan = self._settle(goals, gangs)
+        plan = self._settle(goals, gangs, again=times > 1)
         better = False
         if plan is not None:
             merged = {**fixed, **plan}
             better = self.state.accept(merged)
             if not self.state.extra_is_proven:
                 better = self.state.accept(self._fill(merged)) or better
-        self.fails = 0 if better else self.fails + 1
+        self.fails += 1
+        if better:
+            self.fails = self.stale = 0
+            self.tried.clear()
         return True
 
     # --- what to free -----------------------------------------------------------
@@ -213,7 +228,7 @@ class _Search:
 
     # --- what to do with it -----------------------------------------------------
 
-    def _settle(self, goals: Goals, gangs: Sequence[Gang]) -> Plan | None:
+    def _settle(self, goals: Goals, gangs: Sequence[Gang], *, again: bool) -> Plan | None:
         state = self.state
         for priority in priorities(self.problem):
             terms = goals.admitted(priority)
@@ -241,8 +256,9 @@ class _Search:
             goal,
             maximize=maximize,
             hint=state.plan,
-            seconds=min(state.left, 2.0),
-            effort=EFFORT,
+            seconds=min(state.left, 6.0 if again else 2.0),
+            effort=EFFORT_AGAIN if again else EFFORT,
+            portfolio=again,
         )
         return answer.plan
 
