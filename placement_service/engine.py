@@ -28,7 +28,6 @@ from placement_service.model import Model, Terms, size_of
 from placement_service.neighbourhood import improve
 from placement_service.plan import UNITS_PER_DOMAIN, gang_domains, priorities
 from placement_service.problem import Gang, Problem
-from placement_service.rows import Counting
 from placement_service.solution import Solution
 from placement_service.state import Facts, Report, State
 
@@ -70,8 +69,7 @@ def count(state: State) -> None:
     """Bounds of all tiers by rows, patterns and the least that each gang needs."""
     problem = state.problem
     counting = state.counting
-    least = {g.index: _least_beyond(counting, g) for g in problem.pending}
-    wishes = [max(0, least[c.gangs[0]]) for c in counting.classes]
+    wishes = [counting.least_beyond(problem.gangs[c.gangs[0]]) for c in counting.classes]
     most = dict.fromkeys(priorities(problem), 0)
     for c in counting.classes:
         most[c.priority] += c.value * len(c.gangs)
@@ -91,11 +89,6 @@ def count(state: State) -> None:
             target.domains * UNITS_PER_DOMAIN,
         )
     )
-
-
-def _least_beyond(counting: Counting, gang: Gang) -> int:
-    """Places beyond the first that the preferred scopes of a gang need at least."""
-    return sum(max(0, counting.fewest_places(gang, s) - 1) for s in gang.scopes if s.preferred >= 0)
 
 
 # --- 2. decode ------------------------------------------------------------------

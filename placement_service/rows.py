@@ -41,7 +41,7 @@ Parts = tuple[tuple[Content, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class GangClass:
-    """Pending gangs that no row and no priority tells apart."""
+    """Pending gangs alike in rows, priority and `Counting.least_beyond`."""
 
     gangs: tuple[int, ...]
     priority: int
@@ -152,7 +152,7 @@ class Counting:
         return narrow == level or self.topology.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
-        found: dict[tuple[int, int, tuple[Parts, ...], Content], list[int]] = {}
+        found: dict[tuple[int, int, tuple[Parts, ...], Content, int], list[int]] = {}
         alone: dict[object, bool] = {}
         for gang in self.problem.pending:
             parts = tuple(self.parts(gang, level) for level in self.levels)
@@ -167,11 +167,11 @@ class Counting:
                         if q.pending > q.missing
                     )
                 )
-                key = (gang.priority, gang.value, parts, extras)
+                key = (gang.priority, gang.value, parts, extras, self.least_beyond(gang))
                 found.setdefault(key, []).append(gang.index)
         return tuple(
             GangClass(tuple(gangs), priority, value, parts, extras)
-            for (priority, value, parts, extras), gangs in found.items()
+            for (priority, value, parts, extras, _), gangs in found.items()
         )
 
     # --- rows -----------------------------------------------------------------
@@ -267,6 +267,10 @@ class Counting:
         more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
         used = len(scope.bound) + int(more.max(initial=0))
         return max(used, 1) if content or scope.bound else 0
+
+    def least_beyond(self, gang: Gang) -> int:
+        """At least so many places beyond the first its preferred scopes use once placed."""
+        return sum(max(0, self.fewest_places(gang, s) - 1) for s in gang.scopes if s.preferred >= 0)
 
     def fewest(self, gang: Gang) -> int:
         """Sum of `fewest_places` over the preferred scopes of a gang."""

@@ -1,0 +1,38 @@
+"""Bounds that must not be believed too early: a bad start shows what they claim."""
+
+from __future__ import annotations
+
+import time
+
+from placement_service.engine import search
+from placement_service.formulate import formulate
+from placement_service.plan import Plan, to_solution
+from placement_service.solution import Solution, TierName
+from tests.scenario import Group, Scenario
+
+
+def search_from(scenario: Scenario, plan: Plan) -> Solution:
+    """The engine's answer when the first answer was this plan."""
+    problem = formulate(scenario.snapshot(), scenario.policy)
+    deadline = time.monotonic() + 20
+    return search(
+        problem, to_solution(problem, plan), deadline=deadline, report=lambda solution: None
+    )
+
+
+def test_gangs_that_ask_for_the_same_may_need_more_domains_or_fewer() -> None:
+    # Both are three whole nodes in racks of two, so both may be split; only one minds.
+    scenario = (
+        Scenario("r1: x1=8 x2=8 | r2: y1=8 y2=8 | r3: z1=8 z2=8")
+        .gang("minds", Group("w", pods=3, gpus=8), prefer="rack")
+        .gang("does-not-mind", Group("w", pods=3, gpus=8))
+    )
+    one_in_each_rack = {
+        0: ((0, 0, 1), (0, 2, 1), (0, 4, 1)),
+        1: ((0, 1, 1), (0, 3, 1), (0, 5, 1)),
+    }
+
+    solution = search_from(scenario, one_in_each_rack)
+
+    topology = next(t for t in solution.tiers if t.name is TierName.TOPOLOGY)
+    assert (topology.value, topology.bound) == (1, 1)
