@@ -107,9 +107,7 @@ class Api:
         found: list[Body] = self.listing(resource, namespace, **parameters)["items"]
         return found
 
-    def listing(
-        self, resource: Resource, namespace: str | None = None, **parameters: str
-    ) -> Body:
+    def listing(self, resource: Resource, namespace: str | None = None, **parameters: str) -> Body:
         """`items` with what stands around it, above all its revision."""
         answer = self.request("GET", resource.path(namespace), parameters=parameters)
         answer["items"] = answer["items"] or []
@@ -223,9 +221,13 @@ class Api:
         namespace: str | None = None,
         *,
         seconds: int = 300,
+        opened: Callable[[Callable[[], None]], None] = lambda _: None,
         **parameters: str,
     ) -> Iterator[Body]:
-        """Events since a revision, until the server ends it. Raises `ApiError` on 410 as well."""
+        """Events since a revision, until the server ends it. Raises `ApiError` on 410 as well.
+
+        `opened` is given a function that breaks the watch off, from any thread.
+        """
         query = {
             "watch": "true",
             "resourceVersion": revision,
@@ -241,6 +243,7 @@ class Api:
             timeout=urllib3.Timeout(connect=5.0, read=float(seconds)),
         )
         with closing(answer):
+            opened(answer.shutdown)
             if answer.status >= 400:
                 raise _error(answer.status, answer.read())
             for line in _lines(answer):

@@ -26,7 +26,7 @@ from typing import Final
 import urllib3
 import yaml
 
-from tests.cluster.api import CRDS, NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError, Body
+from tests.cluster.api import CRDS, NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError, Body, Resource
 from tests.cluster.binaries import Binaries
 
 ADMIN: Final = "admin"
@@ -37,6 +37,8 @@ _STOP_SECONDS: Final = 10.0
 _TRIES: Final = 3
 _LAST_LINES: Final = 20
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+#: No session of tests lasts longer.
+_TOKEN_SECONDS: Final = 24 * 3600
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
 
@@ -100,6 +102,7 @@ class ApiServer:
             # After a restart clients expect the server where it was.
             starting = self._start_server
             self._process = starting(self._port) if self._port else _with_free_port(starting)
+            self._wait_for_custom_resources()
 
     def stop(self) -> None:
         """End both. What is stored stays in the directory and comes back with `start`."""
@@ -162,12 +165,16 @@ class ApiServer:
     def install_crds(self, directory: Path = _OUR_CRDS) -> None:
         """Create or update the CRDs of a directory and wait until they are served."""
         api = self.api()
-        names = []
         for file in sorted(directory.glob("*.yaml")):
             for body in filter(None, yaml.safe_load_all(file.read_text())):
                 api.apply(body)
-                names.append(body["metadata"]["name"])
-        _wait(lambda: all(_is_established(api.get(CRDS, name)) for name in names), "CRDs")
+        api.close()
+        self._wait_for_custom_resources()
+
+    def _wait_for_custom_resources(self) -> None:
+        """Wait until all CRDs are served: a ready server still answers 404 or 429 to some."""
+        api = self.api()
+        _wait(lambda: all(_is_served(api, crd) for crd in api.items(CRDS)), "custom resources")
         api.close()
 
     def _service_account_token(self, namespace: str, name: str) -> str:
@@ -182,7 +189,11 @@ class ApiServer:
             except ApiError as error:
                 if error.status != 409:
                     raise
-        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        wanted = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": _TOKEN_SECONDS},
+        }
         made = api.request("POST", SERVICE_ACCOUNTS.path(namespace, name, "token"), wanted)
         api.close()
         token: str = made["status"]["token"]
@@ -323,6 +334,15 @@ def _answers(url: str, headers: Body | None = None, ca_file: Path | None = None)
     return status == 200
 
 
-def _is_established(crd: Body) -> bool:
-    conditions = crd.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+def _is_served(api: Api, crd: Body) -> bool:
+    spec = crd["spec"]
+    versions = (version["name"] for version in spec["versions"] if version["served"])
+    try:
+        for version in versions:
+            resource = Resource(f"{spec['group']}/{version}", spec["names"]["plural"])
+            api.listing(resource, limit="1")
+    except ApiError as error:
+        if error.status not in (404, 429):
+            raise
+        return False
+    return True

@@ -19,8 +19,8 @@ from tests.cluster.api import Api, ApiError, Body, Resource
 Handler = Callable[[Body, bool], None]
 
 _PAUSE_SECONDS: Final = 0.2
-#: How long a stream lasts, so that nobody waits long for a stop in a quiet cluster.
-_STREAM_SECONDS: Final = 1
+#: How long one stream lasts at most.
+_STREAM_SECONDS: Final = 60
 
 
 class Informer:
@@ -48,9 +48,14 @@ class Informer:
         self._stopping = threading.Event()
         self._synced = threading.Event()
         self._error: Exception | None = None
+        self._break_off: Callable[[], None] = lambda: None
         self._thread = threading.Thread(
             target=self._run, name=f"informer-{resource.plural}", daemon=True
         )
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     def start(self) -> None:
         """Start, and return when everything listed has been handled."""
@@ -60,6 +65,7 @@ class Informer:
     def stop(self) -> None:
         """End it. Raises what the handler raised."""
         self._stopping.set()
+        self._break_off()
         if self._thread.ident is not None:
             self._thread.join()
         if self._error is not None:
@@ -95,6 +101,7 @@ class Informer:
                 revision,
                 self._namespace,
                 seconds=_STREAM_SECONDS,
+                opened=self._opened,
                 **self._parameters,
             ):
                 one = event["object"]
@@ -106,6 +113,11 @@ class Informer:
                     self._see(one)
                 if self._stopping.is_set():
                     return
+
+    def _opened(self, break_off: Callable[[], None]) -> None:
+        self._break_off = break_off
+        if self._stopping.is_set():
+            break_off()
 
     def _see(self, one: Body) -> None:
         uid = one["metadata"]["uid"]
