@@ -43,7 +43,7 @@ _MOST_QUESTIONS = 4
 
 
 class Leadership(Protocol):
-    """Whether we may act, and since which term."""
+    """Whether we may act, and since which term; terms count from 1, and 0 is for ever."""
 
     @property
     def leads(self) -> bool: ...
@@ -56,7 +56,7 @@ class Alone:
     """Leads always: there are no other replicas, or nothing is written."""
 
     leads = True
-    term = 1
+    term = 0
 
 
 class Looker(Protocol):
