@@ -31,7 +31,7 @@ from tests.cluster.binaries import Binaries
 
 ADMIN: Final = "admin"
 
-_OUR_CRDS: Final = Path(__file__).parent / "crds"
+CRDS_DIRECTORY: Final = Path(__file__).parent / "crds"
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 _TRIES: Final = 3
@@ -162,7 +162,7 @@ class ApiServer:
         file.write_text(yaml.safe_dump(config))
         return file
 
-    def install_crds(self, directory: Path = _OUR_CRDS) -> None:
+    def install_crds(self, directory: Path = CRDS_DIRECTORY) -> None:
         """Create or update the CRDs of a directory and wait until they are served."""
         api = self.api()
         for file in sorted(directory.glob("*.yaml")):

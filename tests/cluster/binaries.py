@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,10 +58,12 @@ def find(environ: Mapping[str, str] = os.environ) -> Binaries | None:
     return _in(cache(environ))
 
 
-def ensure(environ: Mapping[str, str] = os.environ) -> Binaries:
+def ensure(
+    environ: Mapping[str, str] = os.environ, *, say: Callable[[str], None] = lambda _: None
+) -> Binaries:
     """The programs, built if they must be. Raises `Unavailable`.
 
-    Processes that ask at the same time wait for the one that builds.
+    Processes that ask at the same time wait for the one that builds, which says so.
     """
     if found := find(environ):
         return found
@@ -72,7 +74,7 @@ def ensure(environ: Mapping[str, str] = os.environ) -> Binaries:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if found := _in(target):
                 return found
-            _build(target)
+            _build(target, say)
     except OSError as error:
         raise Unavailable(f"cannot write {target}: {error}") from error
     built = _in(target)
@@ -102,11 +104,12 @@ def _in(directory: Path) -> Binaries | None:
     return Binaries(etcd, kube_apiserver) if usable else None
 
 
-def _build(target: Path) -> None:
+def _build(target: Path, say: Callable[[str], None]) -> None:
     """Build into a directory beside, and rename: `target` is whole or not there."""
     go = shutil.which("go")
     if not go:
         raise Unavailable("KUBEBUILDER_ASSETS is not set, and there is no go to build them with")
+    say(f"building kube-apiserver {version()} and etcd, once: this takes some minutes")
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         command = [
             *("nice", "-n", "19", go, "build", "-trimpath", "-buildvcs=false"),
@@ -115,7 +118,7 @@ def _build(target: Path) -> None:
             *("-o", f"{scratch}/out/", *(f"./{name}" for name in _NAMES)),
         ]
         environ = {**os.environ, "CGO_ENABLED": "0"}
-        done = subprocess.run(  # a list, of our own making
+        done = subprocess.run(
             command, cwd=MODULE, env=environ, capture_output=True, text=True, check=False
         )
         if done.returncode:
@@ -126,6 +129,6 @@ def _build(target: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(ensure().etcd.parent)
+        print(ensure(say=lambda line: print(line, file=sys.stderr)).etcd.parent)
     except Unavailable as error:
         sys.exit(f"{error}")

@@ -28,6 +28,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -191,15 +192,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _NEEDS in getattr(item, "fixturenames", ()) for item in session.items
     ):
         return
-    try:
-        if binaries.find() is None:
-            terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-            if terminal is not None:
-                terminal.write_line("building kube-apiserver and etcd, once: some minutes ...")
-            binaries.ensure()
-    except binaries.Unavailable:
-        # Said by the fixture, to each test that asks for it.
-        pass
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    # Said by the fixture, to each test that asks for it.
+    with suppress(binaries.Unavailable):
+        binaries.ensure(say=terminal.write_line if terminal else lambda _: None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
