@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from controller.__main__ import running
+from controller.probes import Probes
 from controller.settings import Settings
+from controller.steps import Entered, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
 
@@ -42,10 +44,12 @@ def service() -> Iterator[str]:
 
 
 @contextmanager
-def controller(kubeconfig: Path, service: str, **settings: Any) -> Iterator[Any]:
+def controller(
+    kubeconfig: Path, service: str, *, entered: Entered = ignored, **settings: Any
+) -> Iterator[Probes]:
     """A controller in this process, while the block runs; yields its probes."""
     given = {**QUICK, "service": service, "kubeconfig": kubeconfig, **settings}
-    with running(Settings(**given)) as probes:
+    with running(Settings(**given), entered=entered) as probes:
         yield probes
 
 
