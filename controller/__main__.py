@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -41,7 +42,17 @@ logger = logging.getLogger("controller")
 #: Seconds that the end may take after the cycle was told to stop; the lease is given up
 #: within it, or runs out.
 _LAST_WORDS = 20.0
+#: Seconds between two looks at whether a thread has failed.
+_GLANCE = 0.2
 _CONTROLLER = "placement-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A controller that runs. `failed` is set when a thread of it ended by an error."""
+
+    probes: Probes
+    failed: threading.Event
 
 
 def main(entered: Entered = ignored) -> None:
@@ -64,18 +75,21 @@ def main(entered: Entered = ignored) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told_to_stop.set())
     try:
-        with running(settings, entered=entered):
-            told_to_stop.wait()
+        with running(settings, entered=entered) as controller:
+            while not (told_to_stop.wait(_GLANCE) or controller.failed.is_set()):
+                pass
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             logger.info("stopping")
+        if controller.failed.is_set():
+            sys.exit(1)
     except (ApiError, OSError, RuntimeError) as error:
         sys.exit(f"placement-controller: {error}")
 
 
 @contextmanager
-def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Probes]:
-    """Runs the controller while the block runs; yields its probes.
+def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Running]:
+    """Runs the controller while the block runs.
 
     Raises `ApiError` when no cluster is configured, OSError when the port is taken.
     """
@@ -140,8 +154,9 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Probe
             stuck = cycle.stuck_for
             return "" if stuck < settings.stuck_after else f"a step takes {stuck:.0f} s"
 
-        threads = [_thread(watcher.run, "watch") for watcher in watchers]
-        threads.append(_thread(cycle.run, "cycle"))
+        failed = threading.Event()
+        threads = [_thread(watcher.run, "watch", failed) for watcher in watchers]
+        threads.append(_thread(cycle.run, "cycle", failed))
         probes = stack.enter_context(
             Probes(
                 settings.http_host,
@@ -152,11 +167,11 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Probe
             )
         )
         if elector is not None:
-            threads.append(_thread(elector.run, "lease"))
+            threads.append(_thread(elector.run, "lease", failed))
         for thread in threads:
             thread.start()
         try:
-            yield probes
+            yield Running(probes, failed)
         finally:
             cycle.stop()
             threads[len(watchers)].join(_LAST_WORDS)
@@ -167,8 +182,18 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Probe
                 watcher.stop()
 
 
-def _thread(target: Callable[[], None], name: str) -> threading.Thread:
-    return threading.Thread(target=target, name=name, daemon=True)
+def _thread(target: Callable[[], None], name: str, failed: threading.Event) -> threading.Thread:
+    """A thread whose error is logged and ends the controller: a part that is missing would
+    be noticed by nobody."""
+
+    def run() -> None:
+        try:
+            target()
+        except Exception:
+            logger.exception("a thread failed", extra={"thread_name": name})
+            failed.set()
+
+    return threading.Thread(target=run, name=name, daemon=True)
 
 
 def _dead(threads: list[threading.Thread]) -> str:

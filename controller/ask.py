@@ -55,7 +55,10 @@ class ServiceAsker:
             client = self._connected()
         except OSError as error:
             raise UnavailableError(f"the certificates cannot be read: {error}") from error
-        return client.compute(request, timeout=timeout)
+        try:
+            return client.compute(request, timeout=timeout)
+        except grpc.FutureCancelledError as error:
+            raise UnavailableError("the call was cancelled") from error
 
     def cancel(self) -> None:
         """Ends a call that is under way, from another thread; later ones fail at once."""

@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 _TICK = 0.05
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
-#: Seconds until what could not be written is written again.
-_REWRITE = 2.0
+#: Seconds until what could not be written, or looked at, is tried again.
+_RETRY = 2.0
 #: Questions with faulty parts left out, one after another, in one cycle.
 _MOST_QUESTIONS = 4
 
@@ -152,11 +152,10 @@ class Cycle:
         view = self._collect()
         if view is None:
             return
-        asked: tuple[Key, ...] = ()
+        had_turn: tuple[Key, ...] = ()
         if self._pause() <= 0:
-            # 2. Snapshot: what became of bindings that we lost sight of, and one moment.
+            # 2. Snapshot: one moment.
             self._enter(Step.SNAPSHOT)
-            self._settle()
             view = self._look()
             # 3. Translate: the question.
             self._enter(Step.TRANSLATE)
@@ -164,7 +163,7 @@ class Cycle:
             # 4. Ask.
             self._enter(Step.ASK)
             placement, question = self._ask(question)
-            asked = question.asked
+            had_turn = (*question.asked, *question.refused)
             if placement is not None:
                 self._note(placement)
                 # 5. to 7. Apply: gang by gang, binding in parallel.
@@ -176,7 +175,7 @@ class Cycle:
         self._report(view)
         # 10. Requeue: who still waits waits longer.
         self._enter(Step.REQUEUE)
-        self._requeue(asked, view)
+        self._requeue(had_turn, view)
 
     def _forget(self) -> None:
         self._queue: batch.Queue = {}
@@ -189,6 +188,7 @@ class Cycle:
         self._report_after = -math.inf
         self._unscored: tuple[Key, ...] = ()
         self._unknown: dict[Key, Binding] = {}
+        self._settle_after = -math.inf
         self._failures = 0
         self._failing_since = math.inf
         self._ask_after = -math.inf
@@ -207,6 +207,7 @@ class Cycle:
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
+                self._settle()
                 view = self._look()
                 if self._pause() <= 0 or self._changed(view):
                     return view
@@ -215,6 +216,23 @@ class Cycle:
             self._cache.wait(revision, pause)
             self._stopped.wait(_TICK)
         return None
+
+    def _settle(self) -> None:
+        """Looks at the pods whose binding got no clear answer, and so count as bound."""
+        if not self._unknown or self._clock() < self._settle_after:
+            return
+        self._settle_after = self._clock() + _RETRY
+        assumed = self._cache.assumed
+        for key, binding in tuple(self._unknown.items()):
+            if key in assumed:
+                try:
+                    found = self._looker.look(binding, timeout=_RETRY)
+                except ApiError as error:
+                    logger.warning("%s: %s", binding, error, extra={"pod": "/".join(key)})
+                    return
+                if found.result is not Result.BOUND:
+                    self._cache.forget(key, binding.uid)
+            del self._unknown[key]
 
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
@@ -271,21 +289,6 @@ class Cycle:
             and self._reported.get(key) != (view.gangs[key], standing, self._notice(standing))
         )
 
-    # 2. Snapshot.
-
-    def _settle(self) -> None:
-        """Looks at the pods whose binding got no clear answer."""
-        for key, binding in tuple(self._unknown.items()):
-            if key in self._cache.assumed:
-                try:
-                    found = self._looker.look(binding, timeout=self._rules.patience)
-                except ApiError as error:
-                    logger.warning("%s: %s", binding, error, extra={"pod": "/".join(key)})
-                    continue
-                if found.result is not Result.BOUND:
-                    self._cache.forget(key, binding.uid)
-            del self._unknown[key]
-
     # 3. Translate.
 
     def _pose(self, view: ClusterView) -> Question:
@@ -299,6 +302,7 @@ class Cycle:
             )
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
+            self._ask_after = self._clock() + self._rules.backoff.longest
             return Question(v1.ComputePlacementRequest(), ())
         request = question.request
         request.time_limit.FromNanoseconds(round(self._rules.time_limit * 1e9))
@@ -437,17 +441,17 @@ class Cycle:
             if key not in unwritten:
                 self._reported[key] = (view.gangs[key], view.standings[key], told[key])
         if unwritten:
-            self._report_after = self._clock() + _REWRITE
+            self._report_after = self._clock() + _RETRY
 
     # 10. Requeue.
 
-    def _requeue(self, asked: Iterable[Key], view: ClusterView) -> None:
-        now, asked = self._clock(), tuple(asked)
-        if not asked or self._failures:
+    def _requeue(self, had_turn: Iterable[Key], view: ClusterView) -> None:
+        now = self._clock()
+        if self._failures:
             # Without an answer nobody's turn has passed.
             return
         self._queue = batch.tried(
-            self._queue, asked, room=view.room, now=now, backoff=self._rules.backoff
+            self._queue, had_turn, room=view.room, now=now, backoff=self._rules.backoff
         )
         self._queue = batch.hurried(self._queue, self._stale, now=now)
         self._stale.clear()

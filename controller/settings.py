@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     """A batch is closed when no gang has joined it for so long ..."""
     longest_window: float = Field(default=3.0, ge=0)
     """... or when its first gang has waited so long ..."""
-    most_gangs: int = Field(default=1000, ge=1, le=10_000)
+    most_gangs: int = Field(default=1000, ge=2, le=10_000)
     """... or when it holds so many gangs."""
     shortest_backoff: float = Field(default=1.0, gt=0)
     """A gang that got no place waits so long before it is asked about again ..."""

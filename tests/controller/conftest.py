@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.__main__ import running
-from controller.probes import Probes
+from controller.__main__ import Running, running
 from controller.settings import Settings
 from controller.steps import Entered, ignored
 from placement.testing import serve
@@ -46,11 +45,12 @@ def service() -> Iterator[str]:
 @contextmanager
 def controller(
     kubeconfig: Path, service: str, *, entered: Entered = ignored, **settings: Any
-) -> Iterator[Probes]:
-    """A controller in this process, while the block runs; yields its probes."""
+) -> Iterator[Running]:
+    """A controller in this process, while the block runs."""
     given = {**QUICK, "service": service, "kubeconfig": kubeconfig, **settings}
-    with running(Settings(**given), entered=entered) as probes:
-        yield probes
+    with running(Settings(**given), entered=entered) as controller:
+        yield controller
+        assert not controller.failed.is_set()
 
 
 @pytest.fixture

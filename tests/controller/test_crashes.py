@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import Self
 
 import pytest
@@ -57,6 +58,19 @@ def check_room(cluster: Cluster, gpus: int) -> None:
     assert all(taken <= gpus for taken in used.values()), used
 
 
+def say_so(cluster: Cluster, *gangs: str) -> bool:
+    """Whether gangs are reported as placed as well as can be."""
+    return all(
+        scheduled(cluster, gang).get("status") == "True"
+        and cluster.gangs()[gang]["status"].get("placementScore") == 1.0
+        for gang in gangs
+    )
+
+
+def is_gone(cluster: Cluster, gang: str) -> bool:
+    return bound_of(cluster, gang) == 0
+
+
 @pytest.mark.parametrize(
     ("step", "visit"),
     [
@@ -89,14 +103,7 @@ def test_after_a_crash_at_any_step_the_next_one_finishes(
         second = crashing.begin(cluster.kubeconfig(), service)
         try:
             cluster.wait_until(lambda: len(cluster.bound()) == 8, "all pods are bound")
-            for gang in ("g-0", "h-0"):
-                cluster.wait_until(
-                    lambda gang=gang: (
-                        scheduled(cluster, gang).get("status") == "True"
-                        and cluster.gangs()[gang]["status"].get("placementScore") == 1.0
-                    ),
-                    "the gang says so",
-                )
+            cluster.wait_until(lambda: say_so(cluster, "g-0", "h-0"), "the gangs say so")
         finally:
             crashing.kill(second)
     check_room(cluster, 8)
@@ -118,9 +125,7 @@ def test_random_kills_lose_nothing(
             name = names[kill % len(names)]
             if kill >= len(names):
                 grove.forget(cluster.namespace, name)
-                cluster.wait_until(
-                    lambda name=name: bound_of(cluster, f"{name}-0") == 0, "the gang is gone"
-                )
+                cluster.wait_until(partial(is_gone, cluster, f"{name}-0"), "the gang is gone")
             grove.apply(
                 clique_set(name, clique("w", sizes[name], gpus=2), namespace=cluster.namespace)
             )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from controller.steps import Step
-from placement.testing import serve
+from placement import v1
+from placement.testing import scripted_server, serve
 from tests.cluster.api import NODES, POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node, priority_class
 from tests.cluster.fixtures import Cluster
@@ -99,6 +101,29 @@ def test_a_gang_that_stays_half_bound_is_reported_and_finished_later(
     assert before.items() <= cluster.bound().items()
     cluster.wait_until(
         lambda: scheduled(cluster, "g-0").get("status") == "True", "and that is reported"
+    )
+
+
+@pytest.mark.parametrize("fault", [Drop(), LoseAnswer()], ids=str)
+def test_a_binding_whose_fate_is_unknown_is_looked_into_until_it_is_known(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+    start: Start,
+    fault: Fault,
+) -> None:
+    cluster.add_nodes(node("a", gpus=8))
+    serve_gang(cluster, grove)
+    # Neither is the binding answered, nor can the pod be looked at, nor the watch tell.
+    fault_proxy.fault(fault, method="POST", path=BINDING)
+    looks = fault_proxy.fault(Refuse(503), method="GET", path=r"/pods/[^/]+$")
+    start(kubeconfig=cluster.kubeconfig(url=fault_proxy.url), bind_timeout=0.5)
+    cluster.wait_until(lambda: looks.hits >= 6, "pods are looked at in vain")
+    fault_proxy.clear()
+    cluster.wait_until(
+        lambda: len(cluster.bound()) == 4 and scheduled(cluster, "g-0").get("status") == "True",
+        "the gang is bound",
     )
 
 
@@ -240,6 +265,80 @@ def test_a_pod_of_the_same_name_is_not_bound_in_its_place(
     assert bound_then == [False]
 
 
+def test_a_service_that_is_killed_while_it_is_asked_is_asked_again(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
+) -> None:
+    asked = threading.Event()
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        asked.set()
+        time.sleep(30)
+        return v1.Placement()
+
+    cluster.add_nodes(node("a", gpus=8))
+    with scripted_server(answer) as server:
+        port = int(server.address.rpartition(":")[2])
+        start(service=server.address)
+        serve_gang(cluster, grove)
+        assert asked.wait(20)
+    assert cluster.bound() == {}
+    with serve(port=port):
+        cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound")
+
+
+def test_a_service_that_is_slow_is_not_waited_for_beyond_the_deadline(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
+) -> None:
+    calls: list[float] = []
+    enough = threading.Event()
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        calls.append(time.monotonic())
+        if len(calls) >= 2:
+            enough.set()
+        time.sleep(3)
+        return v1.Placement()
+
+    cluster.add_nodes(node("a", gpus=8))
+    with scripted_server(answer) as server:
+        start(service=server.address, time_limit=0.5, service_patience=0.5)
+        serve_gang(cluster, grove)
+        assert enough.wait(20)
+    assert calls[1] - calls[0] < 3
+
+
+def test_an_answer_with_bindings_that_make_no_whole_gang_is_not_carried_out(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
+) -> None:
+    """Whatever a service answers, nothing of a gang is bound unless all of its minimum is."""
+    answered = threading.Event()
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        gang = request.gangs[0]
+        pods = gang.groups[0].pod_sets[0].pods
+        answered.set()
+        return v1.Placement(
+            bindings=[
+                v1.Binding(
+                    pod=pod.name,
+                    uid=pod.uid,
+                    node="nodes/a",
+                    gang=gang.name,
+                    group=gang.groups[0].name,
+                )
+                for pod in pods[:-1]
+            ]
+        )
+
+    cluster.add_nodes(node("a", gpus=8))
+    with scripted_server(answer) as server:
+        start(service=server.address)
+        serve_gang(cluster, grove)
+        assert answered.wait(20)
+        time.sleep(1)
+        assert cluster.bound() == {}
+
+
 def test_a_gang_that_cannot_be_read_does_not_stop_the_others(
     cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
 ) -> None:
@@ -310,7 +409,7 @@ def test_events_are_not_repeated(
     assert written == []
 
 
-LEASE = {
+LEASE: dict[str, Any] = {
     "leader_election": True,
     "lease_namespace": "default",
     "lease_duration": 3.0,
@@ -345,7 +444,7 @@ def test_a_leader_that_ends_in_good_order_hands_over_at_once(
     cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, service: str
 ) -> None:
     cluster.add_nodes(node("a", gpus=8))
-    slow = {**LEASE, "lease_duration": 60.0, "renew_deadline": 50.0}
+    slow: dict[str, Any] = {**LEASE, "lease_duration": 60.0, "renew_deadline": 50.0}
     first = crashing.begin(cluster.kubeconfig(), service, **slow)
     serve_gang(cluster, grove, "g")
     cluster.wait_until(lambda: bound_of(cluster, "g-0") == 4, "the first one leads")
