@@ -20,11 +20,12 @@ INITIALIZED = {"conditions": [{"type": "Initialized", "status": "True"}]}
 
 
 def pod(name: str, *, uid: str = "1", node: str = "", **spec: Any) -> build.Body:
+    placed: build.Body = {"nodeName": node}
     return build.pod(
         name,
         metadata={"uid": uid},
         schedulerName=OURS,
-        **({"nodeName": node} if node else {}),
+        **(placed if node else {}),
         **spec,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 import time
 from typing import Any
@@ -72,6 +74,30 @@ def test_bindings_that_fail_in_passing_are_made_good(
     )
     assert len(cluster.bound()) == 4
     assert rule.hits == 2
+
+
+@pytest.mark.parametrize("which", range(1, 5))
+def test_whichever_binding_of_a_gang_fails_the_gang_is_finished(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+    start: Start,
+    which: int,
+) -> None:
+    cluster.add_nodes(node("a", gpus=4), node("b", gpus=4))
+    serve_gang(cluster, grove)
+    turns = itertools.count(1)
+    rule = fault_proxy.fault(
+        Refuse(409), method="POST", path=BINDING, when=lambda _: next(turns) == which, times=1
+    )
+    start(kubeconfig=cluster.kubeconfig(url=fault_proxy.url), parallel_calls=1)
+    cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound")
+    assert rule.hits == 1
+    # The pods before it stayed where they were, and nothing was bound twice.
+    bindings = [r for r in fault_proxy.requests if r.request.path.endswith("/binding")]
+    assert [r.status for r in bindings].count(201) == 4
+    assert len(bindings) == 5
 
 
 def test_a_gang_that_stays_half_bound_is_reported_and_finished_later(
@@ -407,6 +433,38 @@ def test_events_are_not_repeated(
     assert len(cluster.events()) == 5
     written = [r for r in fault_proxy.requests if r.request.method in ("POST", "PATCH", "PUT")]
     assert written == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_through_a_storm_of_faults_every_gang_is_bound_in_the_end(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+    start: Start,
+    seed: int,
+) -> None:
+    """Any request may fail in any way for a while, and pods are deleted meanwhile."""
+    chance = random.Random(seed)
+    cluster.add_nodes(*(node(f"n{i}", gpus=8) for i in range(3)))
+    start(kubeconfig=cluster.kubeconfig(url=fault_proxy.url), watch_silence=2.0)
+    grove.start()
+    for fault in (Refuse(409), Refuse(429), Refuse(500), Drop(), LoseAnswer(), Hang(0.2)):
+        fault_proxy.fault(fault, when=lambda _: chance.random() < 0.08)
+    fault_proxy.fault(Cut(after=2), when=lambda _: chance.random() < 0.3)
+    for index in range(6):
+        grove.apply(clique_set(f"g{index}", clique("w", 2, gpus=2), namespace=cluster.namespace))
+        time.sleep(0.4)
+        if bound := sorted(cluster.bound()):
+            cluster.api.delete(PODS, chance.choice(bound), cluster.namespace, grace=0)
+    time.sleep(1.0)
+    fault_proxy.clear()
+    gangs = [f"g{index}-0" for index in range(6)]
+    cluster.wait_until(lambda: len(cluster.bound()) == 12, "every pod is bound")
+    cluster.wait_until(
+        lambda: all(scheduled(cluster, gang).get("status") == "True" for gang in gangs),
+        "every gang says so",
+    )
 
 
 LEASE: dict[str, Any] = {
