@@ -6,6 +6,9 @@ has them. What is to be written is a pure function of how the gang stands and wh
 known about it, and it is written only where the cluster says otherwise: after a crash the
 next cycle writes what the last one could not.
 
+Where more room would not help (the service is down, pods are missing, a field cannot be
+honoured) the pod's reason is SchedulerError, so that no autoscaler adds nodes in vain.
+
 A PodGang's status is Grove's alone until it says Initialized=True, for its own patch would
 undo ours. Conditions of others are carried along unchanged, and the write is refused by
 the API server when the object has changed since it was read.
@@ -23,7 +26,7 @@ from typing import Any, Final
 
 from controller.cache import ClusterView
 from controller.events import Recorder
-from controller.notices import PLACED, Notice
+from controller.notices import NO_ANSWER, PLACED, REFUSED, WAITING_FOR_PODS, Notice
 from controller.standing import Body, Key, Standing, State, condition_of, is_initialized
 from controller.steps import Entered, Step, ignored
 from placement.cluster import (
@@ -40,8 +43,11 @@ logger = logging.getLogger(__name__)
 SCHEDULED: Final = "Scheduled"
 POD_SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
 FAILED_SCHEDULING: Final = "FailedScheduling"
 
+#: Reasons for which no room would help; autoscalers act on Unschedulable alone.
+_NOT_FOR_ROOM: Final = frozenset({REFUSED, NO_ANSWER, WAITING_FOR_PODS, "Unsupported"})
 #: States in which a gang's status is ours to write.
 _OURS: Final = frozenset({State.WAITING, State.PENDING, State.SETTLED})
 #: Seconds after which a pod's condition follows a message that changed; its reason does
@@ -114,14 +120,14 @@ def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:
     return {"metadata": {"resourceVersion": version}, "status": changes}
 
 
-def pod_patch(pod: Body, message: str, *, now: str) -> dict[str, Any] | None:
-    """The patch that says that a pod has no place; None when it says so already."""
+def pod_patch(pod: Body, notice: Notice, *, now: str) -> dict[str, Any] | None:
+    """The patch that says that a pod has no place, and why; None when it says so already."""
     before = condition_of(pod, POD_SCHEDULED)
     wanted = {
         "type": POD_SCHEDULED,
         "status": "False",
-        "reason": UNSCHEDULABLE,
-        "message": message,
+        "reason": SCHEDULER_ERROR if notice.reason in _NOT_FOR_ROOM else UNSCHEDULABLE,
+        "message": f"{notice.reason}: {notice.message}",
     }
     if before is not None and all(before.get(k) == v for k, v in wanted.items()):
         return None
@@ -249,13 +255,12 @@ class Reporter:
     def _pod(self, pod: Body, notice: Notice) -> None:
         metadata = pod["metadata"]
         uid = metadata.get("uid", "")
-        message = f"{notice.reason}: {notice.message}"
-        change = pod_patch(pod, message, now=_time())
+        change = pod_patch(pod, notice, now=_time())
         if change is None:
             return
-        before = condition_of(pod, POD_SCHEDULED)
-        known = before is not None and before.get("reason") == UNSCHEDULABLE
-        if known and uid in self._pod_writes:
+        before = condition_of(pod, POD_SCHEDULED) or {}
+        (wanted,) = change["status"]["conditions"]
+        if before.get("reason") == wanted["reason"] and uid in self._pod_writes:
             return
         change["metadata"] = {"uid": uid}
         try:
@@ -272,7 +277,11 @@ class Reporter:
             raise
         self._pod_writes[uid] = self._clock()
         self._recorder.record(
-            pod, type="Warning", reason=FAILED_SCHEDULING, action="Scheduling", note=message
+            pod,
+            type="Warning",
+            reason=FAILED_SCHEDULING,
+            action="Scheduling",
+            note=wanted["message"],
         )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from controller import standing
 from controller.cache import ClusterCache
 from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
 
@@ -72,7 +73,7 @@ class Watcher:
         silence: float = 90.0,
         on_event: Callable[[str], None] = lambda kind: None,
         on_list: Callable[[str], None] = lambda kind: None,
-        random: random.Random = random.Random(),  # noqa: B008 - shared on purpose
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._cluster = cluster
         self._resource = resource
@@ -82,7 +83,7 @@ class Watcher:
         self._silence = silence
         self._on_event = on_event
         self._on_list = on_list
-        self._random = random
+        self._jitter = jitter
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._lock = threading.Lock()
@@ -119,10 +120,10 @@ class Watcher:
 
     def _list(self) -> str:
         kind = self._resource.kind
-        bodies: list[Body] = []
+        bodies: list[standing.Body] = []
         revision = ""
         for page in self._cluster.pages(self._resource, fields=self._fields):
-            bodies += self._cache.trimmed(page.items)  # type: ignore[arg-type]
+            bodies += self._cache.trimmed(page.items)
             revision = page.revision
         self._cache.replace(kind, bodies)
         self._on_list(kind)
@@ -136,7 +137,7 @@ class Watcher:
             self._resource,
             revision,
             fields=self._fields,
-            seconds=int(300 * (1 + self._random.random())),
+            seconds=int(300 * (1 + self._jitter())),
             silence=self._silence,
         )
         with self._lock:
@@ -171,9 +172,7 @@ class Watcher:
         if isinstance(error, _Broken):
             revision = error.revision
         self._failures += 1
-        todo = after(
-            error, self._failures, absent_poll=self._absent_poll, jitter=self._random.random()
-        )
+        todo = after(error, self._failures, absent_poll=self._absent_poll, jitter=self._jitter())
         kind = self._resource.kind
         level = logging.DEBUG if todo.action is Action.ABSENT else logging.WARNING
         if todo.action is Action.ABSENT:

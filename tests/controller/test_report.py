@@ -116,12 +116,19 @@ def test_a_score_is_left_alone_while_unknown_and_removed_with_the_placement() ->
 
 def test_a_pod_without_a_place_says_so_once() -> None:
     pod: dict[str, Any] = {"status": {"conditions": []}}
-    change = pod_patch(pod, "why", now=NOW)
+    change = pod_patch(pod, WAITS, now=NOW)
     assert change is not None
     (condition,) = change["status"]["conditions"]
     assert condition["type"] == "PodScheduled"
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-    assert pod_patch({"status": {"conditions": [condition]}}, "why", now="later") is None
+    assert pod_patch({"status": {"conditions": [condition]}}, WAITS, now="later") is None
+
+
+@pytest.mark.parametrize("reason", ["Refused", "NoAnswer", "WaitingForPods", "Unsupported"])
+def test_autoscalers_are_not_called_where_room_would_not_help(reason: str) -> None:
+    change = pod_patch({"status": {}}, Notice(reason, "m"), now=NOW)
+    assert change is not None
+    assert change["status"]["conditions"][0]["reason"] == "SchedulerError"
 
 
 def test_a_notice_has_the_first_reasons_word_and_every_reasons_message() -> None:
