@@ -105,6 +105,9 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
         watchers = _watchers(settings, cluster, cache, metrics)
         elector = _elector(settings, cluster, metrics)
         leadership = elector or Alone()
+        if elector is not None:
+            # Who leads from the start reads the cluster once, and not again as a new leader.
+            elector.attempt()
         pool = stack.enter_context(
             ThreadPoolExecutor(settings.parallel_calls, thread_name_prefix="call")
         )
@@ -145,6 +148,7 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
                 cluster, recorder, pool, may_act=lambda: leadership.leads, entered=entered
             ),
             leadership=leadership,
+            term=leadership.term,
             relist=relist,
             metrics=metrics,
             entered=entered,

@@ -81,7 +81,11 @@ class Rules:
 
 
 class Cycle:
-    """Runs cycles, one after another, in one thread."""
+    """Runs cycles, one after another, in one thread.
+
+    `term` is the one in which the cluster began to be read; a later one reads it anew, by
+    calling `relist`, for another leader may have bound what the watches are yet to tell.
+    """
 
     def __init__(
         self,
@@ -93,6 +97,7 @@ class Cycle:
         looker: Looker,
         reporter: Reporter,
         leadership: Leadership,
+        term: int,
         relist: Callable[[], None],
         metrics: Metrics,
         entered: Entered = ignored,
@@ -110,7 +115,7 @@ class Cycle:
         self._tell = entered
         self._clock = clock
         self._stopped = threading.Event()
-        self._term = 0
+        self._term = term
         self._step = Step.COLLECT
         self._step_at = clock()
         self._forget()
