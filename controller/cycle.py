@@ -117,7 +117,7 @@ class Cycle:
         self._stopped = threading.Event()
         self._term = term
         self._step = Step.COLLECT
-        self._step_at = clock()
+        self._step_at = self._moved_at = clock()
         self._forget()
 
     # From other threads.
@@ -134,8 +134,8 @@ class Cycle:
 
     @property
     def stuck_for(self) -> float:
-        """Seconds since the current step was entered."""
-        return self._clock() - self._step_at
+        """Seconds since the cycle last moved."""
+        return self._clock() - self._moved_at
 
     # In the thread of the cycle.
 
@@ -217,7 +217,7 @@ class Cycle:
                 if self._pause() <= 0 or self._changed(view):
                     return view
                 pause = min(_IDLE, self._pause())
-            self._step_at = self._clock()
+            self._moved_at = self._clock()
             self._cache.wait(revision, pause)
             self._stopped.wait(_TICK)
         return None
@@ -401,7 +401,7 @@ class Cycle:
     def _record(self, outcome: Outcome) -> None:
         key = outcome.plan.gang
         extra: dict[str, object] = {"gang": "/".join(key), "bound": len(outcome.bound)}
-        self._step_at = self._clock()
+        self._moved_at = self._clock()
         if outcome.stale:
             self._metrics.stale.inc()
             self._stale.add(key)
@@ -465,7 +465,7 @@ class Cycle:
         now = self._clock()
         if step is not self._step:
             self._metrics.steps.labels(self._step.name.lower()).observe(now - self._step_at)
-        self._step, self._step_at = step, now
+        self._step, self._step_at, self._moved_at = step, now, now
         self._tell(step)
 
 

@@ -120,6 +120,7 @@ def _measure(server: ApiServer, directory: Path, options: argparse.Namespace) ->
                 "service": round(_processor(service.pid) - processor[service.pid], 1),
                 "api_server": round(_processor(server.pid) - server_before, 1),
             },
+            "step_seconds": _steps(port),
             "cycles": _count(port, "placement_controller_cycles_total"),
         }
 
@@ -266,6 +267,16 @@ def _metrics(port: int) -> dict[str, float]:
     labels = r'method="(\w+)",resource="([^"]+)",status="(\d+)"'
     pattern = rf"placement_controller_api_calls_total\{{{labels}\}} (\S+)"
     return {f"{m} {r} {s}": float(n) for m, r, s, n in re.findall(pattern, _text(port))}
+
+
+def _steps(port: int) -> dict[str, float]:
+    """Seconds spent in each step so far."""
+    pattern = r'placement_controller_step_seconds_sum\{step="(\w+)"\} (\S+)'
+    return {
+        step: round(float(seconds), 2)
+        for step, seconds in re.findall(pattern, _text(port))
+        if step != "collect" and float(seconds) >= 0.005
+    }
 
 
 def _bound(port: int) -> float:
