@@ -51,6 +51,10 @@ run: setup ## Plan an example and draw it.
 bench: setup ## Measure and compare with what is expected.
 	$(BIN)/python -m bench
 
+.PHONY: docs
+docs: setup ## Renew the outputs that README.md and docs/ show.
+	$(BIN)/python -m tests.docs
+
 .PHONY: image
 image: ## Build the container image.
 	$(CONTAINER_ENGINE) build --tag $(IMAGE) .

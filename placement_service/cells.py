@@ -53,13 +53,13 @@ def classify(
     are those whose places matter, `marks` further masks [N] that tell nodes
     apart. Nodes on which nothing fits are left out.
     """
-    request = problem.request[list(shapes)]
-    used = np.flatnonzero(request.any(axis=0))
-    request = request[:, used]
+    rows = np.array(shapes, dtype=np.int64)
+    used = np.flatnonzero(problem.request[rows].any(axis=0))
+    request = problem.request[np.ix_(rows, used)]
     # More than all demand together is as good as all of it.
     ceiling = (request * np.array(demand, dtype=np.int64)[:, None]).sum(axis=0)
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
-    eligible = problem.eligible[np.ix_(list(shapes), nodes)].T
+    eligible = problem.eligible[np.ix_(rows, nodes)].T
     places = [problem.levels[i].place[nodes] for i in levels]
     memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
     groups: dict[object, list[int]] = {}

@@ -15,12 +15,14 @@ takes the same path; the deadline only cuts the path short.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from placement_service.greedy import Order
+from placement_service.builder import Order
+from placement_service.goals import Goals
 from placement_service.master import solve_master
 from placement_service.model import Model, Terms, size_of
 from placement_service.neighbourhood import improve
@@ -34,9 +36,12 @@ from placement_service.state import Facts, Report, State
 #: to which it also polishes the fragmentation tier, which has no proof to win.
 MAX_EXACT_VARIABLES = 60_000
 MAX_POLISH_VARIABLES = 6_000
+#: Variables up to which a hard goal is worth a second try with more kinds of search.
+MAX_PORTFOLIO_VARIABLES = 5_000
 #: Deterministic time of the solves.
 MASTER_EFFORT = 2.0
-EXACT_EFFORT = 20.0
+EXACT_EFFORT = 5.0
+HARD_EFFORT = 40.0
 POLISH_EFFORT = 0.5
 ALONE_EFFORT = 0.5
 
@@ -48,6 +53,8 @@ def search(problem: Problem, start: Solution, *, deadline: float, report: Report
     `start`, and nothing better was ever reported.
     """
     state = State(problem, start, deadline, report)
+    # Something is known at once: nobody can do better than everybody.
+    report(state.solution())
     count(state)
     decode(state)
     decide(state)
@@ -76,7 +83,7 @@ def count(state: State) -> None:
         return
     target = solve_master(counting, wishes, seconds=max(0.05, state.left / 2), effort=MASTER_EFFORT)
     running = sum(g.extras for g in problem.gangs if g.placeable and not g.pending)
-    state.target = target.gangs
+    state.target, state.layout = target.gangs, target.layout
     state.learn(
         Facts(
             target.bounds,
@@ -97,10 +104,14 @@ def _least_beyond(counting: Counting, gang: Gang) -> int:
 def decode(state: State) -> None:
     """Place the target greedily, hardest first, in a few orders."""
     state.phase = "decode"
+    # A fixed seed: the same question takes the same path.
+    deal = random.Random(20261121)
+    build = state.builder.build
     for order in _orders(state.problem):
-        if state.proven or state.left <= 0:
-            return
-        state.accept(state.builder.build(order, first=state.target))
+        for layout in (None, state.layout) if state.layout else (None,):
+            if state.proven or state.left <= 0:
+                return
+            state.accept(build(order, first=state.target, layout=layout, deal=deal))
 
 
 def _orders(problem: Problem) -> tuple[Order, ...]:
@@ -140,64 +151,85 @@ def decide(state: State) -> None:
     if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
         return
     state.phase = "exact"
-    model = Model(state.counting, gangs, everywhere, problem.free, {})
-    decided = _decide_admitted(state, model) and _decide_extras(state, model)
-    if decided and _decide_topology(state, model) and size <= MAX_POLISH_VARIABLES:
-        _solve(state, model, model.fragmentation, maximize=False, effort=POLISH_EFFORT)
+    goals = Goals(Model(state.counting, gangs, everywhere, problem.free, {}))
+    decided = _decide_admitted(state, goals) and _decide_extras(state, goals)
+    if decided and _decide_topology(state, goals) and size <= MAX_POLISH_VARIABLES:
+        _solve(state, goals, goals.fragmentation, maximize=False, effort=POLISH_EFFORT)
 
 
 def _solve(
-    state: State, model: Model, terms: Terms, *, maximize: bool, effort: float = EXACT_EFFORT
+    state: State, goals: Goals, terms: Terms, *, maximize: bool, effort: float = EXACT_EFFORT
 ) -> int | None:
     """Settle one goal: take a better plan, return the proven bound."""
     if state.left <= 0:
         return None
-    answer = model.solve(
-        terms, maximize=maximize, hint=state.plan, seconds=state.left, effort=effort
-    )
-    if answer.plan is not None:
-        state.accept(answer.plan)
-    return answer.bound
+    bounds: list[int] = []
+    # A goal that does not settle leaves half of the time to the neighbourhoods.
+    for portfolio, share in ((False, effort), (True, HARD_EFFORT)):
+        answer = goals.model.solve(
+            terms,
+            maximize=maximize,
+            hint=state.plan,
+            seconds=state.left / 2,
+            effort=share,
+            portfolio=portfolio,
+        )
+        if answer.plan is not None:
+            state.accept(answer.plan)
+        if answer.bound is not None:
+            bounds.append(answer.bound)
+        hard = goals.model.size <= MAX_PORTFOLIO_VARIABLES and effort != POLISH_EFFORT
+        if answer.proven or not hard or state.left <= 0:
+            break
+    return (min if maximize else max)(bounds, default=None)
 
 
-def _decide_admitted(state: State, model: Model) -> bool:
+def _decide_admitted(state: State, goals: Goals) -> bool:
     for i, priority in enumerate(priorities(state.problem)):
-        terms = model.admitted(priority)
+        terms = goals.admitted(priority)
         if state.worth.admitted[i] != state.facts.admitted[i]:
-            bound = _solve(state, model, terms, maximize=True)
+            bound = _solve(state, goals, terms, maximize=True)
+            _tidy(state)
             if bound is not None and bound < state.facts.admitted[i]:
-                admitted = list(state.facts.admitted)
-                admitted[i] = bound
-                state.learn(replace(state.facts, admitted=tuple(admitted)))
+                state.learn(state.with_admitted(i, bound))
             if state.worth.admitted[i] != state.facts.admitted[i]:
                 return False
         if terms:
-            model.hold(terms, at_least=state.worth.admitted[i])
+            goals.model.hold(terms, at_least=state.worth.admitted[i])
     return True
 
 
-def _decide_extras(state: State, model: Model) -> bool:
-    terms = model.extras()
+def _tidy(state: State) -> None:
+    """Place the gangs of the plan anew: a settled tier cares nothing for those below."""
+    for order in _orders(state.problem):
+        if state.left > 0:
+            state.accept(state.builder.build(order, first=state.plan))
+
+
+def _decide_extras(state: State, goals: Goals) -> bool:
+    terms = goals.extras()
     if not state.extra_is_proven:
-        bound = _solve(state, model, terms, maximize=True)
+        bound = _solve(state, goals, terms, maximize=True)
+        _tidy(state)
         if bound is not None and bound < state.facts.extra:
-            state.learn(replace(state.facts, extra=bound))
+            # What was proven of the topology took more extras for granted.
+            state.learn(replace(state.facts, extra=bound, topology=0))
         if not state.extra_is_proven:
             return False
     if terms:
-        model.hold(terms, at_least=state.worth.extra)
+        goals.model.hold(terms, at_least=state.worth.extra)
     return True
 
 
-def _decide_topology(state: State, model: Model) -> bool:
+def _decide_topology(state: State, goals: Goals) -> bool:
     if not state.proven:
-        bound = _solve(state, model, model.topology, maximize=False)
+        bound = _solve(state, goals, goals.topology, maximize=False)
         if bound is not None and bound > state.facts.topology:
             state.learn(replace(state.facts, topology=bound))
         if not state.proven:
             return False
-    if model.topology:
-        model.hold(model.topology, at_most=state.worth.topology)
+    if goals.topology:
+        goals.model.hold(goals.topology, at_most=state.worth.topology)
     return True
 
 
@@ -219,11 +251,12 @@ def measure_fewest(state: State) -> None:
         if used == state.counting.fewest(gang):
             state.fewest[index] = used
         elif size_of(state.problem, [gang], everywhere) <= MAX_POLISH_VARIABLES and state.left > 0:
-            alone = Model(
-                state.counting, [gang], everywhere, state.problem.free, {}, bases={gang.base}
+            alone = Goals(
+                Model(state.counting, [gang], everywhere, state.problem.free, {}, {gang.base})
             )
-            alone.hold(alone.admitted(gang.priority), at_least=gang.value)
-            answer = alone.solve(
+            alone.model.hold(alone.admitted(gang.priority), at_least=gang.value)
+            alone.model.hold(alone.extras(), at_most=0)
+            answer = alone.model.solve(
                 alone.topology,
                 maximize=False,
                 hint={index: units},

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from placement_service.layout import Layout
 from placement_service.plan import priorities
-from placement_service.problem import fit
-from placement_service.rows import Counting
+from placement_service.problem import Ints
+from placement_service.rows import Content, Counting, usable_nodes, whole_shapes
 
 #: More distinct patterns than this are not worth their columns.
 MAX_PATTERNS = 3000
@@ -33,13 +34,15 @@ class Target:
     """`bounds[i]` bounds the value of the i-th priority; `gangs` reach them.
 
     `extra` bounds the extras of plans that reach the bounds, `domains` (from
-    below) their places at preferred levels.
+    below) their places at preferred levels. `layout` is how the patterns fill
+    the domains with the target's parts, None without patterns.
     """
 
     bounds: tuple[int, ...]
     gangs: tuple[int, ...]
     extra: int
     domains: int
+    layout: Layout | None = None
 
 
 def solve_master(
@@ -61,7 +64,7 @@ def solve_master(
         weights = [(z, int(w)) for z, w in zip(admitted, row.weight, strict=True) if w]
         weights += [(e, int(w)) for e, w in zip(extras, row.extra, strict=True) if w]
         model.add(_dot(weights) <= row.capacity)
-    _add_patterns(model, counting, admitted)
+    patterns = _add_patterns(model, counting, admitted)
     solver = _solver(seconds, effort)
     bounds: list[int] = []
     hint: list[int] | None = None
@@ -104,9 +107,11 @@ def solve_master(
         hint = [solver.value(z) for z in admitted]
         model.add(_dot([(z, w) for z, w in zip(admitted, wishes, strict=True) if w]) <= domains)
     model.minimize(_dot([(z, _hardness(counting, i)) for i, z in enumerate(admitted)]))
+    layout = None
     if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         hint = [solver.value(z) for z in admitted]
-    return Target(tuple(bounds), _pick(counting, hint or []), extra, domains)
+        layout = patterns.layout(solver) if patterns else None
+    return Target(tuple(bounds), _pick(counting, hint or []), extra, domains, layout)
 
 
 def _dot(terms: Sequence[tuple[cp_model.IntVar, int]]) -> cp_model.LinearExprT:
@@ -142,72 +147,93 @@ def _hardness(counting: Counting, index: int) -> int:
     return total
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Patterns:
+    """`uses` are (capacity, {size: parts}, how many domains follow it)."""
+
+    level: int
+    units: Ints
+    room: Ints
+    uses: tuple[tuple[int, dict[int, int], cp_model.IntVar], ...]
+
+    def layout(self, solver: cp_model.CpSolver) -> Layout:
+        chosen = ((c, pattern, int(solver.value(use))) for c, pattern, use in self.uses)
+        return Layout(self.level, self.units, self.room, tuple(u for u in chosen if u[2]))
+
+
 def _add_patterns(
     model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar]
-) -> None:
-    problem = counting.problem
-    best: tuple[int, int] | None = None
+) -> _Patterns | None:
+    """Patterns at the level with most parts of two units and more, if there is one."""
     whole = _whole_units(counting)
     if whole is None:
-        return
+        return None
     units, nodes = whole
-    for i, level in enumerate(counting.levels):
-        if level >= 0 and not problem.levels[level].is_host:
-            # Parts of one are no patterns.
-            parts = sum(
-                times * len(c.gangs)
-                for c in counting.classes
-                for content, times in c.parts[i]
-                if _size(content, units) > 1
-            )
-            if parts and (best is None or parts > best[0]):
-                best = (parts, i)
-    if best is None:
-        return
-    i = best[1]
+    best = max(
+        (i for i, level in enumerate(counting.levels) if level >= 0),
+        key=lambda i: _count_parts(counting, i, units),
+        default=-1,
+    )
+    if best < 0 or not _count_parts(counting, best, units):
+        return None
     sizes: dict[int, list[tuple[cp_model.IntVar, int]]] = {}
     for z, c in zip(admitted, counting.classes, strict=True):
         per: dict[int, int] = {}
-        for content, times in c.parts[i]:
+        for content, times in c.parts[best]:
             size = _size(content, units)
             if size > 1:
                 per[size] = per.get(size, 0) + times
         for size, times in per.items():
             sizes.setdefault(size, []).append((z, times))
     order = sorted(sizes, reverse=True)
-    room = np.bincount(problem.levels[counting.levels[i]].place, nodes).astype(np.int64)
+    level = counting.levels[best]
+    room = np.bincount(counting.problem.levels[level].place, nodes).astype(np.int64)
     supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
-    total = 0
+    uses: list[tuple[int, dict[int, int], cp_model.IntVar]] = []
     for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
         patterns = _maximal_patterns(order, int(capacity))
-        total += len(patterns)
-        if total > MAX_PATTERNS:
-            return
-        uses = [model.new_int_var(0, int(count), "") for _ in patterns]
-        if uses:
-            model.add(cp_model.LinearExpr.sum(uses) <= int(count))
-        for use, pattern in zip(uses, patterns, strict=True):
-            for size, k in zip(order, pattern, strict=True):
-                if k:
-                    supply[size].append((use, k))
+        if len(uses) + len(patterns) > MAX_PATTERNS:
+            return None
+        mine = [model.new_int_var(0, int(count), "") for _ in patterns]
+        if mine:
+            model.add(cp_model.LinearExpr.sum(mine) <= int(count))
+        for use, pattern in zip(mine, patterns, strict=True):
+            parts = {size: k for size, k in zip(order, pattern, strict=True) if k}
+            uses.append((int(capacity), parts, use))
+            for size, k in parts.items():
+                supply[size].append((use, k))
     for size in order:
         model.add(_dot(sizes[size]) <= _dot(supply[size]))
+    return _Patterns(level, units, room, tuple(uses))
 
 
-def _whole_units(counting: Counting) -> tuple[np.ndarray, np.ndarray] | None:
-    """Shapes of which no node holds two [S], and nodes that fit one of them [N]."""
+def _count_parts(counting: Counting, i: int, units: Ints) -> int:
+    """Parts of two counted units and more at a level."""
+    return sum(
+        times * len(c.gangs)
+        for c in counting.classes
+        for content, times in c.parts[i]
+        if _size(content, units) > 1
+    )
+
+
+def _whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
+    """Shapes of which no node holds two [S], and nodes that fit one of them [N].
+
+    Of several such families the one that asks for most GPUs, then most units.
+    """
     problem = counting.problem
+    fits = usable_nodes(problem)
+    families = whole_shapes(problem, fits)
+    if not families:
+        return None
+    best = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
     units = np.zeros(problem.shape_count, dtype=np.int64)
-    nodes = np.zeros(problem.node_count, dtype=np.int64)
-    for s in range(problem.shape_count):
-        usable = problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
-        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0):
-            units[s] = 1
-            nodes[usable] = 1
-    return (units, nodes) if units.any() else None
+    units[list(best)] = 1
+    return units, np.any([fits[s] for s in best], axis=0).astype(np.int64)
 
 
-def _size(content: Sequence[tuple[tuple[int, ...], int]], units: np.ndarray) -> int:
+def _size(content: Content, units: Ints) -> int:
     return sum(k * min(int(units[s]) for s in shapes) for shapes, k in content)
 
 

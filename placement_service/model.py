@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -25,19 +24,16 @@ from ortools.sat.python import cp_model
 
 from placement_service.cells import NodeClass, classify
 from placement_service.plan import (
-    UNITS_PER_DOMAIN,
     Plan,
     Units,
     is_placed,
-    pods_of,
-    sets,
 )
 from placement_service.problem import (
     Affinity,
     Bipartite,
+    Bools,
     Gang,
     Ints,
-    Level,
     Limit,
     Problem,
     Scope,
@@ -47,6 +43,9 @@ from placement_service.rows import Counting
 
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
+#: Fewer workers leave out the kinds of search that settle the hard models.
+PORTFOLIO_WORKERS = 8
+
 #: A linear goal: variables with their weights.
 Terms = list[tuple[Var, int]]
 
@@ -103,6 +102,11 @@ class Model:
         self._equal_gangs_are_ordered()
         self.w: dict[tuple[int, int, int, tuple[int, ...]], Var] = {}
 
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.cp.proto.variables)
+
     # --- building blocks ----------------------------------------------------
 
     def _open_domains(self, gang: Gang, scope: Scope) -> Ints:
@@ -119,22 +123,22 @@ class Model:
             level
             for g in self.gangs
             for s in g.scopes
-            if not _is_single(g, s)
+            if not is_single(g, s)
             for level in (s.required, s.preferred)
         }
         levels |= {g.set_level for g in self.gangs}
         levels |= {rule.level for rule in self.problem.rules}
         levels |= {i for i in self.problem.scope_levels if not self.problem.levels[i].is_host}
         untouched = (free == self.problem.free).all(axis=1)
-        self._whole = self.problem.whole_free & untouched
-        marks = [self._whole, self.problem.node_gpus > 0]
+        self.whole = self.problem.whole_free & untouched
+        marks = [self.whole, self.problem.node_gpus > 0]
         for g in self.gangs:
             if g.previous:
                 mask = np.zeros(self.problem.node_count, dtype=bool)
                 mask[list(g.previous)] = True
                 marks.append(mask)
             for s in g.scopes:
-                if s.required >= 0 and _is_single(g, s):
+                if s.required >= 0 and is_single(g, s):
                     marks.append(self.problem.levels[s.required].domain >= 0)
         self.classes: tuple[NodeClass, ...] = classify(
             self.problem,
@@ -150,7 +154,7 @@ class Model:
         cp = self.cp
         self.z = {g.index: cp.new_bool_var("") for g in self.gangs if g.pending}
         self.x: dict[tuple[int, int, int], Var] = {}
-        self._at_class: dict[tuple[int, int], dict[int, Var]] = {}
+        self.at_class: dict[tuple[int, int], dict[int, Var]] = {}
         for g in self.gangs:
             for d, demand in enumerate(g.demands):
                 k = self._shape_at[demand.shape]
@@ -159,7 +163,7 @@ class Model:
                     most = min(demand.count, len(c.nodes) * c.most[k])
                     if most and self._may_be_at(g, d, c):
                         here[j] = self.x[g.index, d, j] = cp.new_int_var(0, most, "")
-                self._at_class[g.index, d] = here
+                self.at_class[g.index, d] = here
 
     def _may_be_at(self, gang: Gang, demand: int, c: NodeClass) -> bool:
         node = c.nodes[0]
@@ -177,12 +181,11 @@ class Model:
             self._inside[key] = frozenset(domains.tolist())
         return self._inside[key]
 
-    def _placed(self, index: int) -> Expr:
-        """1 when any gang of the problem, fixed or not, is placed."""
+    def _placed(self, index: int) -> Var | bool:
+        """Whether a gang of the problem, fixed or not, is placed."""
         if index in self.z:
             return self.z[index]
-        there = index in self.bases or is_placed(self.problem.gangs[index], self.fixed)
-        return 1 if there else 0
+        return index in self.bases or is_placed(self.problem.gangs[index], self.fixed)
 
     # --- rules ----------------------------------------------------------------
 
@@ -190,9 +193,9 @@ class Model:
         for g in self.gangs:
             for q in g.quotas:
                 for d in q.demands if len(q.demands) > 1 else ():
-                    self._at_most(list(self._at_class[g.index, d].values()), g.demands[d].count)
+                    self._at_most(list(self.at_class[g.index, d].values()), g.demands[d].count)
                 units = cp_model.LinearExpr.sum(
-                    [v for d in q.demands for v in self._at_class[g.index, d].values()]
+                    [v for d in q.demands for v in self.at_class[g.index, d].values()]
                 )
                 if g.pending and q.missing == q.pending:
                     self.cp.add(units == q.missing * self.z[g.index])
@@ -204,24 +207,21 @@ class Model:
 
     def _base_comes_first(self) -> None:
         for g in self.gangs:
-            if g.base >= 0:
-                base = self._placed(g.base)
-                if g.pending:
-                    self.cp.add(self.z[g.index] <= base)
-                elif not isinstance(base, int):
-                    for d in range(len(g.demands)):
-                        for v in self._at_class[g.index, d].values():
-                            self.cp.add(v == 0).only_enforce_if(~base)
-                elif base == 0:
-                    for d in range(len(g.demands)):
-                        for v in self._at_class[g.index, d].values():
-                            self.cp.add(v == 0)
+            if g.base < 0:
+                continue
+            base = self._placed(g.base)
+            if g.pending:
+                self.cp.add(self.z[g.index] <= base)
+            elif base is not True:
+                for d in range(len(g.demands)):
+                    for v in self.at_class[g.index, d].values():
+                        self.cp.add(v <= g.demands[d].count * base)
 
     def _required_scopes_hold(self) -> None:
         self.u: dict[tuple[int, int, int], Var] = {}
         for g in self.gangs:
             for i, s in enumerate(g.scopes):
-                if s.required < 0 or not s.demands or s.pin >= 0 or _is_single(g, s):
+                if s.required < 0 or not s.demands or s.pin >= 0 or is_single(g, s):
                     continue
                 self._one_domain(g, i, s)
             self._inner_scopes_follow(g)
@@ -230,7 +230,7 @@ class Model:
         domain = self.problem.levels[s.required].domain
         by_domain: dict[int, dict[int, list[Var]]] = {}
         for d in s.demands:
-            for j, v in self._at_class[g.index, d].items():
+            for j, v in self.at_class[g.index, d].items():
                 here = by_domain.setdefault(int(domain[self.classes[j].nodes[0]]), {})
                 here.setdefault(d, []).append(v)
         for at in by_domain:
@@ -263,7 +263,7 @@ class Model:
                     or not set(inner.demands) < set(outer.demands)
                 ):
                     continue
-                parent = self.counting.builder.parent(inner.required, outer.required)
+                parent = self.counting.topology.parent(inner.required, outer.required)
                 if parent is None:
                     continue
                 below: dict[int, list[Var]] = {}
@@ -276,20 +276,20 @@ class Model:
                         self.cp.add(cp_model.LinearExpr.sum(variables) <= above)
 
     def _nodes_are_not_overfilled(self) -> None:
-        self._load: dict[tuple[int, int], list[Var]] = {}
+        self.load: dict[tuple[int, int], list[Var]] = {}
         for (g, d, j), v in self.x.items():
             k = self._shape_at[self.problem.gangs[g].demands[d].shape]
-            self._load.setdefault((k, j), []).append(v)
+            self.load.setdefault((k, j), []).append(v)
         self.n: dict[tuple[int, int], Var] = {}
         for j, c in enumerate(self.classes):
-            kinds = [k for k in range(len(self.shapes)) if (k, j) in self._load]
+            kinds = [k for k in range(len(self.shapes)) if (k, j) in self.load]
             if c.patterns is None:
                 self._resources_suffice(c, j, kinds)
             elif len(c.patterns) == 1:
                 for k in kinds:
-                    self._at_most(self._load[k, j], len(c.nodes) * c.patterns[0][k])
+                    self._at_most(self.load[k, j], len(c.nodes) * c.patterns[0][k])
             elif all(sum(p) == 1 for p in c.patterns):
-                self._at_most([v for k in kinds for v in self._load[k, j]], len(c.nodes))
+                self._at_most([v for k in kinds for v in self.load[k, j]], len(c.nodes))
             else:
                 self._patterns_cover(c, j, kinds)
 
@@ -301,7 +301,7 @@ class Model:
             terms = [
                 (v, int(self.problem.request[self.shapes[k], r]))
                 for k in kinds
-                for v in self._load[k, j]
+                for v in self.load[k, j]
                 if self.problem.request[self.shapes[k], r]
             ]
             if terms:
@@ -315,7 +315,7 @@ class Model:
         self._at_most(uses, len(c.nodes))
         for k in kinds:
             supply = [(use, p[k]) for use, p in zip(uses, c.patterns, strict=True) if p[k]]
-            self.cp.add(cp_model.LinearExpr.sum(self._load[k, j]) <= _dot(supply))
+            self.cp.add(cp_model.LinearExpr.sum(self.load[k, j]) <= _dot(supply))
 
     def _rules_between_pods_hold(self) -> None:
         for rule in self.problem.rules:
@@ -331,7 +331,7 @@ class Model:
                 case Affinity():
                     self._friends_are_near(rule)
 
-    def _by_domain(self, level: int, shapes: Ints) -> dict[int, list[tuple[Var, int]]]:
+    def _by_domain(self, level: int, shapes: Bools) -> dict[int, list[tuple[Var, int]]]:
         """Variables of units of some shapes, with their shape, by domain."""
         domain = self.problem.levels[level].domain
         found: dict[int, list[tuple[Var, int]]] = {}
@@ -342,29 +342,30 @@ class Model:
                 found.setdefault(at, []).append((v, s))
         return found
 
-    def _presence(self, variables: Iterable[Var], most: int) -> Var:
+    def presence(self, variables: Iterable[Var], most: int) -> Var:
         """A boolean that is 1 when any of the variables is positive."""
         there = self.cp.new_bool_var("")
         self.cp.add(cp_model.LinearExpr.sum(list(variables)) <= most * there)
         return there
 
-    def _total(self) -> int:
+    def total_units(self) -> int:
         return sum(d.count for g in self.gangs for d in g.demands)
 
     def _sides_exclude_each_other(self, rule: Bipartite) -> None:
         left = self._by_domain(rule.level, rule.left)
         right = self._by_domain(rule.level, rule.right)
         for at in left.keys() & right.keys():
-            a = self._presence((v for v, _ in left[at]), self._total())
-            b = self._presence((v for v, _ in right[at]), self._total())
+            a = self.presence((v for v, _ in left[at]), self.total_units())
+            b = self.presence((v for v, _ in right[at]), self.total_units())
             self.cp.add(a + b <= 1)
 
     def _pods_are_spread(self, rule: Spread) -> None:
         counted = self._by_domain(rule.level, rule.counted)
-        most = int(rule.base.max(initial=0)) + self._total()
+        most = int(rule.base.max(initial=0)) + self.total_units()
 
-        def count(at: int) -> Expr:
-            return cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())]) + int(rule.base[at])
+        def count(at: int) -> cp_model.LinearExpr:
+            here = cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())])
+            return cp_model.LinearExpr.affine(here, 1, int(rule.base[at]))
 
         floor = self.cp.new_int_var(0, most, "")
         if rule.floor_is_zero:
@@ -374,7 +375,7 @@ class Model:
         for own in (0, 1):
             carriers = rule.carriers & (rule.own == own)
             for at, variables in self._by_domain(rule.level, carriers).items():
-                there = self._presence((v for v, _ in variables), self._total())
+                there = self.presence((v for v, _ in variables), self.total_units())
                 self.cp.add(count(at) + own - floor <= rule.max_skew).only_enforce_if(there)
 
     def _friends_are_near(self, rule: Affinity) -> None:
@@ -383,11 +384,11 @@ class Model:
         lonely = self._by_domain(rule.level, rule.carriers & ~rule.selfish)
         every = [v for here in anchors.values() for v, _ in here]
         solos: list[Var] = []
-        total = self._total()
+        total = self.total_units()
         for at, variables in carriers.items():
             if rule.running[at]:
                 continue
-            there = self._presence((v for v, _ in variables), total)
+            there = self.presence((v for v, _ in variables), total)
             near = cp_model.LinearExpr.sum([v for v, _ in anchors.get(at, ())])
             if rule.running.any():
                 self.cp.add(near >= there)
@@ -435,202 +436,6 @@ class Model:
             for a, b in pairwise(indices):
                 self.cp.add(self.z[a] >= self.z[b])
 
-    # --- objective ------------------------------------------------------------
-
-    def admitted(self, priority: int) -> Terms:
-        """Value of the pending gangs of one priority, to be maximised."""
-        return [
-            (self.z[g.index], g.value) for g in self.gangs if g.pending and g.priority == priority
-        ]
-
-    def extras(self) -> Terms:
-        """Units beyond the minimum, to be maximised."""
-        terms: Terms = []
-        for g in self.gangs:
-            for q in g.quotas:
-                if q.pending > q.missing:
-                    terms += [
-                        (v, 1) for d in q.demands for v in self._at_class[g.index, d].values()
-                    ]
-                    if g.pending and q.missing:
-                        terms.append((self.z[g.index], -q.missing))
-        return terms
-
-    @cached_property
-    def topology(self) -> Terms:
-        """Places beyond the first, to be minimised; see `plan.topology_cost`."""
-        terms: Terms = []
-        for g in self.gangs:
-            fresh = self._gets_new_pods(g)
-            for s in g.scopes:
-                if s.preferred >= 0 and s.demands and not _is_single(g, s):
-                    terms += self._scope_terms(g, s, fresh)
-                elif s.preferred >= 0 and s.bound:
-                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
-            if g.previous:
-                terms += [
-                    (v, pods_of(g, d))
-                    for d in range(len(g.demands))
-                    for j, v in self._at_class[g.index, d].items()
-                    if self.classes[j].nodes[0] not in g.previous
-                ]
-        return terms + self._set_terms()
-
-    def _gets_new_pods(self, g: Gang) -> Var:
-        if g.pending:
-            return self.z[g.index]
-        mine = [v for d in range(len(g.demands)) for v in self._at_class[g.index, d].values()]
-        return self._presence(mine, self._total())
-
-    def _by_place(self, g: Gang, demand: int, level: int) -> dict[int, list[Var]]:
-        place = self.problem.levels[level].place
-        found: dict[int, list[Var]] = {}
-        for j, v in self._at_class[g.index, demand].items():
-            found.setdefault(int(place[self.classes[j].nodes[0]]), []).append(v)
-        return found
-
-    def _scope_terms(self, g: Gang, s: Scope, fresh: Var) -> Terms:
-        uses: dict[int, Var] = {}
-        for d in s.demands:
-            for at, variables in self._by_place(g, d, s.preferred).items():
-                if at in s.bound:
-                    continue
-                if at not in uses:
-                    uses[at] = self.w[g.index, s.preferred, at, s.demands] = self.cp.new_bool_var(
-                        ""
-                    )
-                most = g.demands[d].count
-                self.cp.add(cp_model.LinearExpr.sum(variables) <= most * uses[at])
-        terms: Terms = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
-        used = cp_model.LinearExpr.sum(list(uses.values()))
-        certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.quotas)
-        if g.pending and (certain or s.bound):
-            least = self.counting.fewest_places(g, s) - len(s.bound)
-            if least > 0:
-                self.cp.add(used >= least * self.z[g.index])
-        if s.bound:
-            terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
-        elif certain and g.pending:
-            terms.append((fresh, -UNITS_PER_DOMAIN))
-        else:
-            any_used = self.cp.new_bool_var("")
-            self.cp.add(any_used <= used)
-            terms.append((any_used, -UNITS_PER_DOMAIN))
-        return terms
-
-    def _set_terms(self) -> Terms:
-        terms: Terms = []
-        mine = {g.index for g in self.gangs}
-        for members in sets(self.problem).values():
-            if any(g.index in mine for g in members):
-                terms.append((self._set_cost(members, mine), UNITS_PER_DOMAIN))
-        return terms
-
-    def _set_cost(self, members: Sequence[Gang], mine: set[int]) -> Var:
-        """Places beyond the first that a set uses at its level, when it counts."""
-        base, scaled = members[0], members[1:]
-        level = base.set_level
-        place = self.problem.levels[level].place
-        known: set[object] = set()
-        uses: dict[object, Var] = {}
-
-        def use(at: object) -> Var:
-            if at not in uses:
-                uses[at] = self.cp.new_bool_var("")
-            return uses[at]
-
-        for g in members:
-            bound = {p if p >= 0 else (g.index, p) for p in g.set_bound}
-            if g.index not in mine:
-                if is_placed(g, self.fixed):
-                    known |= bound
-                    known |= {int(place[n]) for _, n, _ in self.fixed.get(g.index, ())}
-                continue
-            if not g.pending:
-                known |= bound
-            for at in bound if g.pending else ():
-                self.cp.add(use(at) >= self.z[g.index])
-            for d in range(len(g.demands)):
-                for at, variables in self._by_place(g, d, level).items():
-                    most = g.demands[d].count
-                    self.cp.add(cp_model.LinearExpr.sum(variables) <= most * use(at))
-        counts = self.cp.new_bool_var("")
-        running = [
-            g for g in scaled if not g.pending or (g.index not in mine and is_placed(g, self.fixed))
-        ]
-        if running and any(self.fixed.get(g.index) for g in members):
-            self.cp.add(counts == 1)
-        for g in members:
-            if g.index not in mine:
-                continue
-            if g in scaled and g.pending:
-                self.cp.add(counts >= self.z[g.index])
-            elif running:
-                self.cp.add(counts >= self._gets_new_pods(g))
-        fresh = [v for at, v in uses.items() if at not in known]
-        cost = self.cp.new_int_var(0, len(known) + len(fresh), "")
-        beyond = cp_model.LinearExpr.sum(fresh) + len(known) - 1
-        self.cp.add(cost >= beyond).only_enforce_if(counts)
-        return cost
-
-    @cached_property
-    def fragmentation(self) -> Terms:
-        """Nodes in domains that lose their wholeness; see `plan.fragmentation_cost`."""
-        problem = self.problem
-        terms: Terms = []
-        for level in (problem.levels[i] for i in problem.scope_levels):
-            if not level.is_host:
-                terms += self._opened_domains(level)
-        for j, c in enumerate(self.classes):
-            if self._whole[c.nodes[0]]:
-                terms += self._opened_nodes(c, j)
-        for (g, d, j), v in self.x.items():
-            gang = problem.gangs[g]
-            if (
-                not problem.gpus[gang.demands[d].shape]
-                and problem.node_gpus[self.classes[j].nodes[0]]
-            ):
-                terms.append((v, pods_of(gang, d)))
-        return terms
-
-    def _opened_domains(self, level: Level) -> Terms:
-        inside = level.domain >= 0
-        at = level.domain[inside]
-        has_gpus = self.problem.node_gpus > 0
-        size = np.bincount(at, has_gpus[inside], level.count)
-        whole = np.bincount(at, (self._whole & has_gpus)[inside], level.count)
-        loads: dict[int, list[Var]] = {}
-        for (g, d, j), v in self.x.items():
-            if self.problem.gpus[self.problem.gangs[g].demands[d].shape]:
-                loads.setdefault(int(level.domain[self.classes[j].nodes[0]]), []).append(v)
-        return [
-            (self._presence(variables, self._total()), int(size[domain]))
-            for domain, variables in loads.items()
-            if domain >= 0 and size[domain] > 0 and whole[domain] == size[domain]
-        ]
-
-    def _opened_nodes(self, c: NodeClass, j: int) -> Terms:
-        kinds = [
-            k for k, s in enumerate(self.shapes) if self.problem.gpus[s] and (k, j) in self._load
-        ]
-        if not kinds:
-            return []
-        if c.patterns is None:
-            every = [v for k in kinds for v in self._load[k, j]]
-            return [(self._presence(every, self._total()), 1)]
-        if all(sum(p) == 1 for p in c.patterns):
-            return [(v, 1) for k in kinds for v in self._load[k, j]]
-        if len(c.patterns) == 1:
-            opened = self.cp.new_int_var(0, len(c.nodes), "")
-            for k in kinds:
-                self.cp.add(cp_model.LinearExpr.sum(self._load[k, j]) <= c.patterns[0][k] * opened)
-            return [(opened, 1)]
-        return [
-            (self.n[j, p], 1)
-            for p, pattern in enumerate(c.patterns)
-            if any(pattern[k] for k in kinds)
-        ]
-
     # --- solving ----------------------------------------------------------------
 
     def hold(
@@ -643,16 +448,29 @@ class Model:
             self.cp.add(_dot(terms) <= at_most)
 
     def solve(
-        self, terms: Terms, *, maximize: bool, hint: Plan, seconds: float, effort: float
+        self,
+        terms: Terms,
+        *,
+        maximize: bool,
+        hint: Plan,
+        seconds: float,
+        effort: float,
+        portfolio: bool = False,
     ) -> Answer:
         """Optimise one goal, starting from a plan.
 
         `effort` is CP-SAT's deterministic time, `seconds` the wall time that
-        cuts it short.
+        cuts it short. One worker settles what is easy and takes the same path
+        every time; a `portfolio` of unlike workers settles what one does not,
+        in the same way only when the policy asks for determinism.
         """
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
+        if portfolio:
+            solver.parameters.num_workers = PORTFOLIO_WORKERS
+            solver.parameters.interleave_search = self.problem.policy.deterministic
+        else:
+            solver.parameters.num_workers = 1
+            solver.parameters.linearization_level = 2
         solver.parameters.max_time_in_seconds = max(0.01, seconds)
         solver.parameters.max_deterministic_time = effort
         goal = _dot(terms)
@@ -673,29 +491,26 @@ class Model:
 
     def _hint(self, plan: Plan) -> None:
         cp = self.cp
-        cp.clear_hints()
+        cp.clear_hints()  # type: ignore[no-untyped-call]
         class_of = {n: j for j, c in enumerate(self.classes) for n in c.nodes}
         counts: dict[tuple[int, int, int], int] = {}
         loads: dict[int, list[int]] = {}
-        for g in self.gangs:
-            for d, n, count in plan.get(g.index, ()):
+        for gang in self.gangs:
+            for d, n, count in plan.get(gang.index, ()):
                 if n in class_of:
-                    key = (g.index, d, class_of[n])
-                    counts[key] = counts.get(key, 0) + count
+                    at = (gang.index, d, class_of[n])
+                    counts[at] = counts.get(at, 0) + count
                     load = loads.setdefault(n, [0] * len(self.shapes))
-                    load[self._shape_at[g.demands[d].shape]] += count
-        for key, v in self.x.items():
-            cp.add_hint(v, counts.get(key, 0))
-        for g, z in self.z.items():
-            cp.add_hint(z, bool(plan.get(g)))
-        for (g, i, at), u in self.u.items():
-            scope = self.problem.gangs[g].scopes[i]
-            domain = self.problem.levels[scope.required].domain
-            there = any(domain[n] == at for d, n, _ in plan.get(g, ()) if d in scope.demands)
-            cp.add_hint(u, there)
-        for (g, level, at, demands), w in self.w.items():
-            place = self.problem.levels[level].place
-            cp.add_hint(w, any(place[n] == at for d, n, _ in plan.get(g, ()) if d in demands))
+                    load[self._shape_at[gang.demands[d].shape]] += count
+        for at, v in self.x.items():
+            cp.add_hint(v, counts.get(at, 0))
+        for index, z in self.z.items():
+            cp.add_hint(z, bool(plan.get(index)))
+        for (index, i, domain), u in self.u.items():
+            scope = self.problem.gangs[index].scopes[i]
+            cp.add_hint(u, self._is_used(plan, index, scope.demands, scope.required, domain))
+        for (index, level, place, demands), w in self.w.items():
+            cp.add_hint(w, self._is_used(plan, index, demands, level, place))
         uses = dict.fromkeys(self.n, 0)
         for n, load in loads.items():
             j = class_of[n]
@@ -703,8 +518,14 @@ class Model:
                 if (j, p) in uses and all(a <= b for a, b in zip(load, pattern, strict=True)):
                     uses[j, p] += 1
                     break
-        for key, v in self.n.items():
-            cp.add_hint(v, uses[key])
+        for key, use in self.n.items():
+            cp.add_hint(use, uses[key])
+
+    def _is_used(
+        self, plan: Plan, gang: int, demands: tuple[int, ...], level: int, place: int
+    ) -> bool:
+        places = self.problem.levels[level].place
+        return any(places[n] == place for d, n, _ in plan.get(gang, ()) if d in demands)
 
     def _plan(self, solver: cp_model.CpSolver) -> Plan:
         """Units on nodes from counts on classes."""
@@ -743,7 +564,7 @@ class Model:
                 slots += [list(pattern) for _ in range(solver.value(self.n[j, p]))]
         else:
             for k in kinds:
-                for v in self._load[k, j]:
+                for v in self.load[k, j]:
                     row = [0] * len(self.shapes)
                     row[k] = 1
                     slots += [list(row) for _ in range(solver.value(v))]
@@ -766,7 +587,7 @@ def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
     return len(kinds) * sum(len(g.demands) for g in gangs)
 
 
-def _is_single(gang: Gang, scope: Scope) -> bool:
+def is_single(gang: Gang, scope: Scope) -> bool:
     """Whether the scope holds one unit at most, so that packing it is nothing."""
     units = sum(q.pending for q in gang.quotas if not set(q.demands).isdisjoint(scope.demands))
     return units <= 1 and not scope.bound and scope.pin < 0

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from placement_service.goals import Goals
 from placement_service.model import Model, Terms, size_of
 from placement_service.plan import (
     UNITS_PER_DOMAIN,
@@ -24,16 +25,22 @@ from placement_service.plan import (
     set_domains,
     sets,
 )
-from placement_service.problem import Gang, Ints, Problem
+from placement_service.problem import Bools, Gang, Ints, Problem
 from placement_service.room import Room
-from placement_service.state import State
+from placement_service.state import TOO_LITTLE, State
 
 #: Variables of one neighbourhood, about: more take too long to build.
-MAX_VARIABLES = 5_000
+MAX_VARIABLES = 10_000
 #: Deterministic time of one neighbourhood.
 EFFORT = 0.4
+#: The same when one is tried again, with more kinds of search.
+EFFORT_AGAIN = 4.0
+#: Neighbourhoods in a row that were tried twice before: there is nothing left.
+STALE = 40
 #: Domains set free at once: at first, and at most.
 FEWEST_DOMAINS, MOST_DOMAINS = 2, 6
+#: Every so many rounds the placed gangs are placed anew in another order.
+SHUFFLE_EVERY = 4
 #: Rounds of a deterministic search, which no clock may end.
 ROUNDS = 150
 
@@ -42,10 +49,12 @@ def improve(state: State) -> None:
     """Settle neighbourhoods until everything is proven or the deadline passes."""
     search = _Search(state)
     rounds = 0
-    while not state.proven and state.left > 0.02:
+    while not state.proven and state.left > TOO_LITTLE:
         if state.problem.policy.deterministic and rounds >= ROUNDS:
             return
-        if not search.round():
+        if rounds % SHUFFLE_EVERY == 0:
+            search.shuffle()
+        elif not search.round():
             return
         rounds += 1
 
@@ -58,6 +67,8 @@ class _Search:
         self.random = random.Random(20261121)
         self.level = _level(self.problem)
         self.fails = 0
+        self.stale = 0
+        self.tried: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self.movable = {
             g.index
             for g in self.problem.gangs
@@ -66,6 +77,17 @@ class _Search:
             and not any(self.problem.special[d.shape] for d in g.demands)
         }
 
+    def shuffle(self) -> None:
+        """Place the gangs that are in the plan from scratch, large before small, roughly."""
+        self.state.phase = "improve"
+        problem = self.problem
+        weight: dict[int, float] = {}
+        for g in problem.gangs:
+            units = sum((1 + int(problem.gpus[d.shape])) * d.count for d in g.demands)
+            weight[g.index] = units * self.random.uniform(0.5, 2.0)
+        build = self.state.builder.build
+        self.state.accept(build(lambda g: -weight[g.index], first=self.state.plan))
+
     def round(self) -> bool:
         """One neighbourhood; false when there is none to try."""
         wanting = [g for g in self._wanting() if g.index in self.movable]
@@ -73,21 +95,30 @@ class _Search:
             return False
         self.state.phase = "improve"
         target = self.random.choice(wanting)
-        room = Room(self.problem)
-        room.take_plan(self.state.plan)
-        nodes = self._nodes(target, room)
+        nodes = self._nodes(target)
         gangs = self._gangs(target, nodes)
-        fixed = {i: u for i, u in self.state.plan.items() if all(g.index != i for g in gangs)}
-        for g in gangs:
-            if g.index in self.state.plan:
-                room.release(g.index, self.state.plan)
-        model = Model(self.state.counting, gangs, nodes, room.free, fixed)
-        plan = self._settle(model, gangs)
+        free = {g.index for g in gangs}
+        key = (nodes.tobytes(), tuple(sorted(free)))
+        times = self.tried[key] = self.tried.get(key, 0) + 1
+        if times > 2:
+            self.stale += 1
+            self.fails += 1
+            return self.stale < STALE
+        fixed = {i: u for i, u in self.state.plan.items() if i not in free}
+        room = Room(self.problem)
+        room.take_plan(fixed)
+        goals = Goals(Model(self.state.counting, gangs, nodes, room.free, fixed))
+        plan = self._settle(goals, gangs, again=times > 1)
         better = False
         if plan is not None:
             merged = {**fixed, **plan}
-            better = self.state.accept(merged) or self.state.accept(self._fill(merged))
-        self.fails = 0 if better else self.fails + 1
+            better = self.state.accept(merged)
+            if not self.state.extra_is_proven:
+                better = self.state.accept(self._fill(merged)) or better
+        self.fails += 1
+        if better:
+            self.fails = self.stale = 0
+            self.tried.clear()
         return True
 
     # --- what to free -----------------------------------------------------------
@@ -132,13 +163,15 @@ class _Search:
         placed = sum(c for _, _, c in self.state.plan.get(gang.index, ()))
         return gang.missing + gang.extras - placed
 
-    def _nodes(self, target: Gang, room: Room) -> Ints:
+    def _nodes(self, target: Gang) -> Ints:
         """Nodes of a few domains: the target's own, roomy ones, random ones."""
         level = self.problem.levels[self.level]
         count = min(MOST_DOMAINS, FEWEST_DOMAINS + self.fails // 4)
         own = {int(level.domain[n]) for _, n, _ in self.state.plan.get(target.index, ())} - {-1}
         chosen = set(self.random.sample(sorted(own), min(len(own), count)))
         shape = max(target.demands, key=lambda d: int(self.problem.gpus[d.shape]) * d.count).shape
+        room = Room(self.problem)
+        room.take_plan(self.state.plan)
         slots = room.slots(shape, self.level)
         roomy = [int(d) for d in np.argsort(-slots, kind="stable")[: 2 * count]]
         able = [
@@ -161,11 +194,12 @@ class _Search:
             inside |= (level.domain < 0) & self._usable_outside(target)
         return np.flatnonzero(inside)
 
-    def _usable_outside(self, target: Gang) -> Ints:
+    def _usable_outside(self, target: Gang) -> Bools:
         shapes = sorted({d.shape for d in target.demands if not self.problem.gpus[d.shape]})
         if not shapes:
             return np.zeros(self.problem.node_count, dtype=bool)
-        return np.asarray(self.problem.eligible[shapes].any(axis=0))
+        usable: Bools = np.any(self.problem.eligible[shapes], axis=0)
+        return usable
 
     def _gangs(self, target: Gang, nodes: Ints) -> list[Gang]:
         """The target and gangs wholly inside the nodes, as many as a model can take."""
@@ -194,36 +228,37 @@ class _Search:
 
     # --- what to do with it -----------------------------------------------------
 
-    def _settle(self, model: Model, gangs: Sequence[Gang]) -> Plan | None:
+    def _settle(self, goals: Goals, gangs: Sequence[Gang], *, again: bool) -> Plan | None:
         state = self.state
         for priority in priorities(self.problem):
-            terms = model.admitted(priority)
+            terms = goals.admitted(priority)
             if terms:
                 now = sum(
                     g.value for g in gangs if g.priority == priority and g.index in state.plan
                 )
-                model.hold(terms, at_least=now)
-        extras = model.extras()
+                goals.model.hold(terms, at_least=now)
+        extras = goals.extras()
         if extras:
-            model.hold(extras, at_least=self._extras(gangs))
+            goals.model.hold(extras, at_least=self._extras(gangs))
         goal: Terms
         if not state.admitted_is_proven:
             weight = self._most_topology(gangs)
-            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in model.admitted(p)]
-            goal += [(v, -w) for v, w in model.topology]
+            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in goals.admitted(p)]
+            goal += [(v, -w) for v, w in goals.topology]
             maximize = True
         elif not state.extra_is_proven:
             weight = self._most_topology(gangs)
-            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in model.topology]
+            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in goals.topology]
             maximize = True
         else:
-            goal, maximize = model.topology, False
-        answer = model.solve(
+            goal, maximize = goals.topology, False
+        answer = goals.model.solve(
             goal,
             maximize=maximize,
             hint=state.plan,
-            seconds=min(state.left, 2.0),
-            effort=EFFORT,
+            seconds=min(state.left, 6.0 if again else 2.0),
+            effort=EFFORT_AGAIN if again else EFFORT,
+            portfolio=again,
         )
         return answer.plan
 

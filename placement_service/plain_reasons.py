@@ -1,31 +1,30 @@
-"""Reasons that stand in the request itself: no arrays, no search, no failure.
+"""Reasons that stand in the request itself: no room is counted, nothing is placed.
 
-What is left to say when the full explanation fails or runs out of time.
+What is left to say of a gang when there is no time to count, or counting fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from placement_service import reason_words as words
 from placement_service.answer import Reason, ReasonCode
-from placement_service.problem import Problem
-from placement_service.score import Score
 from placement_service.snapshot import PodGang
-from placement_service.solution import Solution
 
-
-def explain(
-    problem: Problem, solution: Solution, score: Score, /, *, deadline: float
-) -> tuple[tuple[Reason, ...], ...]:
-    """At least one reason for every gang that is not placed, in the snapshot's order."""
-    placed = {gang.gang: gang.placed for gang in score.gangs}
-    return tuple(
-        () if placed[gang.name] else plain_reasons(gang, placed) for gang in problem.snapshot.gangs
-    )
+#: Said when nothing else is known.
+UNKNOWN = Reason(
+    ReasonCode.NOT_SEARCHED,
+    "No placement was found, and the time was not enough to say why.",
+)
 
 
 def plain_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
-    """Why a gang that is not placed waits, as far as the request says."""
+    """Why a gang that is not placed waits, as far as the request says; never empty."""
+    return standing_reasons(gang, placed) or (UNKNOWN,)
+
+
+def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
+    """Reasons that no room could remove; `placed` tells of every gang by name."""
     reasons = [
         Reason(ReasonCode.UNSUPPORTED, f"The gang uses {what}, which is not supported.")
         for what in gang.unsupported
@@ -39,18 +38,13 @@ def plain_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ..
             reasons.append(
                 Reason(
                     ReasonCode.PODS_MISSING,
-                    f"Group {group.name} needs {group.min_replicas} pods and has {there}{gated}.",
+                    f"Group {group.name} needs {words.pods(group.min_replicas)} and has "
+                    f"{there}{gated}.",
                     asked=group.min_replicas,
                     found=there,
                 )
             )
     if gang.base_gang and not placed.get(gang.base_gang, False):
-        reasons.append(
-            Reason(ReasonCode.BASE_NOT_PLACED, f"The base gang {gang.base_gang} is not placed.")
-        )
-    return tuple(reasons) or (
-        Reason(
-            ReasonCode.NOT_SEARCHED,
-            "No placement was found, and the time was not enough to say why.",
-        ),
-    )
+        base = words.gang_word(gang.base_gang, gang.name)
+        reasons.append(Reason(ReasonCode.BASE_NOT_PLACED, f"The base gang {base} is not placed."))
+    return tuple(reasons)

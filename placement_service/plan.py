@@ -92,10 +92,9 @@ def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
     if not any(plan.get(g.index) for g in here):
         return 0
     place = problem.levels[base.set_level].place
-    used: set[object] = set()
+    used: set[int] = set()
     for g in here:
-        # Running pods on unknown nodes are places of their own, gang by gang.
-        used.update(p if p >= 0 else (g.index, p) for p in g.set_bound)
+        used.update(g.set_bound)
         used.update(int(place[n]) for _, n, _ in plan.get(g.index, ()))
     return max(0, len(used) - 1)
 
@@ -136,10 +135,10 @@ def fragmentation_cost(problem: Problem, plan: Plan) -> int:
         if level.key == HOSTNAME:
             continue
         inside = level.domain >= 0
-        d = level.domain[inside]
-        size = np.bincount(d, has_gpus[inside], level.count)
-        whole = np.bincount(d, (problem.whole_free & has_gpus)[inside], level.count)
-        hit = np.bincount(d, touched[inside], level.count)
+        at = level.domain[inside]
+        size = np.bincount(at, has_gpus[inside], level.count)
+        whole = np.bincount(at, (problem.whole_free & has_gpus)[inside], level.count)
+        hit = np.bincount(at, touched[inside], level.count)
         total += int(size[(size > 0) & (whole == size) & (hit > 0)].sum())
     return total + misplaced
 

@@ -24,6 +24,9 @@ from placement_service.problem import (
     fit,
 )
 
+#: Stands in the journal where a slot of the layout was filled.
+SLOT = -1
+
 
 class Room:
     """Mutable state of the nodes; `mark` and `undo` go back exactly."""
@@ -37,6 +40,8 @@ class Room:
         self._seen: dict[int, int] = {}
         self._sums: dict[tuple[int, int], Ints] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
+        #: Slots of a layout that are left, by (domain, size); see `layout`.
+        self.slots_left: dict[tuple[int, int], int] = {}
         # Pods per rule, kind of member and domain: see `_kinds`.
         self._rule_load = [
             np.zeros((len(kinds), problem.levels[rule.level].count), dtype=np.int64)
@@ -115,6 +120,11 @@ class Room:
         self._journal.append((shape, nodes, counts))
         self._apply(shape, nodes, -counts)
 
+    def use_slot(self, domain: int, size: int) -> None:
+        """Fill one slot of the layout."""
+        self._journal.append((SLOT, np.array([domain]), np.array([size])))
+        self.slots_left[domain, size] -= 1
+
     def mark(self) -> int:
         return len(self._journal)
 
@@ -122,20 +132,21 @@ class Room:
         """Take back all that was placed since `mark`."""
         while len(self._journal) > mark:
             shape, nodes, counts = self._journal.pop()
-            self._apply(shape, nodes, counts)
+            if shape == SLOT:
+                self.slots_left[int(nodes[0]), int(counts[0])] += 1
+            else:
+                self._apply(shape, nodes, counts)
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
+        counts: dict[int, dict[int, int]] = {}
         for index, units in plan.items():
             demands = self.problem.gangs[index].demands
             for d, node, count in units:
-                self.take(demands[d].shape, np.array([node]), np.array([count]))
-
-    def release(self, gang: int, plan: Plan) -> None:
-        """Take one gang of a plan out again; not undone by `undo`."""
-        demands = self.problem.gangs[gang].demands
-        for d, node, count in plan[gang]:
-            self._apply(demands[d].shape, np.array([node]), np.array([count]))
+                on_node = counts.setdefault(demands[d].shape, {})
+                on_node[node] = on_node.get(node, 0) + count
+        for shape, on_node in counts.items():
+            self.take(shape, np.array(list(on_node)), np.array(list(on_node.values())))
 
     def _apply(self, shape: int, nodes: Ints, change: Ints) -> None:
         self.free[nodes] += change[:, None] * self.problem.request[shape]
@@ -182,26 +193,26 @@ def _open_domains(
     rule: Limit | Bipartite | Spread | Affinity, load: Ints, shape: int
 ) -> Bools | None:
     """Domains [D] that one more pod of the shape may enter; None: no say."""
+    able: Bools
     match rule:
         case Limit():
             weight = int(rule.weight[shape])
-            return load[0] + weight <= rule.capacity if weight else None
+            able = load[0] + weight <= rule.capacity
+            return able if weight else None
         case Bipartite():
-            if rule.left[shape]:
-                return load[1] == 0
-            return load[0] == 0 if rule.right[shape] else None
+            able = load[1 if rule.left[shape] else 0] == 0
+            return able if rule.left[shape] or rule.right[shape] else None
         case Spread():
             if not (rule.carriers[shape] or rule.counted[shape]):
                 return None
             counts = rule.base + load[0]
-            return counts + 1 - _floor(rule, counts) <= rule.max_skew
+            able = counts + 1 - _floor(rule, counts) <= rule.max_skew
+            return able
         case Affinity():
             if not rule.carriers[shape]:
                 return None
-            near = rule.running | (load[1] > 0)
-            if near.any():
-                return near
-            if not rule.selfish[shape]:
-                return near
-            mine = load[0] > 0
-            return mine if mine.any() else ~mine
+            able = rule.running | (load[1] > 0)
+            if able.any() or not rule.selfish[shape]:
+                return able
+            able = load[0] > 0
+            return able if able.any() else ~able

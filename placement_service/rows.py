@@ -24,8 +24,8 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.greedy import Builder
 from placement_service.problem import Bools, Gang, Ints, Problem, Scope, fit
+from placement_service.topology import Topology
 from placement_service.tree import Part
 
 #: Limits of what is combined; more would cost time and rarely adds anything.
@@ -66,11 +66,12 @@ class Counting:
     what a unit of a shape counts, `room[K, N]` what a node offers.
     """
 
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.problem = builder.problem
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.problem = topology.problem
         self.levels = self._part_levels()
         self.units, self.room = _counters(self.problem)
+        self.total = self.room.sum(axis=1)
         self._offers: dict[int, Ints] = {}
         self._most: dict[int, Ints] = {}
         self._weights: dict[Content, Ints] = {}
@@ -130,7 +131,7 @@ class Counting:
         quota_of = {d: i for i, q in enumerate(gang.quotas) for d in q.demands}
         found: list[tuple[Content, int]] = []
         bound: set[int] = set()
-        tree = self.builder.tree(gang)
+        tree = self.topology.tree(gang)
         for part in (
             _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
         ):
@@ -148,7 +149,7 @@ class Counting:
         return tuple(sorted(merged.items()))
 
     def _within(self, narrow: int, level: int) -> bool:
-        return narrow == level or self.builder.parent(narrow, level) is not None
+        return narrow == level or self.topology.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
         found: dict[tuple[int, int, tuple[Parts, ...], Content], list[int]] = {}
@@ -206,7 +207,9 @@ class Counting:
             weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
             for k in range(len(self.units)):
                 sizes = np.unique(weights[:, k])[::-1]
-                for t in (1, *(int(w) for w in sizes[sizes > 1][:MAX_ROUNDINGS])):
+                # On single nodes a rounding is but another reference.
+                large = sizes[sizes > 1][:MAX_ROUNDINGS] if level >= 0 else ()
+                for t in (1, *(int(w) for w in large)):
                     rounded = weights[:, k] // t * times
                     weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
                     if weight.any():
@@ -217,15 +220,21 @@ class Counting:
     def fits_alone(self, gang: Gang) -> bool:
         """False only if the gang cannot be placed on the snapshot even alone."""
         for scope in gang.scopes:
-            if scope.required >= 0 and not self.domains_for(gang, scope).any():
+            binds = scope.required >= 0 and bool(self._content(gang, scope.demands))
+            if binds and not self.domains_for(gang, scope).any():
                 return False
-        for level in self.levels:
-            offers = self.offers(level)
+        whole = sum(
+            (self.weigh(content) * times for content, times in self.parts(gang, -1)),
+            np.zeros(len(self.units), dtype=np.int64),
+        )
+        if (whole > self.total).any():
+            return False
+        for level in self.levels[1:]:
             parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
-            ones = np.ones(len(self.units), dtype=np.int64)
-            for t in (ones, *(np.maximum(weight, 1) for weight, _ in parts)):
-                need = sum((w // t * times for w, times in parts), np.zeros_like(ones))
-                if (need > (offers // t[:, None]).sum(axis=1)).any():
+            large = {w.tobytes(): w for w, _ in parts if (w > 1).any()}
+            for t in (np.maximum(w, 1) for w in large.values()):
+                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
+                if (need > (self.offers(level) // t[:, None]).sum(axis=1)).any():
                     return False
         return True
 
@@ -235,7 +244,7 @@ class Counting:
         key = (self._content(gang, scope.demands), scope.required)
         if key not in self._domains:
             offers = self.offers(scope.required)[:, : level.count]
-            self._domains[key] = (offers >= self.weigh(key[0])[:, None]).all(axis=0)
+            self._domains[key] = np.all(offers >= self.weigh(key[0])[:, None], axis=0)
         able = self._domains[key]
         if scope.pin >= 0:
             able = able & (np.arange(level.count) == scope.pin)
@@ -294,7 +303,7 @@ def _largest_sums(offers: Ints) -> Ints:
 def _counters(problem: Problem) -> tuple[Ints, Ints]:
     """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
-    fits = {int(s): _usable(problem, int(s)) for s in np.flatnonzero(demand)}
+    fits = usable_nodes(problem)
     found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
 
     def add(units: Ints, room: Ints) -> None:
@@ -306,21 +315,44 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
         room, units = fit(problem.free, reference), fit(problem.request, reference)
         for nodes, inside in sets:
             add(units * inside, room * nodes)
-    whole = {
-        s: usable
-        for s, usable in fits.items()
-        if problem.gpus[s] and 2 * problem.gpus[s] > problem.node_gpus_free[usable].max(initial=0)
-    }
-    for nodes in _node_sets(list(whole.values())):
-        inside = _confined(problem, whole, nodes)
-        # Only nodes that fit one of the counted kinds can hold any.
-        counted = [whole[int(s)] for s in np.flatnonzero(inside)]
-        if counted:
-            add(inside, np.logical_or.reduce(counted).astype(np.int64))
+    for alone in whole_shapes(problem, fits):
+        whole = {s: fits[s] for s in alone}
+        for nodes in _node_sets(list(whole.values())):
+            inside = _confined(problem, whole, nodes)
+            # Only nodes that fit one of the counted kinds can hold any.
+            counted = [whole[int(s)] for s in np.flatnonzero(inside)]
+            if counted:
+                add(inside, np.any(counted, axis=0).astype(np.int64))
     if not found:
-        shape, nodes = problem.shape_count, problem.node_count
-        return np.zeros((0, shape), dtype=np.int64), np.zeros((0, nodes), dtype=np.int64)
+        shapes, count = problem.shape_count, problem.node_count
+        return np.zeros((0, shapes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
     return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
+
+
+def usable_nodes(problem: Problem) -> dict[int, Bools]:
+    """Nodes [N] that can take a unit now, for each shape that is asked for."""
+    return {
+        int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
+        for s in np.flatnonzero(_demand(problem))
+    }
+
+
+def whole_shapes(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
+    """Families of shapes of which no node holds two, whichever two.
+
+    One for each resource: the shapes that take more than half of what any node
+    that fits them has left of it.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    for r in range(len(problem.columns)):
+        family = tuple(
+            s
+            for s, usable in fits.items()
+            if 2 * problem.request[s, r] > problem.free[usable, r].max(initial=0)
+        )
+        if family:
+            found.setdefault(family)
+    return list(found)
 
 
 def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
@@ -340,15 +372,11 @@ def _demand(problem: Problem) -> Ints:
     return demand
 
 
-def _usable(problem: Problem, shape: int) -> Bools:
-    return problem.eligible[shape] & (fit(problem.free, problem.request[shape]) > 0)
-
-
 def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
     """Distinct masks, closed under union as far as the limit goes, and all nodes."""
     found: dict[bytes, Bools] = {m.tobytes(): m for m in masks}
     if masks:
-        everything = np.logical_or.reduce(masks)
+        everything = np.any(masks, axis=0)
         found.setdefault(everything.tobytes(), everything)
     grown = list(found.values())
     for a in grown:

@@ -16,11 +16,11 @@ from grpc_reflection.v1alpha import reflection
 from placement.v1 import placement_service_pb2, placement_service_pb2_grpc
 from placement_service.admission import Admission
 from placement_service.dumps import Dumps
+from placement_service.explain import explain
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
 from placement_service.pipeline import Stages
-from placement_service.plain_reasons import explain
 from placement_service.pool import SolverPool
-from placement_service.problem import formulate
 from placement_service.score import score
 from placement_service.service import PlacementServicer
 from placement_service.settings import Settings

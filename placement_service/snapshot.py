@@ -29,7 +29,6 @@ Labels = Mapping[str, str]
 Resources = Mapping[str, int]
 
 
-
 class Operator(Enum):
     """How a requirement compares a label with its values."""
 

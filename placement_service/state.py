@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from placement_service.greedy import Builder
+from placement_service.builder import Builder
+from placement_service.layout import Layout
 from placement_service.plan import (
     Bounds,
     Plan,
@@ -24,6 +25,9 @@ from placement_service.plan import (
 from placement_service.problem import Problem
 from placement_service.rows import Counting
 from placement_service.solution import Limit, Solution
+
+#: Seconds with which nothing worth while can be begun.
+TOO_LITTLE = 0.05
 
 Report = Callable[[Solution], None]
 
@@ -38,24 +42,36 @@ class Facts:
 
 
 class State:
-    """The best plan and the best facts so far; `target` are gangs worth aiming at."""
+    """The best plan and the best facts so far; `target` are gangs worth aiming at.
+
+    `layout` says how their parts may fill the domains, None when nothing does.
+    """
 
     def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
         self.problem = problem
         self.deadline = deadline
         self.builder = Builder(problem)
-        self.counting = Counting(self.builder)
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
         self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
         most = dict.fromkeys(priorities(problem), 0)
         for g in problem.pending:
             most[g.priority] += g.value
-        self.facts = Facts(tuple(most.values()), self.all_extras, 0)
+        self._most = tuple(most.values())
+        self.facts = Facts(self._most, self.all_extras, 0)
+        self._counting: Counting | None = None
         self.target: tuple[int, ...] = ()
+        self.layout: Layout | None = None
         self.fewest: dict[int, int] = {}
         self.phase = "bound"
         self._report = report
+
+    @property
+    def counting(self) -> Counting:
+        """Rows of the problem, counted when first asked for."""
+        if self._counting is None:
+            self._counting = Counting(self.builder.topology)
+        return self._counting
 
     @property
     def left(self) -> float:
@@ -83,7 +99,9 @@ class State:
         )
         result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
         if final and not result.proven:
-            result = replace(result, limit=Limit.EFFORT if self.left > 0 else Limit.TIME)
+            # The last steps are not begun when there is hardly any time left.
+            out_of_time = self.left < TOO_LITTLE
+            result = replace(result, limit=Limit.TIME if out_of_time else Limit.EFFORT)
         return result
 
     def accept(self, plan: Plan) -> bool:
@@ -91,9 +109,20 @@ class State:
         value = worth(self.problem, plan)
         if value.rank <= self.worth.rank:
             return False
+        # Tuples compare by priority. A plan above a bound means a wrong bound.
+        assert value.admitted <= self.facts.admitted, "a plan beats a proven bound"
         self.plan, self.worth = plan, value
         self._report(self.solution())
         return True
+
+    def with_admitted(self, i: int, bound: int) -> Facts:
+        """The facts with a lower bound of the i-th priority.
+
+        All that was proven of later tiers took the old bound for granted: less
+        in one tier may leave room for more in those below.
+        """
+        admitted = (*self.facts.admitted[:i], bound, *self._most[i + 1 :])
+        return Facts(admitted, self.all_extras, 0)
 
     def learn(self, facts: Facts) -> None:
         """Take better facts."""

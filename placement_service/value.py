@@ -20,8 +20,7 @@ UNITS_PER_NODE_WITHOUT_GPUS = 10
 def largest_node(snapshot: Snapshot) -> dict[str, int]:
     """The largest allocatable CPU (millis) and memory (bytes) of any node."""
     return {
-        r: max((n.allocatable.get(r, 0) for n in snapshot.nodes), default=0)
-        for r in (CPU, MEMORY)
+        r: max((n.allocatable.get(r, 0) for n in snapshot.nodes), default=0) for r in (CPU, MEMORY)
     }
 
 

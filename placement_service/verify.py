@@ -237,14 +237,18 @@ def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
     """Each term of a new pod finds a matching pod in the pod's domain.
 
     Pods that carry the term themselves do not help each other, for none could
-    come first; only if nobody else matches anywhere may they start a domain,
+    come first; only if nobody else matches in any domain may they start one,
     all of them the same.
     """
     for template, pods in plan.new_by_template:
         for term in dict.fromkeys(template.required_affinity):
             key = term.topology_key
             carriers = plan.affinity_carriers[term]
-            helpers = [m for m in plan.crowd.matching(term) if m not in carriers]
+            helpers = [
+                m
+                for m in plan.crowd.matching(term)
+                if m not in carriers and m.domain(key) is not None
+            ]
             helped = {helper.domain(key) for helper in helpers}
             start_together = not helpers and len({m.domain(key) for m in carriers}) == 1
             for pod in _first_on_each_node(pods):

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 
 from placement_service.bindings import name_pods
 from placement_service.engine import search
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
-from placement_service.problem import formulate
 from placement_service.score import Score, score
 from placement_service.snapshot import (
     CPU,

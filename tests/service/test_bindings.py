@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from placement_service.bindings import count_pods, name_pods, natural_key
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
-from placement_service.problem import formulate
 from placement_service.snapshot import HOSTNAME, PackingScope, Policy, Snapshot
 from placement_service.solution import Assignment
 from tests.service.questions import gang, node, snapshot

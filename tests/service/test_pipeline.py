@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from placement_service import plain_reasons
 from placement_service.answer import Progress, ReasonCode
 from placement_service.errors import DeadlineTooShort
+from placement_service.explain import explain
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
 from placement_service.observe import Interrupted, Switch
 from placement_service.pipeline import Budget, Stages, place, placement_score, recompute
 from placement_service.pool import Found
-from placement_service.problem import Problem, formulate
+from placement_service.problem import Problem
 from placement_service.score import GangScore, ScopeUse, Score, score
 from placement_service.snapshot import Policy, Request
 from placement_service.solution import Limit, Solution, Tier, TierName
@@ -52,7 +53,7 @@ def stages(search: Callable[..., Found] = nothing_found, **others: Any) -> Stage
         search=search,
         verify=verify,
         score=score,
-        explain=plain_reasons.explain,
+        explain=explain,
         engine="test 1",
     )
     return replace(usual, **others)

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
 from placement_service.observe import Switch
 from placement_service.pool import Found, SolverPool
-from placement_service.problem import Problem, formulate
+from placement_service.problem import Problem
 from placement_service.snapshot import Policy
 from placement_service.solution import Limit, Solution
 from tests.service.questions import snapshot

@@ -15,8 +15,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from placement_service.bindings import name_pods
+from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
-from placement_service.problem import formulate
 from placement_service.score import Score, score
 from placement_service.snapshot import HOSTNAME, Policy, Snapshot
 from placement_service.solution import Solution, TierName

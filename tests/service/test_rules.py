@@ -83,6 +83,20 @@ class TestMinimumsBeforeExtras:
         scenario = scenario.gang("low", pods=1, gpus=8)
         scenario.place().expect(placed=["high", "low"], extra=0)
 
+    def test_extras_take_the_room_of_a_minimum_that_cannot_be_met_beside_theirs(self) -> None:
+        # "b" bears nobody on its host, so only one of both is admitted, for one GPU either way.
+        # With "a" there is an extra, although the two minimums would fill the node.
+        lonely = Group("w", pods=1, gpus=1, spread=(spread("host", min_domains=2),))
+        scenario = Scenario("x1=2").gang("a", pods=2, gpus=1, min=1).gang("b", lonely)
+        scenario.place().expect(placed=["a"], admitted=1, extra=1)
+
+    def test_lower_priorities_take_the_room_of_a_higher_one_that_cannot_use_it(self) -> None:
+        # As above, among "a" and "b" of high priority; the second GPU is then free for "low".
+        lonely = Group("w", pods=1, gpus=1, away=(near("host", kind="high"),))
+        high = Group("w", pods=1, gpus=1, labels={"kind": "high"})
+        scenario = Scenario("x1=2").gang("a", high, priority=1).gang("b", lonely, priority=1)
+        scenario.gang("low", pods=1, gpus=1).place().expect(admitted=2)
+
     def test_a_running_gang_gets_the_extras_that_fit(self) -> None:
         scenario = Scenario("x1=4/8").gang("a", Group("w", pods=2, gpus=4, min=1, on=("x1",)))
         scenario.place().expect(new={"a": 1}, admitted=0, extra=1)
@@ -154,6 +168,12 @@ class TestRequiredPacking:
         cluster.gang("a", pods=1, gpus=1, pack="rack").place().expect(placed=[])
         cluster.gang("a", pods=1, gpus=1, min=0, pack="rack").place().expect(new={"a": 0})
 
+    def test_a_level_of_extras_alone_does_not_hold_up_the_minimum(self) -> None:
+        # "d" has no minimum and no rack to go to; "p" needs neither.
+        groups = Group("p", pods=1, gpus=1), Group("d", pods=1, gpus=1, min=0, pack="rack")
+        scenario = Scenario("x1=8").gang("a", *groups)
+        scenario.place().expect(placed=["a"], new={"a": 1}, admitted=1, extra=0)
+
     def test_levels_need_not_nest(self) -> None:
         # Rows and racks cross. One rack and one row for both pods: only x1 and x2 share both.
         cluster = Scenario("r1: x1=8 x2=8 x3=8 | r2: x4=8 x5=8")
@@ -184,6 +204,13 @@ class TestPreferredPacking:
     def test_it_never_blocks(self) -> None:
         # Three nodes need two racks: one too many.
         scenario = Scenario(self.RACKS).gang("a", pods=3, gpus=8, prefer="rack")
+        scenario.place().expect(placed=["a"], topology=1)
+
+    def test_a_rule_at_a_level_that_no_node_has_does_not_spoil_the_packing(self) -> None:
+        # "p" must be alone on its host by its own spread; both "d" share another: one too many.
+        everybody = spread("host")
+        groups = Group("p", pods=1, spread=(everybody,)), Group("d", pods=2, away=(near("rack"),))
+        scenario = Scenario("x1=8 x2=8 x3=8").gang("a", *groups, prefer="host")
         scenario.place().expect(placed=["a"], topology=1)
 
     def test_extras_go_before_packing(self) -> None:
@@ -330,6 +357,16 @@ class TestPodRules:
         assert len(placed.domains("rack", "a")) == 1
         cluster.gang("a", replace(group, pods=3)).place().expect(placed=[])
 
+    def test_a_friend_in_no_domain_neither_helps_nor_hinders(self) -> None:
+        # On x2 the friend is in no rack; Kubernetes does not see it for a term about racks.
+        cluster = Scenario("r1: x1=1 | : x2=8").node("x2", labels={"disk": "yes"})
+        carrier = Group("c", pods=1, gpus=1, labels={"app": "a"}, near=(near("rack", app="a"),))
+        friend = Group("f", pods=1, labels={"app": "a"}, select={"disk": "yes"})
+        cluster.gang("a", carrier).place().expect(placed=["a"])
+        cluster.gang("a", carrier, friend).place().expect(placed=["a"])
+        there = Scenario("r1: x1=1 | r2: x2=8").node("x2", labels={"disk": "yes"})
+        there.gang("a", carrier, friend).place().expect(placed=["a"], nodes={"a": {"x2": 2}})
+
     def test_spread_keeps_domains_level(self) -> None:
         # r2 has room for one pod; with a skew of 1, r1 gets two at most, with 2 three.
         cluster = Scenario("r1: x1=8 | r2: x2=1/8")
@@ -411,6 +448,12 @@ class TestSets:
         scenario = cluster.gang("base", Group("w", on=("x3",)), pack="rack")
         scenario = scenario.gang("scaled", pods=1, gpus=8, base="base")
         scenario.place().expect(nodes={"scaled": {"x4": 1}}, topology=0)
+
+    def test_running_pods_of_a_set_on_a_node_that_is_gone_are_in_one_domain(self) -> None:
+        # The base goes anywhere; the scaled gang is where the node was: one domain too many.
+        scenario = Scenario("x1=8").gang("base", pods=1, gpus=8, prefer="rack")
+        scenario = scenario.gang("scaled", Group("w", on=("gone", "gone")), base="base")
+        scenario.place().expect(placed=["base", "scaled"], topology=1)
 
 
 class TestFragmentation:

@@ -1,0 +1,446 @@
+"""Instance families: pure functions of a seed and a few numbers.
+
+A family is a function with keyword-only parameters, each with a default, that returns a
+`Snapshot`. Those made of real traces are in `traces` and need their files.
+
+``load`` is always the whole trays that the gangs' minimums ask for over the whole trays that are
+free: above 1 somebody must wait.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from bench import traces
+from bench.building import (
+    BLOCK,
+    FRONTEND,
+    HALF_TRAY,
+    ONE_GPU,
+    RACK,
+    WHOLE_TRAY,
+    Part,
+    free_trays,
+    gang,
+    node,
+    nvl_cluster,
+    resources,
+)
+from placement_service.snapshot import (
+    Node,
+    NodeSelectorTerm,
+    Operator,
+    PodGang,
+    PodTemplate,
+    Requirement,
+    Snapshot,
+)
+
+Family = Callable[..., Snapshot]
+Value = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One member of a family; the same values always give the same snapshot."""
+
+    family: str
+    params: Mapping[str, Value] = field(default_factory=dict)
+    seed: int = 1
+
+    def __str__(self) -> str:
+        words = [self.family, *(f"{name}={value}" for name, value in self.params.items())]
+        return " ".join([*words, f"#{self.seed}"])
+
+    def snapshot(self) -> Snapshot:
+        """Raises `traces.MissingData` when the family is made of files that are not there."""
+        return FAMILIES[self.family](self.seed, **self.params)
+
+
+# --- the standard mix -----------------------------------------------------------
+
+
+def mix(
+    seed: int,
+    *,
+    load: float = 1.0,
+    gangs: int = 200,
+    blocks: int = 14,
+    racks: int = 20,
+    extras: float = 0.0,
+    scaled: float = 0.0,
+    priorities: int = 1,
+) -> Snapshot:
+    """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
+
+    5,152 nodes by default. `extras` is the share of the training gangs that have a quarter of
+    their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
+    the first are gangs of their own.
+    """
+    rng = random.Random(f"mix {seed}")
+    nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
+    jobs = _jobs(rng, gangs, load * free_trays(nodes))
+    return Snapshot(
+        tuple(nodes),
+        tuple(g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """`replicas` are trays by role; each replica needs one rack when `bound`."""
+
+    name: str
+    replicas: Mapping[str, tuple[int, ...]]
+    bound: bool = False
+    small: PodTemplate | None = None
+    small_count: int = 0
+    required: str = ""
+    preferred: str = ""
+
+    @property
+    def trays(self) -> int:
+        return sum(sum(sizes) for sizes in self.replicas.values())
+
+
+def _jobs(rng: random.Random, count: int, trays: float) -> list[_Job]:
+    """Jobs that ask for about so many trays: sizes grow with a common factor.
+
+    Raises ValueError when so few jobs are too small, or so many too large, for that.
+    """
+    seeds = [rng.getrandbits(32) for _ in range(count)]
+
+    def draw(factor: float) -> list[_Job]:
+        return [_job(random.Random(s), f"g{i:03}", factor) for i, s in enumerate(seeds)]
+
+    low, high = 0.01, 8.0
+    for _ in range(12):
+        middle = math.sqrt(low * high)
+        if sum(job.trays for job in draw(middle)) < trays:
+            low = middle
+        else:
+            high = middle
+    jobs = draw(high)
+    asked = sum(job.trays for job in jobs)
+    if not 0.75 * trays <= asked <= 1.25 * trays:
+        raise ValueError(f"{count} gangs ask for {asked} trays, which is far from {trays:.0f}")
+    return jobs
+
+
+def _job(rng: random.Random, name: str, factor: float) -> _Job:
+    kind = rng.random()
+
+    def times(number: int, most: int) -> int:
+        return max(1, min(most, round(number * factor)))
+
+    if kind < 0.55:
+        prefill, decode = rng.choice((1, 2, 4, 8)), rng.choice((2, 4, 8, 9, 10))
+        one_block = rng.random() < 0.5
+        return _Job(
+            f"{name}-serve",
+            {
+                "prefill": (prefill,) * times(rng.randint(1, 4), 4),
+                "decode": (decode,) * times(rng.randint(1, 3), 3),
+            },
+            bound=True,
+            small=rng.choice((ONE_GPU, FRONTEND)),
+            small_count=rng.randint(1, 4),
+            required=BLOCK if one_block else "",
+            preferred="" if one_block else BLOCK,
+        )
+    if kind < 0.73:
+        wanted = times(rng.choice((8, 16, 24, 32, 64, 96, 128, 256)), 256)
+        if rng.random() < 0.4:
+            size = rng.choice((4, 8, 12, 16))
+            parts = (size,) * max(1, round(wanted / size))
+            return _Job(f"{name}-train", {"segment": parts}, bound=True, preferred=BLOCK)
+        return _Job(f"{name}-train", {"worker": (max(8, wanted),)}, preferred=BLOCK)
+    if rng.random() < 0.3:
+        return _Job(f"{name}-job", {"main": (1,)})
+    return _Job(f"{name}-job", {}, small=rng.choice((ONE_GPU, HALF_TRAY)), small_count=1)
+
+
+def _gangs(
+    rng: random.Random, job: _Job, extras: float, scaled: float, priorities: int
+) -> list[PodGang]:
+    spare = extras > 0 and not job.bound and rng.random() < extras
+    split = scaled > 0 and len(job.replicas.get("decode", ())) > 1 and rng.random() < scaled
+    priority = 100 * rng.randrange(priorities)
+    parts = [
+        Part(
+            f"{role}-{i}",
+            WHOLE_TRAY,
+            size,
+            rack=job.bound,
+            minimum=math.ceil(0.75 * size) if spare else None,
+        )
+        for role, sizes in job.replicas.items()
+        for i, size in enumerate(sizes)
+    ]
+    if job.small is not None:
+        parts.append(Part("small", job.small, job.small_count))
+    own = [p for p in parts if not (split and p.name.startswith("decode-") and p.name[-1] != "0")]
+    base = gang(job.name, own, required=job.required, preferred=job.preferred, priority=priority)
+    return [
+        base,
+        *(
+            gang(f"{job.name}-{p.name}", [p], priority=priority, base=job.name)
+            for p in parts
+            if p not in own
+        ),
+    ]
+
+
+def huge(seed: int, *, load: float = 1.1, gangs: int = 1000) -> Snapshot:
+    """The standard mix at 25,760 nodes and 1,000 gangs."""
+    return mix(seed, load=load, gangs=gangs, blocks=70)
+
+
+def sets(seed: int, *, load: float = 1.1, gangs: int = 150) -> Snapshot:
+    """The standard mix with three priorities, extras and scaled gangs."""
+    return mix(seed, load=load, gangs=gangs, extras=0.5, scaled=0.6, priorities=3)
+
+
+def tiny(seed: int, *, load: float = 1.2, gangs: int = 6) -> Snapshot:
+    """Two blocks of two small racks, for tests."""
+    rng = random.Random(f"tiny {seed}")
+    nodes = nvl_cluster(rng, blocks=2, racks=2, trays=6, cpu_machines=1, free=0.8)
+    room = load * free_trays(nodes)
+    made: list[PodGang] = []
+    for i in range(gangs):
+        size = max(1, round(room / gangs) + rng.randint(-1, 1))
+        parts = [Part("worker", WHOLE_TRAY, size, rack=size <= 5), Part("small", ONE_GPU, 1)]
+        made.append(gang(f"g{i}", parts, preferred=BLOCK))
+    return Snapshot(tuple(nodes), tuple(made))
+
+
+# --- what makes it hard ---------------------------------------------------------
+
+POOL = "example.com/pool"
+
+
+def pools(
+    seed: int, *, load: float = 1.2, scattered: int = 0, gangs: int = 200, blocks: int = 14
+) -> Snapshot:
+    """The standard mix on three pools of nodes, of whole blocks or `scattered` by rack.
+
+    Of the gangs three fifths name one pool, a fifth accept either of two, a fifth any.
+    """
+    plain = mix(seed, load=load, gangs=gangs, blocks=blocks)
+    rng = random.Random(f"pools {seed}")
+    level = RACK if scattered else BLOCK
+    pool_of: dict[str, str] = {}
+    nodes = []
+    for n in plain.nodes:
+        domain = n.labels.get(level, n.labels[BLOCK])
+        pool = pool_of.setdefault(domain, f"p{rng.randrange(3) if scattered else len(pool_of) % 3}")
+        nodes.append(replace(n, labels={**n.labels, POOL: pool}))
+    return Snapshot(tuple(nodes), tuple(_into_pools(rng, g) for g in plain.gangs))
+
+
+def _into_pools(rng: random.Random, one: PodGang) -> PodGang:
+    accepted = tuple(sorted(rng.sample(("p0", "p1", "p2"), rng.choice((1, 1, 1, 2, 3)))))
+    if len(accepted) == 3:
+        return one
+
+    def confined(template: PodTemplate) -> PodTemplate:
+        if template == FRONTEND:
+            return template
+        if len(accepted) == 1:
+            return replace(template, node_selector=((POOL, accepted[0]),))
+        term = NodeSelectorTerm((Requirement(POOL, Operator.IN, accepted),))
+        return replace(template, required_node_affinity=(term,))
+
+    return _with_templates(one, confined)
+
+
+def _with_templates(one: PodGang, change: Callable[[PodTemplate], PodTemplate]) -> PodGang:
+    return replace(
+        one,
+        groups=tuple(
+            replace(g, pod_sets=tuple(replace(s, template=change(s.template)) for s in g.pod_sets))
+            for g in one.groups
+        ),
+    )
+
+
+def cpu_shapes(seed: int, *, load: float = 1.0, gangs: int = 200, blocks: int = 14) -> Snapshot:
+    """Twelve shapes of cores and memory, parts of unlike pods, a quarter of the trays short of
+    cores: GPUs alone do not tell what fits.
+    """
+    rng = random.Random(f"cpu_shapes {seed}")
+    nodes = [
+        _starved(rng, n) if rng.random() < 0.25 else n
+        for n in nvl_cluster(rng, blocks=blocks, racks=20, hogs=0.0)
+    ]
+    shapes = [
+        PodTemplate(resources(cores, memory, 4))
+        for cores in (48, 72, 96, 128)
+        for memory in (200, 450, 800)
+    ]
+    made = []
+    asked, room = 0, load * free_trays(nodes)
+    for i in range(gangs):
+        # Sizes aim at using up the room with the last gang.
+        mean = max(2.0, (room - asked) / (gangs - i))
+        parts = []
+        for r in range(rng.randint(1, 3)):
+            size = max(1, min(12, round(rng.uniform(0.3, 0.7) * mean)))
+            parts.append(Part(f"worker-{r}", rng.choice(shapes), size, rack=True))
+            asked += size
+        parts.append(Part("small", rng.choice((ONE_GPU, HALF_TRAY, FRONTEND)), rng.randint(1, 4)))
+        made.append(gang(f"g{i:03}", parts, preferred=BLOCK))
+    return Snapshot(tuple(nodes), tuple(made))
+
+
+def _starved(rng: random.Random, n: Node) -> Node:
+    """A tray with other people's pods on its cores, and on its memory now and then."""
+    if n.requested or RACK not in n.labels:
+        return n
+    return replace(n, requested=resources(rng.choice((24, 60, 84)), rng.choice((50, 300, 600))))
+
+
+def rack_parts(
+    seed: int,
+    *,
+    load: float = 1.3,
+    gangs: int = 200,
+    blocks: int = 14,
+    least: int = 4,
+    most: int = 12,
+) -> Snapshot:
+    """Nothing but parts of `least` to `most` trays, each in one rack: hard to pack, no filler."""
+    rng = random.Random(f"rack_parts {seed}")
+    nodes = nvl_cluster(rng, blocks=blocks, racks=20)
+    room = load * free_trays(nodes)
+    sizes: list[list[int]] = [[] for _ in range(gangs)]
+    asked = 0
+    while asked < room or not all(sizes):
+        short = min(range(gangs), key=lambda i: (len(sizes[i]), rng.random()))
+        size = rng.randint(least, most)
+        sizes[short].append(size)
+        asked += size
+    made = [
+        gang(
+            f"g{i:03}",
+            [Part(f"part-{k}", WHOLE_TRAY, size, rack=True) for k, size in enumerate(own)],
+            preferred=BLOCK,
+        )
+        for i, own in enumerate(sizes)
+    ]
+    return Snapshot(tuple(nodes), tuple(made))
+
+
+# --- known answers and scale ----------------------------------------------------
+
+
+def nvl72(seed: int, *, sizes: str = "mix", gangs: int = 64, filled: float = 0.0) -> Snapshot:
+    """32 NVLink domains of 18 trays, eight blocks; every gang's workers need one domain.
+
+    `sizes` are trays a gang, drawn evenly ("9", "9+10", ...), or "mix": by GPUs 40 % of 9 and
+    10 trays, 40 % of 4 to 8, 20 % of one. `filled` is the share of trays in use. Empty, at most
+    64 gangs of 9 fit, 32 of 10, 96 of 5, 128 of 4.
+    """
+    rng = random.Random(f"nvl72 {seed}")
+    nodes = nvl_cluster(rng, blocks=8, racks=4, cpu_machines=2, free=1.0 - filled, hogs=0.0)
+    made = []
+    for i in range(gangs):
+        if sizes == "mix":
+            # Counts for 40 %, 40 % and 20 % of the GPUs.
+            (size,) = rng.choices((9, 10, 4, 5, 6, 8, 1), (2.1, 2.1, 1.7, 1.7, 1.7, 1.7, 20))
+        else:
+            size = int(rng.choice(sizes.split("+")))
+        workers = [Part("prefill", WHOLE_TRAY, 1)] if size > 1 else []
+        workers.append(Part("decode", WHOLE_TRAY, size - len(workers)))
+        made.append(_in_one_rack(gang(f"g{i:03}", [*workers, Part("frontend", FRONTEND, 1)])))
+    return Snapshot(tuple(nodes), tuple(made))
+
+
+def _in_one_rack(one: PodGang) -> PodGang:
+    """The gang with its workers, which are all but its frontends, held to one rack."""
+    workers = tuple(g.name for g in one.groups if g.name != "frontend")
+    tied = gang("tied", [Part(w, WHOLE_TRAY, 1) for w in workers], required=RACK)
+    return replace(one, packing_scopes=tied.packing_scopes)
+
+
+def grove_scale(seed: int, *, gangs: int = 500, pods: int = 2, nodes: int = 100) -> Snapshot:
+    """Gangs of a few small pods without GPUs, exactly as many as fit."""
+    del seed  # There is nothing to draw.
+    each = math.ceil(gangs * pods / nodes)
+    machines = [
+        node(f"n{i:03}", {RACK: f"r{i // 20}"}, resources(each, 4 * each, pods=110), {})
+        for i in range(nodes)
+    ]
+    template = PodTemplate(resources(1, 4))
+    return Snapshot(
+        tuple(machines),
+        tuple(gang(f"g{i:03}", [Part("worker", template, pods)]) for i in range(gangs)),
+    )
+
+
+def wide(seed: int, *, pods: int = 512) -> Snapshot:
+    """One gang over a whole cluster: four zones' worth of two-node racks, preferring a rack."""
+    del seed
+    nodes = [
+        node(
+            f"n{i:03}",
+            {BLOCK: f"b{i // 16:02}", RACK: f"r{i // 2:03}"},
+            resources(64, 512, 8, pods=110),
+            {},
+        )
+        for i in range(512)
+    ]
+    worker = Part("worker", PodTemplate(resources(32, 256, 8)), pods)
+    return Snapshot(tuple(nodes), (gang("wide", [worker], preferred=RACK),))
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        family.__name__: family
+        for family in (
+            tiny,
+            mix,
+            sets,
+            pools,
+            cpu_shapes,
+            rack_parts,
+            nvl72,
+            grove_scale,
+            wide,
+            huge,
+            traces.openb,
+            traces.spot,
+        )
+    }
+)
+
+
+def parameters(family: str) -> dict[str, Value]:
+    """The parameters of a family and their defaults."""
+    signature = inspect.signature(FAMILIES[family])
+    return {
+        name: p.default
+        for name, p in signature.parameters.items()
+        if p.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def instance(family: str, given: Mapping[str, str], seed: int = 1) -> Instance:
+    """An instance from words; raises ValueError for what the family does not take."""
+    if family not in FAMILIES:
+        raise ValueError(f"no family {family}; there are {', '.join(FAMILIES)}")
+    known = parameters(family)
+    params: dict[str, Value] = {}
+    for name, text in given.items():
+        if name not in known:
+            raise ValueError(f"{family} takes no {name}; it takes {', '.join(known)}")
+        try:
+            params[name] = type(known[name])(text)
+        except ValueError:
+            raise ValueError(f"{name} of {family} cannot be {text!r}") from None
+    return Instance(family, params, seed)

@@ -1,0 +1,43 @@
+"""Levels: node label keys and the domains that their values make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement_service.problem import Level
+from placement_service.snapshot import Node
+
+
+class Levels:
+    """Levels by key, made when first asked for."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._index: dict[str, int] = {}
+        self._levels: list[Level] = []
+
+    def index(self, key: str) -> int:
+        if key not in self._index:
+            self._index[key] = len(self._levels)
+            self._levels.append(_make_level(key, self._nodes))
+        return self._index[key]
+
+    def __getitem__(self, index: int) -> Level:
+        return self._levels[index]
+
+    def all(self) -> tuple[Level, ...]:
+        return tuple(self._levels)
+
+
+def _make_level(key: str, nodes: Sequence[Node]) -> Level:
+    labels = [n.labels.get(key) for n in nodes]
+    values = tuple(sorted({v for v in labels if v is not None}))
+    number = {v: i for i, v in enumerate(values)}
+    domain = np.array([-1 if v is None else number[v] for v in labels], dtype=np.int64)
+    alone = domain < 0
+    place = domain.copy()
+    place[alone] = len(values) + np.arange(int(alone.sum()))
+    domain.flags.writeable = place.flags.writeable = False
+    return Level(key, domain, place, values)

@@ -1,0 +1,176 @@
+"""Shapes: pods that no rule can tell apart, and what nodes offer them.
+
+A bundle is the shape of several pods that must share one host: the sum of what
+they ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.levels import Levels
+from placement_service.pod_rules import PodRules, pod_selectors, port_columns, widen
+from placement_service.problem import UNLIMITED, Bools, Ints, Rule
+from placement_service.snapshot import Node, PodTemplate, Snapshot
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    columns: tuple[str, ...]
+    requests: list[dict[str, int]]
+    free: Ints
+    request: Ints
+    eligible: Bools
+    rules: tuple[Rule, ...]
+    special: Bools
+    bundle_of: dict[tuple[tuple[int, int], ...], int]
+
+
+class Shapes:
+    """Collects what pods ask for, then lays it out as arrays."""
+
+    def __init__(self, snapshot: Snapshot, levels: Levels) -> None:
+        self.snapshot = snapshot
+        self._levels = levels
+        self._count: dict[int, int] = {}
+        self._by_identity: dict[tuple[str, int], int] = {}
+        self._raw: list[tuple[str, PodTemplate]] = []
+        self._merged: dict[object, int] = {}
+        self._selectors = pod_selectors(snapshot)
+        self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
+
+    def add(self, namespace: str, template: PodTemplate, count: int) -> int:
+        """The shape of some pods that are to be placed."""
+        shape = self.of(namespace, template)
+        self._count[shape] = self._count.get(shape, 0) + count
+        return shape
+
+    def of(self, namespace: str, template: PodTemplate) -> int:
+        """The number of the shape of a pod, the same for equal needs."""
+        key = (namespace, id(template))
+        if key not in self._by_identity:
+            signature = self._signature(namespace, template)
+            if signature not in self._merged:
+                self._merged[signature] = len(self._raw)
+                self._raw.append((namespace, template))
+            self._by_identity[key] = self._merged[signature]
+        return self._by_identity[key]
+
+    def _signature(self, namespace: str, t: PodTemplate) -> object:
+        """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
+        seen = tuple(term.matches(namespace, t.labels) for term in self._selectors)
+        terms = t.required_affinity + t.required_anti_affinity
+        inner: object = (
+            (namespace, t.required_affinity, t.required_anti_affinity, t.spread_constraints)
+            if terms or t.spread_constraints
+            else None
+        )
+        return (
+            tuple(sorted((k, v) for k, v in t.requests.items() if v)),
+            t.node_selector,
+            t.required_node_affinity,
+            t.tolerations,
+            t.host_ports,
+            inner,
+            seen,
+        )
+
+    def plain(self, shape: int) -> bool:
+        """Whether no rule between pods names or sees the shape."""
+        namespace, t = self._raw[shape]
+        return not (
+            t.required_affinity
+            or t.required_anti_affinity
+            or t.spread_constraints
+            or t.host_ports
+            or any(term.matches(namespace, t.labels) for term in self._selectors)
+        )
+
+    def bundle(self, content: tuple[tuple[int, int], ...]) -> None:
+        """Register a bundle of (shape, pods), sorted by shape."""
+        self._bundles.setdefault(content)
+
+    def table(self, levels: Levels) -> Table:
+        nodes = self.snapshot.nodes
+        raw = self._raw
+        eligible = _node_rules(nodes, [t for _, t in raw])
+        terms = PodRules(self.snapshot, raw, levels, eligible)
+        names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
+        requests = [dict(t.requests) for _, t in raw]
+        free = [np.array([max(0, n.free(r)) for n in nodes], dtype=np.int64) for r in names]
+        need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
+        for label, room, take in (*port_columns(nodes, raw), *terms.columns):
+            names.append(label)
+            free.append(room)
+            need.append(take)
+        request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
+        bundle_of: dict[tuple[tuple[int, int], ...], int] = {}
+        rows, masks = [request], [eligible]
+        special = terms.special
+        for content in self._bundles:
+            bundle_of[content] = len(requests)
+            members = [s for s, _ in content]
+            counts = np.array([k for _, k in content], dtype=np.int64)
+            rows.append((counts @ request[members])[None, :])
+            masks.append(np.all(eligible[members], axis=0)[None, :])
+            special = np.append(special, False)
+            total: dict[str, int] = {}
+            for s, k in content:
+                for r, v in requests[s].items():
+                    total[r] = total.get(r, 0) + k * v
+            requests.append(total)
+        demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
+        for room, take in zip(free, need, strict=True):
+            # As much as all pods together ask for is as good as no limit.
+            room[room >= UNLIMITED] = int(demand @ take)
+        return Table(
+            tuple(names),
+            requests,
+            np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
+            np.concatenate(rows),
+            np.concatenate(masks),
+            tuple(widen(rule, len(requests)) for rule in terms.rules),
+            special,
+            bundle_of,
+        )
+
+
+def _node_rules(nodes: Sequence[Node], templates: Sequence[PodTemplate]) -> Bools:
+    """eligible[S, N] by selector, affinity, taints, cordon and readiness.
+
+    Nodes that no template can tell apart are judged once.
+    """
+    keys: set[str] = set()
+    by_name = False
+    for t in templates:
+        keys.update(k for k, _ in t.node_selector)
+        for term in t.required_node_affinity or ():
+            keys.update(e.key for e in term.match_expressions)
+            by_name = by_name or bool(term.match_fields)
+    ordered = sorted(keys)
+    kinds: dict[object, int] = {}
+    kind = np.empty(len(nodes), dtype=np.int64)
+    samples: list[Node] = []
+    for i, n in enumerate(nodes):
+        signature = (
+            n.unschedulable,
+            n.ready,
+            n.taints,
+            tuple(n.labels.get(k) for k in ordered),
+            n.name if by_name else None,
+        )
+        if signature not in kinds:
+            kinds[signature] = len(samples)
+            samples.append(n)
+        kind[i] = kinds[signature]
+    verdict = np.array(
+        [
+            [n.ready and not n.unschedulable and t.selects(n) and t.tolerates(n) for n in samples]
+            for t in templates
+        ],
+        dtype=bool,
+    ).reshape(len(templates), len(samples))
+    return verdict[:, kind]

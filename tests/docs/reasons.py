@@ -1,0 +1,85 @@
+"""One small question for each kind of reason, as `docs/explanations.md` shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from placement_service.answer import ReasonCode
+from placement_service.bindings import name_pods
+from placement_service.explain import explain
+from placement_service.formulate import formulate
+from placement_service.score import score
+from placement_service.solution import Solution
+from tests.scenario import Group, Scenario, near, solve
+
+_RACKS = "r1: x1=8 x2=8 x3=8 | r2: x4=8 x5=8"
+
+
+def _gated(scenario: Scenario, count: int) -> Scenario:
+    (gang,) = scenario.gangs
+    (group,) = gang.groups
+    gang = replace(gang, groups=(replace(group, gated_count=count),))
+    return replace(scenario, gangs=(gang,))
+
+
+EXAMPLES: Mapping[ReasonCode, Scenario] = {
+    ReasonCode.UNINITIALIZED: Scenario(_RACKS).gang("a", pods=1, gpus=8, uninitialized=True),
+    ReasonCode.PODS_MISSING: _gated(
+        Scenario(_RACKS).gang("a", Group("worker", pods=2, gpus=8, min=4)), 1
+    ),
+    ReasonCode.UNSUPPORTED: Scenario(_RACKS).gang(
+        "a", pods=1, gpus=8, unsupported=("pod ml/train-0 and 3 more: spec.resourceClaims",)
+    ),
+    ReasonCode.BASE_NOT_PLACED: Scenario(_RACKS)
+    .gang("serve-0", pods=6, gpus=8)
+    .gang("a", pods=1, gpus=8, base="serve-0"),
+    ReasonCode.NO_ELIGIBLE_NODE: Scenario(_RACKS)
+    .node("x1", cordoned=True)
+    .gang("a", Group("worker", pods=2, gpus=8, select={"gpu": "h200"})),
+    ReasonCode.INSUFFICIENT_RESOURCES: Scenario(_RACKS).gang("a", pods=6, gpus=8),
+    ReasonCode.NO_SUCH_LEVEL: Scenario(_RACKS).gang(
+        "a", Group("worker", pods=2, gpus=8), pack="nvidia.com/gpu.clique"
+    ),
+    ReasonCode.REQUIRED_DOMAIN_TOO_SMALL: Scenario(_RACKS).gang("a", pods=4, gpus=8, pack="rack"),
+    ReasonCode.PINNED_DOMAIN_TOO_SMALL: Scenario("r1: x1=0/8 x2=8 | r2: x3=8 x4=8").gang(
+        "a", Group("worker", pods=2, gpus=8, on=("x1",)), pack="rack"
+    ),
+    ReasonCode.REQUIRED_DOMAIN_BROKEN: Scenario("r1: x1=0/8 x2=8 | r2: x3=0/8 x4=8").gang(
+        "a", Group("worker", pods=2, gpus=8, on=("x1", "x3")), pack="rack"
+    ),
+    ReasonCode.POD_RULES: Scenario(_RACKS).gang(
+        "a", Group("worker", pods=3, gpus=4, away=(near("rack", group="worker"),))
+    ),
+    ReasonCode.OUTCOMPETED: Scenario("r1: x1=8 x2=8")
+    .gang("serve", pods=2, gpus=8, priority=100)
+    .gang("a", pods=1, gpus=8),
+    ReasonCode.NO_COMBINATION: Scenario("r1: x1=8 x2=4").gang(
+        "a", Group("leader", pods=1, gpus=6), Group("worker", pods=2, gpus=3), pack="rack"
+    ),
+    ReasonCode.NOT_SEARCHED: Scenario(_RACKS).gang("a", pods=1, gpus=8),
+}
+
+
+def example(code: str) -> str:
+    """The message of a reason of this code: that of gang "a" in its question."""
+    wanted = ReasonCode(code)
+    scenario = EXAMPLES[wanted]
+    snapshot = scenario.snapshot()
+    # A search that ended before it began is the only way to a gang that was not tried.
+    early = wanted is ReasonCode.NOT_SEARCHED
+    solution = Solution((), ()) if early else solve(snapshot, scenario.policy)[-1]
+    bindings = name_pods(snapshot, solution.assignments)
+    found = explain(
+        formulate(snapshot, scenario.policy),
+        solution,
+        score(snapshot, scenario.policy, bindings),
+        deadline=math.inf,
+    )
+    return next(
+        reason.message
+        for gang, reasons in zip(snapshot.gangs, found, strict=True)
+        for reason in reasons
+        if gang.name.endswith("/a") and reason.code is wanted
+    )

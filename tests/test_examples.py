@@ -1,0 +1,62 @@
+"""The examples do what their README says."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from placement.cli.main import main
+from placement.testing import serve
+from placement.v1 import ComputePlacementRequest
+from placement_service import wire
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_nvl72_plan_is_proven_and_names_who_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-f", str(EXAMPLES / "nvl72"), "-o", "json", "--time-limit", "60s"]) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert err == ""
+    assert answer["termination"]["reason"] == "OPTIMAL"
+    waiting = [gang for gang in answer["podGangs"] if not gang["placed"]]
+    assert [gang["name"].rsplit("-", 1)[0] for gang in waiting] == ["full-rack", "eval"]
+    assert "17 of 18" in waiting[0]["reasons"][0]["message"]
+    # A replacement follows the pods that run.
+    (replacement,) = [b for b in answer["bindings"] if b["podGang"] == "finetune-0"]
+    assert replacement["node"].startswith("a2-")
+
+
+def test_the_nvl72_cluster_is_what_its_drawing_says(tmp_path: Path) -> None:
+    script = shutil.copy(EXAMPLES / "nvl72" / "generate.py", tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    assert (tmp_path / "cluster.yaml").read_text() == (
+        EXAMPLES / "nvl72" / "cluster.yaml"
+    ).read_text()
+
+
+def test_the_request_is_valid() -> None:
+    text = (EXAMPLES / "request.json").read_text()
+    request = wire.parse_request(json_format.Parse(text, ComputePlacementRequest()))
+    assert len(request.snapshot.gangs) == 2
+
+
+def test_the_script_prints_the_plan() -> None:
+    with serve() as address:
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "plan.py", address, EXAMPLES / "request.json"],
+            capture_output=True,
+            text=True,
+            check=True,
+            # The script finds what this process finds.
+            env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        )
+    assert "namespaces/ml/pods/serve-decode-0 -> nodes/" in done.stdout
+    assert "namespaces/ml/podgangs/train waits: " in done.stdout
