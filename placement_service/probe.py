@@ -39,7 +39,8 @@ def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
             return f"no answer: {error.code().name}: {error.details()}"
     if alive or answer.status == health_pb2.HealthCheckResponse.SERVING:
         return ""
-    return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return name
 
 
 def _channel(settings: Settings) -> grpc.Channel:
