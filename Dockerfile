@@ -1,6 +1,7 @@
-# One image: the placement service, and placementctl beside it.
+# One image: the placement service, its controller, and placementctl beside them.
 #
 #   docker run --rm -p 50051:50051 placement-service
+#   docker run --rm --entrypoint placement-controller placement-service --help
 #   docker run --rm -i --entrypoint placementctl placement-service plan -f - < objects.yaml
 #
 # The Python that the tests run on.

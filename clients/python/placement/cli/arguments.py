@@ -21,7 +21,7 @@ _LONGEST = 24 * 3600.0
 _DESCRIPTION = """\
 Plan where gangs of GPU pods go, with a proof of how good the plan is.
 
-Nothing is changed in any cluster: files in, answer out.
+Nothing is changed in any cluster: files, or what a cluster holds, in, answer out.
 """
 
 _EXAMPLES = """\
@@ -29,11 +29,17 @@ examples:
   # What would happen to everything that waits in this cluster?
   kubectl get nodes,pods,podgangs,priorityclasses -A -o json | placementctl plan -f -
 
+  # The same, read from the current cluster.
+  placementctl plan --live
+
   # Would this PodCliqueSet fit? Nodes from one file, the workload from another.
   placementctl plan -f nodes.json my-model.yaml
 
   # The PodGangs and pods that Grove would create from it.
   placementctl expand -f my-model.yaml
+
+  # Which gangs run in the current cluster, and why do the others wait?
+  placementctl status
 """
 
 _PLAN_EXAMPLES = """\
@@ -42,11 +48,12 @@ examples:
   placementctl plan -f nodes/ gangs/ -o html > plan.html
   placementctl plan -f cluster.json --time-limit 1m30s -o json
   kubectl get nodes,pods,podgangs -A -o json | placementctl plan -f - --server placement:50051
+  placementctl plan --live --context prod --scheduler-name placement-service
 
 exit status:
   0  an answer was computed; gangs may be unplaced, the answer says why
   2  the input or the arguments are wrong; every problem found is printed
-  3  the service could not answer
+  3  the service, or the cluster, could not answer
 """
 
 _EXPAND_EXAMPLES = """\
@@ -73,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_plan(commands)
     _add_expand(commands)
+    _add_status(commands)
     return parser
 
 
@@ -85,7 +93,20 @@ def _add_plan(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _add_files(plan)
+    source = plan.add_mutually_exclusive_group(required=True)
+    _add_files(source, required=False)
+    source.add_argument(
+        "--live",
+        action="store_true",
+        help="plan what waits in the current cluster; it is only read",
+    )
+    _add_cluster(plan)
+    plan.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        default="",
+        help="with --live: only pods of this scheduler (default: whoever's they are)",
+    )
     plan.add_argument(
         "-o",
         "--output",
@@ -125,7 +146,28 @@ def _add_expand(commands: Any) -> None:
     _add_files(expand)
 
 
-def _add_files(parser: argparse.ArgumentParser) -> None:
+def _add_status(commands: Any) -> None:
+    status = commands.add_parser(
+        "status",
+        help="show the gangs of the current cluster, and why some wait",
+        description="Show the gangs of the current cluster, and why some wait.",
+        allow_abbrev=False,
+    )
+    status.add_argument("-n", "--namespace", default="", help="only this namespace (default: all)")
+    status.add_argument(
+        "-o", "--output", choices=("table", "json"), default="table", help="table or json"
+    )
+    _add_cluster(status)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="how to reach the cluster (default: as kubectl does)"
+    )
+    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig to use")
+
+
+def _add_files(parser: Any, *, required: bool = True) -> None:
     parser.add_argument(
         "-f",
         "--filename",
@@ -133,7 +175,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="extend",
         nargs="+",
-        required=True,
+        required=required,
         help="files or folders of Kubernetes objects in YAML or JSON, or - for standard input; "
         "may be repeated",
     )

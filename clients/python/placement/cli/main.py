@@ -1,7 +1,7 @@
 """`placementctl`: files in, an answer out; problems on standard error.
 
 Exit status 0: an answer was computed. 2: the input or the arguments are wrong.
-3: the service could not answer. 130: interrupted. Standard output holds the
+3: the service, or the cluster, could not answer. 130: interrupted. Standard output holds the
 answer alone. What a command does not need, it does not import.
 """
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from placement.cli import arguments
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = arguments.parse(argv)
     try:
-        status = _plan(options) if options.command == "plan" else _expand(options)
+        status = _COMMANDS[options.command](options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -46,12 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     from placement.cli.policy import read_policy
-    from placement.kubernetes import InputError, Problem, load, translate
+    from placement.kubernetes import InputError, Objects, Problem, load, translate
 
     # 1. A service to ask. Its own one warms up while the input is read.
     with _service(options) as address:
         # 2. The question, or everything that is wrong with it.
-        objects = load(options.files, stdin=_stdin())
+        if options.live:
+            live = _live(options, scheduler_name=options.scheduler_name)
+            if live is None:
+                return NO_ANSWER
+            objects = Objects.of(live, file="the cluster")
+        else:
+            objects = load(options.files, stdin=_stdin())
         problems: list[Problem] = []
         try:
             policy = read_policy(options.policy) if options.policy else None
@@ -93,6 +99,44 @@ def _expand(options: argparse.Namespace) -> int:
         _warn(["there is no PodCliqueSet to expand"])
     sys.stdout.write(yaml_documents(made))
     return OK
+
+
+def _status(options: argparse.Namespace) -> int:
+    import json
+
+    from placement.cli.status import as_json, as_table, statuses
+
+    live = _live(options)
+    if live is None:
+        return NO_ANSWER
+    gangs = statuses(live, namespace=options.namespace)
+    if options.output == "json":
+        sys.stdout.write(json.dumps(as_json(gangs), indent=2) + "\n")
+    else:
+        sys.stdout.write(as_table(gangs))
+    return OK
+
+
+#: Each command by its name.
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "plan": _plan,
+    "expand": _expand,
+    "status": _status,
+}
+
+
+def _live(options: argparse.Namespace, *, scheduler_name: str = "") -> list[dict[str, Any]] | None:
+    """The objects of the cluster, None when it could not be read, which is said."""
+    from placement.cli.live import read
+    from placement.cluster import ApiError
+
+    try:
+        return read(
+            kubeconfig=options.kubeconfig, context=options.context, scheduler_name=scheduler_name
+        )
+    except ApiError as error:
+        _complain([f"the cluster could not be read: {error}"])
+        return None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from placement.kubernetes.reading import At, Findings
 _FINISHED: Final = ("Succeeded", "Failed")
 
 #: Annotations by which pods share GPUs; what is left of a GPU is not known here.
-_GPU_SHARING: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
+GPU_SHARING: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ def _read_pod(one: Object, at: At, reader: PodSpecReader) -> Pod | None:
         spec.get("nodeName").problem(f"{node!r} is not a Kubernetes name")
     facts = reader.read(spec.value)
     unsupported = [f"spec.{path}" for path in facts.unsupported]
-    unsupported += [f"metadata.annotations[{key}]" for key in _GPU_SHARING if key in annotations]
+    unsupported += [f"metadata.annotations[{key}]" for key in GPU_SHARING if key in annotations]
     return Pod(
         object=one,
         spec=facts,

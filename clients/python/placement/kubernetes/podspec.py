@@ -201,16 +201,16 @@ class PodSpecReader:
 
     def read(self, spec: Mapping[str, Any]) -> PodSpec:
         """What a PodSpec says. What is wrong with it is in `findings`."""
-        relevant = _relevant(spec)
+        facts = relevant(spec)
         try:
             # Version 2 has no references to equal objects, so that equal specs
             # give equal bytes.
-            key = marshal.dumps(relevant, 2)
+            key = marshal.dumps(facts, 2)
         except ValueError:
-            return _read(relevant)
+            return _read(facts)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _read(relevant)
+            known = self._known[key] = _read(facts)
         return known
 
 
@@ -234,7 +234,7 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
-def _relevant(spec: Mapping[str, Any]) -> dict[str, Any]:
+def relevant(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A PodSpec without what placement does not look at.
 
     Generated names of volumes and mounts make the specs of equal pods differ;

@@ -1,0 +1,66 @@
+"""A live cluster instead of files: the same kinds, read only.
+
+Reads once what a plan is made from. Kinds that the cluster does not have, because Grove
+is not installed, count as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, ApiError, Cluster
+from placement.kubernetes.objects import POD, POD_GANG
+
+Body = dict[str, Any]
+
+
+def read(
+    *, kubeconfig: str | None = None, context: str | None = None, scheduler_name: str = ""
+) -> list[Body]:
+    """Every object that a plan is made from; of waiting pods those of one scheduler, if named.
+
+    Raises `ApiError`.
+    """
+    bodies: list[Body] = []
+    with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
+        for resource in PLANNED_FROM:
+            try:
+                for page in cluster.pages(resource, fields=UNFINISHED if resource is PODS else ""):
+                    bodies += page.items
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+    return of_scheduler(bodies, scheduler_name) if scheduler_name else bodies
+
+
+def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:
+    """Without pods that wait for another scheduler, and without gangs that have no pod of
+    this one."""
+    bodies = list(bodies)
+    ours = {
+        _key(body)
+        for body in bodies
+        if body["kind"] == POD and (body.get("spec") or {}).get("schedulerName") == name
+    }
+
+    def counts(body: Body) -> bool:
+        if body["kind"] == POD:
+            return bool((body.get("spec") or {}).get("nodeName")) or _key(body) in ours
+        return body["kind"] != POD_GANG or not ours.isdisjoint(members(body))
+
+    return [body for body in bodies if counts(body)]
+
+
+def members(gang: Body) -> list[tuple[str, str]]:
+    """Namespace and name of each pod that a PodGang refers to."""
+    return [
+        (reference.get("namespace") or _key(gang)[0], reference.get("name") or "")
+        for group in (gang.get("spec") or {}).get("podgroups") or ()
+        for reference in group.get("podReferences") or ()
+    ]
+
+
+def _key(body: Body) -> tuple[str, str]:
+    metadata = body["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

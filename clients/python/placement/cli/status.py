@@ -1,0 +1,123 @@
+"""How the gangs of a live cluster stand, as the cluster itself says.
+
+No plan is made: phase, score and reasons are those that a scheduler wrote, pods are
+counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from placement.cli.live import Body, members
+from placement.kubernetes.objects import POD, POD_GANG
+
+
+@dataclass(frozen=True, slots=True)
+class GangStatus:
+    """One gang. `scheduled` is "True", "False" or "Unknown"; `placement_score` is None
+    when nobody wrote one."""
+
+    namespace: str
+    name: str
+    phase: str
+    scheduled: str
+    reason: str
+    message: str
+    minimum: int
+    bound: int
+    pods: int
+    placement_score: float | None
+
+
+def statuses(bodies: Iterable[Body], *, namespace: str = "") -> tuple[GangStatus, ...]:
+    """All gangs, or those of one namespace, by namespace and name."""
+    bodies = list(bodies)
+    pods = {_key(body): body for body in bodies if body["kind"] == POD}
+    found = [
+        _status(body, pods)
+        for body in bodies
+        if body["kind"] == POD_GANG and namespace in ("", _key(body)[0])
+    ]
+    return tuple(sorted(found, key=lambda gang: (gang.namespace, gang.name)))
+
+
+def as_json(gangs: Sequence[GangStatus]) -> dict[str, Any]:
+    """The same for programs."""
+    return {"podGangs": [{_camel(k): v for k, v in asdict(gang).items()} for gang in gangs]}
+
+
+def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
+    """A row per gang, and below them why some wait."""
+    import re
+    import sys
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from placement.cli.words import number, printable
+
+    if not gangs:
+        return "There is no PodGang.\n"
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("namespace", "gang", "phase", "scheduled"):
+        table.add_column(title, overflow="fold")
+    for title in ("bound", "minimum", "pods", "score"):
+        table.add_column(title, justify="right", no_wrap=True)
+    styles = {"True": "green", "False": "red"}
+    for gang in gangs:
+        table.add_row(
+            Text(printable(gang.namespace)),
+            Text(printable(gang.name)),
+            Text(printable(gang.phase)),
+            Text(printable(gang.scheduled), style=styles.get(gang.scheduled, "")),
+            f"{gang.bound:,}",
+            f"{gang.minimum:,}",
+            f"{gang.pods:,}",
+            "" if gang.placement_score is None else number(gang.placement_score),
+        )
+    console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
+    with console.capture() as capture:
+        console.print(table)
+        for gang in gangs:
+            if gang.scheduled == "False":
+                console.print(
+                    Text(printable(f"{gang.namespace}/{gang.name}: {gang.reason}"), style="bold")
+                )
+                console.print(Text(f"  {printable(gang.message)}"))
+    return re.sub(r"[ \t]+$", "", capture.get(), flags=re.MULTILINE)
+
+
+def _status(gang: Body, pods: dict[tuple[str, str], Body]) -> GangStatus:
+    status = gang.get("status") or {}
+    scheduled: Body = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Scheduled"), {}
+    )
+    there = [pods[key] for key in members(gang) if key in pods]
+    namespace, name = _key(gang)
+    groups = (gang.get("spec") or {}).get("podgroups") or ()
+    return GangStatus(
+        namespace=namespace,
+        name=name,
+        phase=str(status.get("phase") or ""),
+        scheduled=str(scheduled.get("status") or "Unknown"),
+        reason=str(scheduled.get("reason") or ""),
+        message=str(scheduled.get("message") or ""),
+        minimum=sum(int(group.get("minReplicas") or 0) for group in groups),
+        bound=sum(bool((pod.get("spec") or {}).get("nodeName")) for pod in there),
+        pods=len(there),
+        placement_score=status.get("placementScore"),
+    )
+
+
+def _key(body: Body) -> tuple[str, str]:
+    metadata = body["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,348 @@
+"""Speaks with a Kubernetes API server in plain JSON: list, watch and one request.
+
+The official client finds the cluster, authenticates and keeps the connections; its models
+are left aside. They take a hundred times longer to make than the JSON itself, and they drop
+fields that they do not know. What arrives is therefore a dictionary as the server wrote it.
+
+Nothing is retried here: whoever calls knows what repeating means.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import kubernetes
+import urllib3
+
+Body = dict[str, Any]
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+#: Objects in one page of a list: small enough that neither side holds much at once.
+_PAGE: Final = 500
+#: Seconds until a connection stands, and until an answer comes.
+_CONNECT: Final = 5.0
+_READ: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object and where the API server keeps it, over all namespaces."""
+
+    kind: str
+    api_version: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def path(self) -> str:
+        """Path of the collection over all namespaces."""
+        return f"{self._root}/{self.plural}"
+
+    def path_of(self, name: str, namespace: str = "", *, part: str = "") -> str:
+        """Path of one object, or with `part` of a subresource of it."""
+        where = f"/namespaces/{quote(namespace)}" if self.namespaced else ""
+        tail = f"/{part}" if part else ""
+        return f"{self._root}{where}/{self.plural}/{quote(name)}{tail}"
+
+    def path_in(self, namespace: str) -> str:
+        """Path of the collection in one namespace, to which new objects are posted."""
+        return f"{self._root}/namespaces/{quote(namespace)}/{self.plural}"
+
+    @property
+    def _root(self) -> str:
+        return (
+            f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        )
+
+
+NODES: Final = Resource("Node", "v1", "nodes", namespaced=False)
+PODS: Final = Resource("Pod", "v1", "pods", namespaced=True)
+PRIORITY_CLASSES: Final = Resource(
+    "PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", namespaced=False
+)
+POD_GANGS: Final = Resource("PodGang", "scheduler.grove.io/v1alpha1", "podgangs", namespaced=True)
+TOPOLOGY_BINDINGS: Final = Resource(
+    "ClusterTopologyBinding", "grove.io/v1alpha1", "clustertopologybindings", namespaced=False
+)
+EVENTS: Final = Resource("Event", "events.k8s.io/v1", "events", namespaced=True)
+LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True)
+
+#: The kinds that a plan is made from.
+PLANNED_FROM: Final = (NODES, PODS, PRIORITY_CLASSES, POD_GANGS, TOPOLOGY_BINDINGS)
+
+#: Finished pods hold nothing; the server leaves them out, and tells of one that finishes
+#: as if it were deleted.
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class ApiError(Exception):
+    """The server refused, or was not reached.
+
+    `status` is the HTTP status, 0 when no answer came: then it is not known whether the
+    request was carried out. `reason` is the machine-readable word of the answer, such as
+    "AlreadyExists". `retry_after` is the wait that the server advises, in seconds.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"{status} {message}" if status else message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as observers see it; `status` is 0 when no answer came."""
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list. `revision` is where a watch of the whole list begins."""
+
+    items: tuple[Body, ...]
+    revision: str
+
+
+class Cluster:
+    """An API server. May be used by several threads; a context manager that disconnects."""
+
+    def __init__(
+        self,
+        client: kubernetes.client.ApiClient,
+        *,
+        observe: Callable[[Call], None] = lambda call: None,
+    ) -> None:
+        self._client = client
+        self._observe = observe
+
+    @classmethod
+    def connect(
+        cls,
+        *,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        connections: int = 32,
+        observe: Callable[[Call], None] = lambda call: None,
+    ) -> Cluster:
+        """The cluster of a kubeconfig; without one that of `KUBECONFIG`, or the one we run in.
+
+        Raises `ApiError` when none is configured.
+        """
+        configuration = kubernetes.client.Configuration()
+        try:
+            kubernetes.config.load_config(
+                config_file=kubeconfig, context=context, client_configuration=configuration
+            )
+        except (kubernetes.config.ConfigException, OSError, TypeError) as error:
+            raise ApiError(0, f"no cluster is configured: {error}") from error
+        # Repeating is for the caller to decide; urllib3 would do it three times unasked.
+        configuration.retries = False
+        configuration.connection_pool_maxsize = connections
+        return cls(kubernetes.client.ApiClient(configuration), observe=observe)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float = _READ,
+    ) -> Body:
+        """The answer to one request. Raises `ApiError`."""
+        response = self._send(method, path, query, body, content_type, timeout)
+        try:
+            return _parsed(response.data)
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(0, f"the answer broke off: {error}") from error
+        finally:
+            response.release_conn()
+
+    def pages(self, resource: Resource, *, fields: str = "") -> Iterator[Page]:
+        """All objects page by page, as they were at one moment.
+
+        Raises `ApiError`; 410 when the pages took too long, and all have to be read anew.
+        """
+        query = {"limit": str(_PAGE)}
+        if fields:
+            query["fieldSelector"] = fields
+        while True:
+            answer = self.request("GET", resource.path, query=query)
+            metadata = answer.get("metadata") or {}
+            # Elements of a typed list do not say what they are.
+            told = {"kind": resource.kind, "apiVersion": resource.api_version}
+            items = tuple({**told, **item} for item in answer.get("items") or ())
+            yield Page(items, metadata.get("resourceVersion", ""))
+            if not metadata.get("continue"):
+                return
+            query["continue"] = metadata["continue"]
+
+    def watch(
+        self,
+        resource: Resource,
+        revision: str,
+        *,
+        fields: str = "",
+        seconds: int = 300,
+        silence: float = 90.0,
+    ) -> WatchStream:
+        """What changes after a revision, bookmarks included, for about so many seconds.
+
+        A stream on which nothing comes for `silence` seconds is broken: bookmarks come
+        every minute. Raises `ApiError`, also while iterating.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": revision,
+            "timeoutSeconds": str(seconds),
+        }
+        if fields:
+            query["fieldSelector"] = fields
+        return WatchStream(
+            self._send("GET", resource.path, query, None, "application/json", silence)
+        )
+
+    def close(self) -> None:
+        """Drop the connections that are kept."""
+        self._client.rest_client.pool_manager.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content_type: str,
+        timeout: float,
+    ) -> Any:
+        headers = {**self._client.default_headers, "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._client.configuration.host + path
+        if query:
+            url += "?" + urlencode(query)
+        started = time.monotonic()
+        status = 0
+        try:
+            response = self._client.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(_CONNECT, timeout), read=timeout),
+                preload_content=False,
+            )
+            status = response.status
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(0, f"no answer from the API server: {error}") from error
+        finally:
+            self._observe(Call(method, path, status, time.monotonic() - started))
+        if status >= 400:
+            raise _refusal(response)
+        return response
+
+
+class WatchStream(Iterator[Body]):
+    """The events of one watch; ends when the server ends it.
+
+    `close` may be called from any thread, and ends the iteration.
+    """
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self._lines = self._split()
+        self._closed = False
+
+    def __next__(self) -> Body:
+        try:
+            return _parsed(next(self._lines))
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            if self._closed:
+                raise StopIteration from None
+            raise ApiError(0, f"the watch broke off: {error}") from error
+
+    def close(self) -> None:
+        """End the iteration, also one that waits in another thread."""
+        self._closed = True
+        try:
+            self._response.shutdown()
+        except (RuntimeError, ValueError, OSError):
+            # It has ended already.
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # The rest of the stream is of no use, and neither is its connection.
+        self._response.close()
+
+    def _split(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in self._response.stream(decode_content=True):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from filter(None, lines)
+
+
+def _parsed(data: bytes) -> Body:
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise ApiError(0, "the answer is not JSON") from error
+    if not isinstance(body, dict):
+        raise ApiError(0, "the answer is not a JSON object")
+    return body
+
+
+def _refusal(response: Any) -> ApiError:
+    message, reason = response.reason or "", ""
+    try:
+        body = _parsed(response.data)
+        message, reason = str(body.get("message", message)), str(body.get("reason", ""))
+    except (ApiError, urllib3.exceptions.HTTPError, OSError):
+        # Something before the server wrote what it liked; the status still tells.
+        pass
+    finally:
+        response.release_conn()
+    wait = response.headers.get("Retry-After", "")
+    return ApiError(
+        response.status,
+        message,
+        reason=reason,
+        retry_after=float(wait) if wait.isdecimal() else None,
+    )

@@ -1,0 +1,156 @@
+"""What a program that holds a whole cluster in memory keeps of each object.
+
+A Pod as the API server writes it takes some 30 KB as Python dictionaries, of which
+translation reads a fiftieth; and most pods are alike. `Trimmer` keeps what `translate`
+reads, and what tells a controller how the object fares, and stores equal parts once.
+Translating trimmed objects gives what translating whole ones gives.
+"""
+
+from __future__ import annotations
+
+import marshal
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from placement.kubernetes import objects
+from placement.kubernetes.pods import GPU_SHARING
+from placement.kubernetes.podspec import relevant
+
+Body = dict[str, Any]
+
+#: Parts remembered; beyond it sharing starts anew, so that what is long gone is let go.
+_MOST_PARTS: Final = 20_000
+
+_POD_METADATA: Final = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
+_POD_SPEC: Final = ("schedulingGates", "schedulerName", "priority", "priorityClassName")
+_POD_CONDITIONS: Final = ("PodScheduled", "Ready")
+
+
+class Trimmer:
+    """Trims objects of the kinds that are read; shares what is equal among them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[bytes, Any] = {}
+
+    def trim(self, body: Mapping[str, Any]) -> Body:
+        """The object with what counts. An object of another kind stays as it is."""
+        match body.get("kind"):
+            case objects.POD:
+                return self._pod(body)
+            case objects.NODE:
+                return self._node(body)
+            case objects.POD_GANG:
+                return self._gang(body)
+            case objects.PRIORITY_CLASS:
+                return self._priority_class(body)
+            case objects.CLUSTER_TOPOLOGY_BINDING:
+                return self._topology_binding(body)
+        return dict(body)
+
+    def _pod(self, body: Mapping[str, Any]) -> Body:
+        metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
+        status = _mapping(body, "status")
+        kept = self._some(metadata, _POD_METADATA)
+        if metadata.get("labels"):
+            kept["labels"] = self._shared(metadata["labels"])
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, dict):
+            sharing = {key: annotations[key] for key in GPU_SHARING if key in annotations}
+            if sharing:
+                kept["annotations"] = self._shared(sharing)
+        facts = {**relevant(spec), **{f: spec[f] for f in _POD_SPEC if f in spec}}
+        wanted: Body = self._shared(facts)
+        if spec.get("nodeName"):
+            # The only part that differs between the pods of a group.
+            wanted = {**wanted, "nodeName": _interned(spec["nodeName"])}
+        return {
+            "kind": objects.POD,
+            "apiVersion": _interned(body.get("apiVersion")),
+            "metadata": kept,
+            "spec": wanted,
+            "status": self._shared(
+                {
+                    "phase": status.get("phase"),
+                    "conditions": _conditions(status, _POD_CONDITIONS),
+                }
+            ),
+        }
+
+    def _node(self, body: Mapping[str, Any]) -> Body:
+        metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
+        status = _mapping(body, "status")
+        amounts = "allocatable" if status.get("allocatable") is not None else "capacity"
+        return {
+            "kind": objects.NODE,
+            "apiVersion": _interned(body.get("apiVersion")),
+            "metadata": {
+                **self._some(metadata, ("name", "uid")),
+                "labels": _strings(metadata.get("labels")),
+            },
+            "spec": self._shared({f: spec[f] for f in ("taints", "unschedulable") if f in spec}),
+            "status": {
+                amounts: self._shared(status.get(amounts)),
+                "conditions": self._shared(_conditions(status, ("Ready",))),
+            },
+        }
+
+    def _gang(self, body: Mapping[str, Any]) -> Body:
+        metadata = self._some(
+            _mapping(body, "metadata"), (*_POD_METADATA, "resourceVersion", "generation")
+        )
+        return {**_without_metadata(body), "metadata": metadata}
+
+    def _priority_class(self, body: Mapping[str, Any]) -> Body:
+        kept = {f: body[f] for f in ("kind", "apiVersion", "value", "globalDefault") if f in body}
+        return {**kept, "metadata": self._some(_mapping(body, "metadata"), ("name", "uid"))}
+
+    def _topology_binding(self, body: Mapping[str, Any]) -> Body:
+        metadata = self._some(_mapping(body, "metadata"), ("name", "uid"))
+        return {**_without_metadata(body), "metadata": metadata}
+
+    def _some(self, metadata: Mapping[str, Any], fields: tuple[str, ...]) -> Body:
+        kept = {field: metadata[field] for field in fields if field in metadata}
+        if "namespace" in kept:
+            kept["namespace"] = _interned(kept["namespace"])
+        return kept
+
+    def _shared(self, part: Any) -> Any:
+        """The part itself, or the first one that was equal to it."""
+        try:
+            # Version 2 has no references to equal objects, so that equal parts give
+            # equal bytes.
+            key = marshal.dumps(part, 2)
+        except ValueError:
+            return part
+        if len(self._parts) >= _MOST_PARTS:
+            self._parts.clear()
+        return self._parts.setdefault(key, part)
+
+
+def _mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    value = body.get(field)
+    return value if isinstance(value, dict) else {}
+
+
+def _without_metadata(body: Mapping[str, Any]) -> Body:
+    return {key: value for key, value in body.items() if key != "metadata"}
+
+
+def _conditions(status: Mapping[str, Any], types: tuple[str, ...]) -> list[Body]:
+    conditions = status.get("conditions")
+    return [
+        {f: c[f] for f in ("type", "status", "reason", "message") if f in c and c[f] is not None}
+        for c in (conditions if isinstance(conditions, list) else ())
+        if isinstance(c, dict) and c.get("type") in types
+    ]
+
+
+def _strings(labels: Any) -> Any:
+    if not isinstance(labels, dict):
+        return labels
+    return {_interned(key): _interned(value) for key, value in labels.items()}
+
+
+def _interned(text: Any) -> Any:
+    return sys.intern(text) if isinstance(text, str) else text

@@ -1,0 +1,334 @@
+"""An answer to bindings, gang by gang: decided, bound in parallel, and known to the end.
+
+Just before its turn a gang is compared with the cache once more. If anything that the plan
+rests on has changed (a pod, a node, the gang, its base), nothing of it is bound and it is
+planned anew. Once binding has begun, the first pod that cannot be bound stops those that
+have not begun: the fewer are bound, the freer the next plan, which finds them in place.
+
+A binding carries the pod's uid, and the API server binds a pod once. After an unclear
+answer the pod itself is looked at; a pod whose fate stays unknown counts as bound until
+it is known, so that nothing is put in its place.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from controller.cache import ClusterCache, ClusterView
+from controller.standing import Key, Standing, is_free, references, standing_of
+from controller.steps import Entered, Step, ignored
+from placement import v1
+from placement.cluster import PODS, ApiError, Body, Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One pod and its node."""
+
+    pod: Key
+    uid: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.pod[1]} on {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlan:
+    """What an answer wants for one gang. `base` is the gang that must be bound before."""
+
+    gang: Key
+    bindings: tuple[Binding, ...]
+    base: Key | None = None
+
+
+class Result(StrEnum):
+    """What became of one binding."""
+
+    BOUND = "bound"
+    CONFLICT = "conflict"
+    """The pod is bound elsewhere, or was changed meanwhile."""
+    GONE = "gone"
+    """The pod is gone, or on its way out, or another one of its name took its place."""
+    REFUSED = "refused"
+    """The API server does not allow it."""
+    UNKNOWN = "unknown"
+    """No answer came, and the pod could not be looked at."""
+    SKIPPED = "skipped"
+    """It was not begun, or the API server was too busy to take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A binding, what became of it, and why in words when it failed."""
+
+    binding: Binding
+    result: Result
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one gang's plan.
+
+    `stale` says why the plan was not begun; otherwise `tried` has every binding.
+    """
+
+    plan: GangPlan
+    tried: tuple[Tried, ...] = ()
+    stale: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every pod was bound."""
+        return not self.stale and all(one.result is Result.BOUND for one in self.tried)
+
+    @property
+    def bound(self) -> tuple[Binding, ...]:
+        return tuple(one.binding for one in self.tried if one.result is Result.BOUND)
+
+    @property
+    def failed(self) -> tuple[Tried, ...]:
+        return tuple(one for one in self.tried if one.result is not Result.BOUND)
+
+    @property
+    def why(self) -> str:
+        """Why it is not whole, in words."""
+        if self.stale:
+            return self.stale
+        return "; ".join(f"{t.binding}: {t.why}" for t in self.failed if t.why)
+
+
+class Binder(Protocol):
+    """Binds one pod. Called from several threads at once."""
+
+    def bind(self, binding: Binding) -> Tried:
+        """Tries until it is known what became of it, or time is up. Does not raise."""
+
+
+def plans(
+    placement: v1.Placement, asked: Iterable[Key], bases: Mapping[Key, Key]
+) -> tuple[GangPlan, ...]:
+    """The bindings of an answer by gang, bases before what scales them.
+
+    Only gangs that were asked about are bound, whatever the answer holds.
+    """
+    found: dict[Key, list[Binding]] = {key: [] for key in asked}
+    for binding in placement.bindings:
+        gang = _key(binding.gang)
+        if gang in found:
+            found[gang].append(
+                Binding(_key(binding.pod), binding.uid, binding.node.removeprefix("nodes/"))
+            )
+    result = [GangPlan(gang, tuple(of), bases.get(gang)) for gang, of in found.items() if of]
+    return tuple(sorted(result, key=lambda plan: plan.base is not None))
+
+
+def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_name: str) -> str:
+    """Why a plan made on `view` must not be begun any more; empty when it may."""
+    planned = view.standings[plan.gang]
+    now = _standing(cache, plan.gang, scheduler_name)
+    if now is None or now.uid != planned.uid:
+        return "the PodGang is gone"
+    if now.generation != planned.generation:
+        return "the PodGang has changed"
+    for binding in plan.bindings:
+        pod = cache.pod(binding.pod)
+        if pod is None or pod["metadata"].get("uid", "") != binding.uid:
+            return f"pod {binding.pod[1]} is gone"
+        if not is_free(pod, scheduler_name):
+            return f"pod {binding.pod[1]} is not to be bound any more"
+        mark = cache.mark(binding.node)
+        if mark is None:
+            return f"node {binding.node} is gone"
+        if mark != view.marks.get(binding.node, 0):
+            return f"node {binding.node} has changed"
+    wanted = {binding.pod for binding in plan.bindings}
+    for group in now.groups:
+        with_plan = group.bound + sum(key in wanted for key in group.free)
+        if with_plan < group.minimum:
+            return f"group {group.name} would run {with_plan} pods of {group.minimum}"
+    if plan.base is not None:
+        base = _standing(cache, plan.base, scheduler_name)
+        if base is None or not base.is_met:
+            return f"its base {plan.base[1]} is not bound"
+    return ""
+
+
+class Applier:
+    """Carries plans out, one gang after another."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        binder: Binder,
+        executor: Executor,
+        *,
+        scheduler_name: str,
+        may_act: Callable[[], bool] = lambda: True,
+        entered: Entered = ignored,
+    ) -> None:
+        self._cache = cache
+        self._binder = binder
+        self._executor = executor
+        self._scheduler_name = scheduler_name
+        self._may_act = may_act
+        self._entered = entered
+
+    def apply(self, plans: Sequence[GangPlan], view: ClusterView) -> Iterator[Outcome]:
+        """The outcome of each plan as it comes; ends early when we may not act any more."""
+        for plan in plans:
+            if not self._may_act():
+                return
+            stale = staleness(plan, view, self._cache, self._scheduler_name)
+            yield Outcome(plan, stale=stale) if stale else self._bind(plan)
+
+    def _bind(self, plan: GangPlan) -> Outcome:
+        stop = threading.Event()
+        # Before the first call: whoever looks from now on sees the whole gang in place.
+        for binding in plan.bindings:
+            self._cache.assume(binding.pod, binding.uid, binding.node)
+        tried = tuple(
+            self._executor.map(lambda binding: self._bind_one(binding, stop), plan.bindings)
+        )
+        for one in tried:
+            if one.result not in (Result.BOUND, Result.UNKNOWN):
+                self._cache.forget(one.binding.pod, one.binding.uid)
+        return Outcome(plan, tried)
+
+    def _bind_one(self, binding: Binding, stop: threading.Event) -> Tried:
+        if stop.is_set() or not self._may_act():
+            return Tried(binding, Result.SKIPPED)
+        self._entered(Step.BIND)
+        tried = self._binder.bind(binding)
+        self._entered(Step.BOUND)
+        if tried.result is not Result.BOUND:
+            stop.set()
+        return tried
+
+
+class KubernetesBinder:
+    """Binds through the API server.
+
+    `timeout` is how long one pod is tried, in seconds; `may_act` is asked before every
+    request, so that nothing is sent after the lease was lost.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        timeout: float,
+        may_act: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._timeout = timeout
+        self._may_act = may_act
+        self._clock = clock
+        self._sleep = sleep
+
+    def bind(self, binding: Binding) -> Tried:
+        """Tries until it is known what became of it, or time is up. Does not raise."""
+        end = self._clock() + self._timeout
+        pause = 0.05
+        sent = False
+        why = "there was no time"
+        while (left := end - self._clock()) > 0 and self._may_act():
+            try:
+                self._post(binding, left)
+            except ApiError as error:
+                why = str(error)
+                if error.status == 429:
+                    # Certainly not carried out.
+                    wait = max(pause, error.retry_after or 0.0)
+                elif error.status in (400, 403, 413, 422):
+                    return Tried(binding, Result.REFUSED, why)
+                else:
+                    sent = True
+                    found = self._found(binding, error, end - self._clock())
+                    if found is not None:
+                        return found
+                    wait = pause
+            else:
+                return Tried(binding, Result.BOUND)
+            self._sleep(min(wait, max(0.0, end - self._clock())))
+            pause = min(2 * pause, 1.0)
+        if not sent:
+            return Tried(binding, Result.SKIPPED, why)
+        return Tried(binding, Result.UNKNOWN, why)
+
+    def look(self, binding: Binding, *, timeout: float) -> Tried:
+        """What became of a binding whose fate is unknown; `SKIPPED` when it was not made.
+
+        Raises `ApiError` when the pod cannot be looked at.
+        """
+        namespace, name = binding.pod
+        try:
+            pod = self._cluster.request("GET", PODS.path_of(name, namespace), timeout=timeout)
+        except ApiError as error:
+            if error.status == 404:
+                return Tried(binding, Result.GONE, "the pod is gone")
+            raise
+        if pod["metadata"].get("uid") != binding.uid:
+            return Tried(binding, Result.GONE, "another pod has its name")
+        node = pod["spec"].get("nodeName")
+        if node == binding.node:
+            return Tried(binding, Result.BOUND)
+        if node:
+            return Tried(binding, Result.CONFLICT, f"the pod is bound to {node}")
+        if pod["metadata"].get("deletionTimestamp"):
+            return Tried(binding, Result.GONE, "the pod is being deleted")
+        return Tried(binding, Result.SKIPPED)
+
+    def _post(self, binding: Binding, timeout: float) -> None:
+        namespace, name = binding.pod
+        body: Body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": binding.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
+        }
+        path = PODS.path_of(name, namespace, part="binding")
+        self._cluster.request("POST", path, body=body, timeout=timeout)
+
+    def _found(self, binding: Binding, error: ApiError, left: float) -> Tried | None:
+        """What an unclear answer meant, None when the binding is to be tried again."""
+        if left <= 0:
+            return None
+        try:
+            found = self.look(binding, timeout=left)
+        except ApiError:
+            return None
+        if found.result is Result.SKIPPED:
+            # It is there, free, and yet the server said no: plan it anew. After any
+            # other error the same request may be sent again.
+            refused = error.status in (404, 409)
+            return Tried(binding, Result.CONFLICT, str(error)) if refused else None
+        return found
+
+
+def _standing(cache: ClusterCache, key: Key, scheduler_name: str) -> Standing | None:
+    gang = cache.gang(key)
+    if gang is None:
+        return None
+    members = {
+        pod: body
+        for _, pods in references(gang)
+        for pod in pods
+        if (body := cache.pod(pod)) is not None
+    }
+    return standing_of(gang, members, scheduler_name)
+
+
+def _key(name: str) -> Key:
+    """Namespace and name in "namespaces/{namespace}/pods/{pod}" and the like."""
+    _, namespace, _, own = name.split("/")
+    return namespace, own

@@ -1,0 +1,89 @@
+"""Asks the placement service: one question, one answer, or the reason that there is none.
+
+Certificates are read from files that may be replaced while we run; the connection is made
+anew when one was. A busy or absent service is not asked again here: by the next cycle
+there may be a better question.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+
+from placement import v1
+from placement.client import PlacementClient
+from placement.errors import UnavailableError
+
+
+class Asker(Protocol):
+    """Answers one question, or raises `placement.errors.PlacementError`."""
+
+    def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:
+        """The answer, within `timeout` seconds."""
+
+    def cancel(self) -> None:
+        """Ends a call that is under way, from another thread; later ones fail at once."""
+
+
+class ServiceAsker:
+    """Asks a service at an address, over TLS when `ca` is given."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        self._address = address
+        self._ca = ca
+        self._files = tuple(file for file in (ca, certificate, key) if file is not None)
+        self._certificate = certificate
+        self._key = key
+        self._lock = threading.Lock()
+        self._client: PlacementClient | None = None
+        self._stamp: tuple[int, ...] = ()
+        self._cancelled = False
+
+    def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:
+        """The answer, within `timeout` seconds."""
+        try:
+            client = self._connected()
+        except OSError as error:
+            raise UnavailableError(f"the certificates cannot be read: {error}") from error
+        try:
+            return client.compute(request, timeout=timeout)
+        except grpc.FutureCancelledError as error:
+            raise UnavailableError("the call was cancelled") from error
+
+    def cancel(self) -> None:
+        """Ends a call that is under way, from another thread; later ones fail at once."""
+        with self._lock:
+            self._cancelled = True
+            if self._client is not None:
+                self._client.close()
+
+    def _connected(self) -> PlacementClient:
+        with self._lock:
+            if self._cancelled:
+                raise UnavailableError("the controller is shutting down")
+            stamp = tuple(file.stat().st_mtime_ns for file in self._files)
+            if self._client is None or stamp != self._stamp:
+                if self._client is not None:
+                    self._client.close()
+                self._client = PlacementClient(self._address, credentials=self._credentials())
+                self._stamp = stamp
+            return self._client
+
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        if self._ca is None:
+            return None
+        return grpc.ssl_channel_credentials(
+            root_certificates=self._ca.read_bytes(),
+            private_key=None if self._key is None else self._key.read_bytes(),
+            certificate_chain=None if self._certificate is None else self._certificate.read_bytes(),
+        )

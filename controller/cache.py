@@ -1,0 +1,281 @@
+"""The cluster as the watches tell it, with the bindings that they have not told yet.
+
+`ClusterCache` takes events from the threads of the watches and hands out `ClusterView`,
+an unchanging picture of one moment. A pod that we have bound counts as bound from then
+on ("assumed"), until the watch shows it bound, or gone. Objects are kept trimmed (see
+`placement.kubernetes.trimming`); equal standings and parts are stored once.
+
+It holds no plan and decides nothing: after a restart all of it comes from the cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.standing import Body, Key, Standing, key_of, node_of, references, standing_of
+from placement.kubernetes.objects import (
+    CLUSTER_TOPOLOGY_BINDING,
+    NODE,
+    POD,
+    POD_GANG,
+    PRIORITY_CLASS,
+)
+from placement.kubernetes.trimming import Trimmer
+
+KINDS: Final = (NODE, POD, PRIORITY_CLASS, POD_GANG, CLUSTER_TOPOLOGY_BINDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A binding that we made, or began to make."""
+
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterView:
+    """The cluster at one moment, assumed bindings included. Nothing in it may be changed.
+
+    `revision` grows with every change; `room` with every change after which something
+    may fit that did not before. `marks` tells for each node when something last happened
+    to it that is not our doing and may leave less room: it changed, or got a pod.
+    """
+
+    revision: int
+    room: int
+    marks: Mapping[str, int]
+    nodes: Mapping[Key, Body]
+    pods: Mapping[Key, Body]
+    gangs: Mapping[Key, Body]
+    priority_classes: Mapping[Key, Body]
+    topology_bindings: Mapping[Key, Body]
+    standings: Mapping[Key, Standing]
+
+
+class ClusterCache:
+    """What is known of the cluster. May be used by several threads."""
+
+    def __init__(self, scheduler_name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._scheduler_name = scheduler_name
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._trimmer = Trimmer()
+        self._stores: dict[str, dict[Key, Body]] = {kind: {} for kind in KINDS}
+        self._synced: set[str] = set()
+        self._assumed: dict[Key, Assumed] = {}
+        self._revision = 0
+        self._room = 0
+        self._marks: dict[str, int] = {}
+        # Gangs by the pods that they refer to, and those to be read anew.
+        self._owners: dict[Key, set[Key]] = {}
+        self._standings: dict[Key, Standing] = {}
+        self._stale: set[Key] = set()
+
+    # What the watches tell.
+
+    def observe(self, kind: str, body: Mapping[str, Any], *, deleted: bool = False) -> None:
+        """One object was made, changed or deleted."""
+        trimmed = None if deleted else self._trimmer.trim(body)
+        key = key_of(body)
+        with self._changed:
+            self._put(kind, key, trimmed)
+            self._changed.notify_all()
+
+    def replace(self, kind: str, bodies: Iterable[Body]) -> None:
+        """All objects of a kind, as a list shows them (see `trimmed`); the rest is gone."""
+        there = {key_of(body): body for body in bodies}
+        with self._changed:
+            for key in self._stores[kind].keys() - there.keys():
+                self._put(kind, key, None)
+            for key, body in there.items():
+                self._put(kind, key, body)
+            self._synced.add(kind)
+            self._revision += 1
+            self._changed.notify_all()
+
+    def trimmed(self, bodies: Iterable[Mapping[str, Any]]) -> list[Body]:
+        """Objects as the cache keeps them, so that a long list never stands there whole."""
+        return [self._trimmer.trim(body) for body in bodies]
+
+    def unsync(self) -> None:
+        """Nothing counts as known until every kind was listed anew."""
+        with self._changed:
+            self._synced.clear()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every kind was listed."""
+        with self._changed:
+            return self._synced.issuperset(KINDS)
+
+    # What we did ourselves.
+
+    def assume(self, key: Key, uid: str, node: str) -> None:
+        """The pod counts as bound from now on."""
+        with self._changed:
+            pod = self._stores[POD].get(key)
+            if pod is not None and pod["metadata"].get("uid", "") == uid and not node_of(pod):
+                self._assumed[key] = Assumed(uid, node)
+                self._touch_pod(key)
+
+    def forget(self, key: Key, uid: str) -> None:
+        """The pod was not bound after all."""
+        with self._changed:
+            assumed = self._assumed.get(key)
+            if assumed is not None and assumed.uid == uid:
+                del self._assumed[key]
+                self._room += 1
+                self._touch_pod(key)
+
+    @property
+    def assumed(self) -> Mapping[Key, Assumed]:
+        """The bindings that no watch has confirmed yet."""
+        with self._changed:
+            return dict(self._assumed)
+
+    # What readers see.
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        with self._changed:
+            return self._revision
+
+    def wait(self, revision: int, timeout: float) -> int:
+        """Waits until there is something newer, for so many seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._revision != revision, timeout)
+            return self._revision
+
+    def wake(self) -> None:
+        """Lets whoever waits look again."""
+        with self._changed:
+            self._revision += 1
+            self._changed.notify_all()
+
+    def view(self) -> ClusterView:
+        """The cluster as it is now."""
+        with self._changed:
+            pods = dict(self._stores[POD])
+            for key, assumed in self._assumed.items():
+                pods[key] = _bound(pods[key], assumed.node)
+            for key in self._stale:
+                gang = self._stores[POD_GANG].get(key)
+                if gang is None:
+                    self._standings.pop(key, None)
+                else:
+                    self._standings[key] = standing_of(gang, pods, self._scheduler_name)
+            self._stale.clear()
+            return ClusterView(
+                revision=self._revision,
+                room=self._room,
+                marks=dict(self._marks),
+                nodes=dict(self._stores[NODE]),
+                pods=pods,
+                gangs=dict(self._stores[POD_GANG]),
+                priority_classes=dict(self._stores[PRIORITY_CLASS]),
+                topology_bindings=dict(self._stores[CLUSTER_TOPOLOGY_BINDING]),
+                standings=dict(self._standings),
+            )
+
+    def pod(self, key: Key) -> Body | None:
+        """One pod as it is now, None when it is gone."""
+        with self._changed:
+            pod = self._stores[POD].get(key)
+            assumed = self._assumed.get(key)
+            return pod if pod is None or assumed is None else _bound(pod, assumed.node)
+
+    def gang(self, key: Key) -> Body | None:
+        """One gang as it is now, None when it is gone."""
+        with self._changed:
+            return self._stores[POD_GANG].get(key)
+
+    def mark(self, node: str) -> int | None:
+        """The mark of a node as it is now (see `ClusterView`), None when it is gone."""
+        with self._changed:
+            return self._marks.get(node, 0) if ("", node) in self._stores[NODE] else None
+
+    # Under the lock.
+
+    def _put(self, kind: str, key: Key, body: Body | None) -> None:
+        store = self._stores[kind]
+        before = store.get(key)
+        if before == body:
+            return
+        if body is None:
+            del store[key]
+        else:
+            store[key] = body
+        self._revision += 1
+        if kind == POD:
+            self._mark(key, before, body)
+            self._settle_assumed(key, body)
+            self._room += _frees_room(before, body)
+            self._touch_pod(key)
+        elif kind == POD_GANG:
+            self._index(key, before, body)
+        else:
+            # Priorities and levels change what goes before what, and nodes where to.
+            self._room += 1
+            if kind == NODE:
+                self._marks[key[1]] = self._revision
+
+    def _mark(self, key: Key, before: Body | None, body: Body | None) -> None:
+        """Marks the node that a pod came to, or takes more of, by another's hand."""
+        if body is None or not (node := node_of(body)):
+            return
+        assumed = self._assumed.get(key)
+        as_planned = (
+            assumed is not None
+            and assumed.node == node
+            and assumed.uid == body["metadata"].get("uid", "")
+        )
+        if not as_planned and (before is None or before["spec"] != body["spec"]):
+            self._marks[node] = self._revision
+
+    def _settle_assumed(self, key: Key, body: Body | None) -> None:
+        assumed = self._assumed.get(key)
+        if assumed is None:
+            return
+        if body is None or body["metadata"].get("uid", "") != assumed.uid or node_of(body):
+            del self._assumed[key]
+            # Bound as we thought: nothing is new. Anything else leaves room.
+            self._room += body is None or node_of(body) != assumed.node
+
+    def _index(self, key: Key, before: Body | None, body: Body | None) -> None:
+        for gang, add in ((before, False), (body, True)):
+            for _, pods in references(gang) if gang is not None else ():
+                for pod in pods:
+                    owners = self._owners.setdefault(pod, set())
+                    if add:
+                        owners.add(key)
+                    else:
+                        owners.discard(key)
+                    if not owners:
+                        del self._owners[pod]
+        self._stale.add(key)
+
+    def _touch_pod(self, key: Key) -> None:
+        self._revision += 1
+        self._stale |= self._owners.get(key, set())
+        self._changed.notify_all()
+
+
+def _bound(pod: Body, node: str) -> Body:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def _frees_room(before: Body | None, after: Body | None) -> bool:
+    """Whether a pod left a node, or asks for something else on it."""
+    if before is None or not node_of(before):
+        return False
+    return (
+        after is None
+        or before["metadata"].get("uid") != after["metadata"].get("uid")
+        or before["spec"] != after["spec"]
+    )

@@ -1,0 +1,121 @@
+"""Events of events.k8s.io, each once: what repeats is counted up, and not too often.
+
+What was said is remembered in this process only; after a restart it may be said once
+more. An event that cannot be written is lost, as events are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from placement.cluster import EVENTS, MERGE_PATCH, ApiError, Cluster
+
+#: What the API server takes.
+_LONGEST_NOTE: Final = 1024
+#: Events remembered; the oldest are forgotten.
+_MOST_REMEMBERED: Final = 50_000
+
+
+@dataclass(slots=True)
+class _Said:
+    name: str
+    count: int
+    at: float
+
+
+class Recorder:
+    """Writes events about objects. May be used by several threads.
+
+    `repeat` is the least time between two updates of one event, in seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        controller: str,
+        instance: str,
+        repeat: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        self._instance = instance
+        self._repeat = repeat
+        self._clock = clock
+        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
+
+    def record(
+        self, about: Mapping[str, Any], *, type: str, reason: str, action: str, note: str
+    ) -> bool:
+        """Writes an event, or counts up the one that says the same; false when neither.
+
+        Raises `ApiError`.
+        """
+        metadata = about["metadata"]
+        note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
+        key = metadata.get("uid", ""), reason, note
+        said = self._said.get(key)
+        now = self._clock()
+        if said is not None and now - said.at < self._repeat:
+            return False
+        namespace = metadata.get("namespace") or "default"
+        if said is not None:
+            said.at = now
+            try:
+                self._count_up(namespace, said)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                # The cluster forgets events after a while; then it is said anew.
+            else:
+                return True
+        # What and about whom makes the name: said twice, it is still one event.
+        text = "\0".join((self._instance, *key, str(now)))
+        name = f"{metadata['name'][:200]}.{sha256(text.encode()).hexdigest()[:16]}"
+        self._said[key] = _Said(name, 1, now)
+        while len(self._said) > _MOST_REMEMBERED:
+            self._said.popitem(last=False)
+        self._cluster.request(
+            "POST",
+            EVENTS.path_in(namespace),
+            body={
+                "apiVersion": EVENTS.api_version,
+                "kind": EVENTS.kind,
+                "metadata": {"namespace": namespace, "name": name},
+                "eventTime": _micro_time(),
+                "reportingController": self._controller,
+                "reportingInstance": self._instance[:128],
+                "action": action,
+                "reason": reason,
+                "type": type,
+                "note": note,
+                "regarding": {
+                    "apiVersion": about.get("apiVersion"),
+                    "kind": about.get("kind"),
+                    "namespace": metadata.get("namespace", ""),
+                    "name": metadata["name"],
+                    "uid": metadata.get("uid", ""),
+                },
+            },
+        )
+        return True
+
+    def _count_up(self, namespace: str, said: _Said) -> None:
+        said.count += 1
+        self._cluster.request(
+            "PATCH",
+            EVENTS.path_of(said.name, namespace),
+            body={"series": {"count": said.count, "lastObservedTime": _micro_time()}},
+            content_type=MERGE_PATCH,
+        )
+
+
+def _micro_time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,203 @@
+"""One leader among replicas, by a Lease of coordination.k8s.io.
+
+Each replica judges by its own clock how long the lease has not changed; the times written
+in it are for people, so wrong clocks do no harm. A leader that could not renew in time
+stops acting before another may begin, also when its thread was held up: whoever acts asks
+`leads`, which compares times and trusts no flag. The clock goes on while a machine sleeps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from placement.cluster import LEASES, ApiError, Cluster
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """In seconds; see the settings of the same names."""
+
+    duration: float
+    renew_deadline: float
+    renew_period: float
+
+
+class Move(Enum):
+    """What to do about the lease."""
+
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+def move(lease: dict[str, Any], *, me: str, unchanged_for: float) -> Move:
+    """What to do about a lease that has not changed for so many seconds, as we saw it."""
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity")
+    if holder == me:
+        return Move.RENEW
+    if not holder or unchanged_for > float(spec.get("leaseDurationSeconds") or 0):
+        return Move.TAKE
+    return Move.WAIT
+
+
+def boot_clock() -> float:
+    """Seconds since the machine started, those that it slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Elector:
+    """Holds the lease, or waits for it. `run` returns after `stop`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        timing: Timing,
+        clock: Callable[[], float] = boot_clock,
+        on_change: Callable[[bool], None] = lambda leads: None,
+    ) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._timing = timing
+        self._clock = clock
+        self._on_change = on_change
+        self._stopped = threading.Event()
+        self._until = float("-inf")
+        self._led = False
+        self._term = 0
+        # The version of the lease that was seen last, and when it was seen first.
+        self._seen = ""
+        self._seen_at = 0.0
+
+    @property
+    def leads(self) -> bool:
+        """Whether we may act now."""
+        return self._clock() < self._until
+
+    @property
+    def term(self) -> int:
+        """Counts how often we became the leader."""
+        return self._term
+
+    def run(self) -> None:
+        """Renews, or tries to take the lease, until stopped; then gives it up."""
+        while not self._stopped.is_set():
+            self.attempt()
+            self._stopped.wait(self._timing.renew_period)
+        self._give_up()
+
+    def stop(self) -> None:
+        """Ends `run`. Whatever acts as the leader must have ended before."""
+        self._stopped.set()
+
+    def attempt(self) -> None:
+        """Looks at the lease once and does what is to be done."""
+        now = self._clock()
+        try:
+            self._attempt(now)
+        except ApiError as error:
+            if error.status != 409:  # Another one was faster.
+                logger.warning("lease: %s", error, extra={"status": error.status})
+        self._tell()
+
+    def _attempt(self, now: float) -> None:
+        path = LEASES.path_of(self._name, self._namespace)
+        # An answer that comes later than the next attempt is of no use.
+        timeout = max(1.0, self._timing.renew_deadline / 2)
+        try:
+            lease = self._cluster.request("GET", path, timeout=timeout)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            body = self._body({}, now=_micro_time(), transitions=0)
+            made = self._cluster.request(
+                "POST", LEASES.path_in(self._namespace), body=body, timeout=timeout
+            )
+            self._hold(made, now)
+            return
+        version = lease["metadata"].get("resourceVersion", "")
+        if version != self._seen:
+            self._seen, self._seen_at = version, now
+        todo = move(lease, me=self._identity, unchanged_for=now - self._seen_at)
+        if todo is Move.WAIT:
+            self._until = float("-inf")
+            return
+        spec = lease.get("spec") or {}
+        transitions = int(spec.get("leaseTransitions") or 0) + (todo is Move.TAKE)
+        acquired = spec.get("acquireTime") if todo is Move.RENEW else None
+        body = self._body(
+            lease["metadata"], now=_micro_time(), transitions=transitions, acquired=acquired
+        )
+        self._hold(self._cluster.request("PUT", path, body=body, timeout=timeout), now)
+
+    def _hold(self, lease: dict[str, Any], since: float) -> None:
+        """The lease is ours, counted from before we asked for it."""
+        if not self.leads:
+            self._term += 1
+        self._seen, self._seen_at = lease["metadata"].get("resourceVersion", ""), since
+        self._until = since + self._timing.renew_deadline
+
+    def _give_up(self) -> None:
+        """Lets the next one begin at once, if the lease is ours."""
+        if not self.leads:
+            return
+        self._until = float("-inf")
+        try:
+            path = LEASES.path_of(self._name, self._namespace)
+            lease = self._cluster.request("GET", path)
+            if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+                lease["spec"]["holderIdentity"] = ""
+                lease["spec"]["leaseDurationSeconds"] = 1
+                self._cluster.request("PUT", path, body=lease)
+        except ApiError as error:
+            logger.warning("lease not given up: %s", error)
+        self._tell()
+
+    def _tell(self) -> None:
+        leads = self.leads
+        if leads != self._led:
+            self._led = leads
+            logger.info("leading" if leads else "not leading", extra={"identity": self._identity})
+            self._on_change(leads)
+
+    def _body(
+        self,
+        metadata: dict[str, Any],
+        *,
+        now: str,
+        transitions: int,
+        acquired: str | None = None,
+    ) -> dict[str, Any]:
+        kept = {k: v for k, v in metadata.items() if k != "managedFields"}
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {**kept, "name": self._name, "namespace": self._namespace},
+            "spec": {
+                "holderIdentity": self._identity,
+                # Whole seconds, and never less than what is promised.
+                "leaseDurationSeconds": max(1, -int(-self._timing.duration // 1)),
+                "acquireTime": acquired or now,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            },
+        }
+
+
+def _micro_time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,86 @@
+"""Why a gang waits, or how well it stands, in the words that reports use.
+
+A notice is made from an answer, or from what came in the way of one; `report` writes it
+where people and machines look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from controller.apply import Outcome
+from controller.standing import Standing
+from placement import v1
+
+#: Longer texts are cut; an answer may list a reason for every group.
+_LONGEST: Final = 1500
+
+PLACED: Final = "Placed"
+REFUSED: Final = "Refused"
+WAITING_FOR_PODS: Final = "WaitingForPods"
+HALF_BOUND: Final = "HalfBound"
+NO_ANSWER: Final = "NoAnswer"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`reason` is one CamelCase word, `message` a sentence or some; both are empty when
+    there is nothing to say against the gang. `score` is its placement score, if known."""
+
+    reason: str = ""
+    message: str = ""
+    score: float | None = None
+
+
+def of_result(result: v1.GangResult) -> Notice:
+    """What an answer says about a gang."""
+    score = result.placement_score if result.HasField("placement_score") else None
+    if not result.reasons:
+        return Notice(score=score)
+    name = v1.ReasonCode.Name(result.reasons[0].code).removeprefix("REASON_CODE_")
+    word = "".join(part.capitalize() for part in name.split("_"))
+    return Notice(word, _joined(reason.message for reason in result.reasons), score)
+
+
+def of_refusal(fault: str) -> Notice:
+    """The gang, or an object that it needs, cannot be read."""
+    return Notice(REFUSED, _joined([fault]))
+
+
+def of_failure(message: str) -> Notice:
+    """The service gave no answer."""
+    return Notice(NO_ANSWER, _joined([f"the placement service gave no answer: {message}"]))
+
+
+def of_waiting(standing: Standing) -> Notice:
+    """Pods that the minimum needs are missing or gated."""
+    return Notice(
+        WAITING_FOR_PODS,
+        _joined(
+            f"group {group.name} has {group.bound + len(group.free)} of {group.minimum} pods"
+            f" that run or may be bound" + (f", {group.gated} are gated" if group.gated else "")
+            for group in standing.groups
+            if not group.could_be_met
+        ),
+    )
+
+
+def of_half_bound(standing: Standing, why: Notice | None, outcome: Outcome | None) -> Notice:
+    """Some pods are bound and too few: exactly what is half done, and why."""
+    told = [
+        f"group {group.name} runs {group.bound} of {group.minimum} pods"
+        for group in standing.groups
+        if not group.is_met
+    ]
+    if why is not None and why.message:
+        told.append(f"the rest waits: {why.message}")
+    if outcome is not None and outcome.why:
+        told.append(f"the last binding failed: {outcome.why}")
+    return Notice(HALF_BOUND, _joined(told), None if why is None else why.score)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    text = "; ".join(filter(None, texts))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."

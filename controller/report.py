@@ -1,0 +1,289 @@
+"""What became of gangs, written where people, Grove and autoscalers look.
+
+On a PodGang the condition Scheduled, the phase and the placement score; on a pod without
+a place the condition PodScheduled=False/Unschedulable; on both events, as kube-scheduler
+has them. What is to be written is a pure function of how the gang stands and what is
+known about it, and it is written only where the cluster says otherwise: after a crash the
+next cycle writes what the last one could not.
+
+Where more room would not help (the service is down, pods are missing, a field cannot be
+honoured) the pod's reason is SchedulerError, so that no autoscaler adds nodes in vain.
+
+A PodGang's status is Grove's alone until it says Initialized=True, for its own patch would
+undo ours. Conditions of others are carried along unchanged, and the write is refused by
+the API server when the object has changed since it was read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from controller.cache import ClusterView
+from controller.events import Recorder
+from controller.notices import NO_ANSWER, PLACED, REFUSED, WAITING_FOR_PODS, Notice
+from controller.standing import Body, Key, Standing, State, condition_of, is_initialized
+from controller.steps import Entered, Step, ignored
+from placement.cluster import (
+    MERGE_PATCH,
+    POD_GANGS,
+    PODS,
+    STRATEGIC_MERGE_PATCH,
+    ApiError,
+    Cluster,
+)
+
+logger = logging.getLogger(__name__)
+
+SCHEDULED: Final = "Scheduled"
+POD_SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+FAILED_SCHEDULING: Final = "FailedScheduling"
+
+#: Reasons for which no room would help; autoscalers act on Unschedulable alone.
+_NOT_FOR_ROOM: Final = frozenset({REFUSED, NO_ANSWER, WAITING_FOR_PODS, "Unsupported"})
+#: States in which a gang's status is ours to write.
+_OURS: Final = frozenset({State.WAITING, State.PENDING, State.SETTLED})
+#: Seconds after which a pod's condition follows a message that changed; its reason does
+#: not, and a gang of a thousand pods is a thousand writes.
+_POD_MESSAGE_EVERY: Final = 60.0
+_CONFLICTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GangStatus:
+    """What the status of a gang should say. A score of None is unknown, and left alone
+    while the gang is placed."""
+
+    phase: str
+    scheduled: bool
+    reason: str
+    message: str
+    score: float | None = None
+
+
+def wanted_status(standing: Standing, notice: Notice | None) -> GangStatus | None:
+    """What a gang's status should say; None when nothing is known, or it is not ours."""
+    if standing.state not in _OURS:
+        return None
+    phase = "Running" if standing.runs else "Starting" if standing.is_met else "Pending"
+    if standing.is_met:
+        waiting = len(standing.free)
+        text = f"{standing.bound} pods are bound, the minimum is {standing.minimum}"
+        if waiting:
+            text += f", {waiting} more wait"
+            if notice is not None and notice.message:
+                text += f": {notice.message}"
+        return GangStatus(phase, True, PLACED, text, None if notice is None else notice.score)
+    if notice is None or not notice.reason:
+        return None
+    return GangStatus(phase, False, notice.reason, notice.message)
+
+
+def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:
+    """The merge patch that makes a gang's status say so; None when it does already."""
+    status = gang.get("status") or {}
+    before = condition_of(gang, SCHEDULED)
+    word = "True" if wanted.scheduled else "False"
+    same_status = before is not None and before.get("status") == word
+    condition = {
+        "type": SCHEDULED,
+        "status": word,
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "observedGeneration": gang["metadata"].get("generation", 0),
+        "lastTransitionTime": before["lastTransitionTime"] if before and same_status else now,
+    }
+    changes: dict[str, Any] = {}
+    if condition != before:
+        changes["conditions"] = [
+            *(c for c in status.get("conditions") or () if c.get("type") != SCHEDULED),
+            condition,
+        ]
+    if status.get("phase") != wanted.phase:
+        changes["phase"] = wanted.phase
+    if not wanted.scheduled and "placementScore" in status:
+        changes["placementScore"] = None
+    elif wanted.score is not None and status.get("placementScore") != wanted.score:
+        changes["placementScore"] = wanted.score
+    if not changes:
+        return None
+    # With the version the API server refuses the patch when the conditions of others
+    # have changed meanwhile.
+    version = gang["metadata"].get("resourceVersion")
+    return {"metadata": {"resourceVersion": version}, "status": changes}
+
+
+def pod_patch(pod: Body, notice: Notice, *, now: str) -> dict[str, Any] | None:
+    """The patch that says that a pod has no place, and why; None when it says so already."""
+    before = condition_of(pod, POD_SCHEDULED)
+    wanted = {
+        "type": POD_SCHEDULED,
+        "status": "False",
+        "reason": SCHEDULER_ERROR if notice.reason in _NOT_FOR_ROOM else UNSCHEDULABLE,
+        "message": f"{notice.reason}: {notice.message}",
+    }
+    if before is not None and all(before.get(k) == v for k, v in wanted.items()):
+        return None
+    if before is None or before.get("status") != "False":
+        wanted["lastTransitionTime"] = now
+    return {"status": {"conditions": [wanted]}}
+
+
+class Reporter:
+    """Writes what is known. Several writes are under way at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        recorder: Recorder,
+        executor: Executor,
+        *,
+        may_act: Callable[[], bool] = lambda: True,
+        entered: Entered = ignored,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._executor = executor
+        self._may_act = may_act
+        self._entered = entered
+        self._clock = clock
+        # When a pod's condition was last written, by uid.
+        self._pod_writes: dict[str, float] = {}
+
+    def report(
+        self, view: ClusterView, keys: Iterable[Key], notices: Mapping[Key, Notice]
+    ) -> frozenset[Key]:
+        """Reports on these gangs; returns those about which not all could be written."""
+        gangs: list[tuple[Key, Standing]] = []
+        pods: list[tuple[Key, Body, Notice]] = []
+        for key in keys:
+            standing = view.standings.get(key)
+            if standing is None or key not in view.gangs:
+                continue
+            gangs.append((key, standing))
+            notice = notices.get(key)
+            if notice is None or not notice.reason or standing.state not in _OURS:
+                continue
+            pods += [(key, view.pods[pod], notice) for pod in standing.free]
+        self._pod_writes = {
+            uid: at
+            for uid, at in self._pod_writes.items()
+            if self._clock() - at < _POD_MESSAGE_EVERY
+        }
+        unwritten = self._executor.map(
+            lambda one: self._attempt(
+                one[0], lambda: self._gang(view.gangs[one[0]], one[1], notices.get(one[0]))
+            ),
+            gangs,
+        )
+        unwritten_pods = self._executor.map(
+            lambda one: self._attempt(one[0], lambda: self._pod(one[1], one[2])), pods
+        )
+        return frozenset(key for key in (*unwritten, *unwritten_pods) if key is not None)
+
+    def _attempt(self, key: Key, write: Callable[[], None]) -> Key | None:
+        """Writes; the key when it failed, which the next cycle tries again."""
+        if not self._may_act():
+            return key
+        self._entered(Step.WRITE)
+        try:
+            write()
+        except ApiError as error:
+            logger.warning(
+                "report not written: %s",
+                error,
+                extra={"gang": "/".join(key), "status": error.status},
+            )
+            return key
+        return None
+
+    def _gang(self, gang: Body, standing: Standing, notice: Notice | None) -> None:
+        wanted = wanted_status(standing, notice)
+        if wanted is None:
+            return
+        before = condition_of(gang, SCHEDULED)
+        if not self._write_gang(gang, wanted):
+            return
+        if (
+            before is None
+            or (before.get("status") == "True") != wanted.scheduled
+            or (not wanted.scheduled and before.get("reason") != wanted.reason)
+        ):
+            self._recorder.record(
+                gang,
+                type="Normal" if wanted.scheduled else "Warning",
+                reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
+                action="Scheduling",
+                note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
+            )
+
+    def _write_gang(self, gang: Body, wanted: GangStatus) -> bool:
+        """Whether something had to be written, and is."""
+        metadata = gang["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        for attempt in range(_CONFLICTS):
+            change = patch(gang, wanted, now=_time())
+            if change is None:
+                return False
+            try:
+                self._cluster.request(
+                    "PATCH",
+                    POD_GANGS.path_of(name, namespace, part="status"),
+                    body=change,
+                    content_type=MERGE_PATCH,
+                )
+            except ApiError as error:
+                if error.status == 404:
+                    return False
+                if error.status != 409 or attempt == _CONFLICTS - 1:
+                    raise
+            else:
+                return True
+            gang = self._cluster.request("GET", POD_GANGS.path_of(name, namespace))
+            if gang["metadata"].get("uid") != metadata.get("uid") or not is_initialized(gang):
+                return False
+        return False
+
+    def _pod(self, pod: Body, notice: Notice) -> None:
+        metadata = pod["metadata"]
+        uid = metadata.get("uid", "")
+        change = pod_patch(pod, notice, now=_time())
+        if change is None:
+            return
+        before = condition_of(pod, POD_SCHEDULED) or {}
+        (wanted,) = change["status"]["conditions"]
+        if before.get("reason") == wanted["reason"] and uid in self._pod_writes:
+            return
+        change["metadata"] = {"uid": uid}
+        try:
+            self._cluster.request(
+                "PATCH",
+                PODS.path_of(metadata["name"], metadata["namespace"], part="status"),
+                body=change,
+                content_type=STRATEGIC_MERGE_PATCH,
+            )
+        except ApiError as error:
+            if error.status in (404, 409):
+                # Gone, or another one has its name.
+                return
+            raise
+        self._pod_writes[uid] = self._clock()
+        self._recorder.record(
+            pod,
+            type="Warning",
+            reason=FAILED_SCHEDULING,
+            action="Scheduling",
+            note=wanted["message"],
+        )
+
+
+def _time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,165 @@
+"""How the controller runs: read once from the environment and a file, then fixed.
+
+Every setting is an environment variable with ``PLACEMENT_CONTROLLER_`` in front, for
+example ``PLACEMENT_CONTROLLER_SERVICE=placement:50051``, or a key of the YAML file that
+``--config`` names; the environment wins. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+
+def _identity() -> str:
+    """Unique among replicas, also when one is restarted under the same host name."""
+    return f"{socket.gethostname()}_{os.urandom(4).hex()}"
+
+
+class Settings(BaseSettings):
+    """The controller's settings."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PLACEMENT_CONTROLLER_", frozen=True, extra="forbid"
+    )
+
+    scheduler_name: str = Field(default="placement-service", min_length=1)
+    """Pods with this `spec.schedulerName` are ours; no others are ever bound."""
+    mode: Literal["bind", "dry-run"] = "bind"
+    """What is done with a plan: bound, or only logged. A dry run writes nothing."""
+    kubeconfig: Path | None = None
+    """Where the cluster is; by default KUBECONFIG, else the cluster that we run in."""
+
+    service: str = ""
+    """Address HOST:PORT of the placement service; empty starts one in this process."""
+    service_ca: Path | None = None
+    """PEM file with the authorities of the service; turns on TLS."""
+    service_certificate: Path | None = None
+    """PEM file with our certificate chain, for mutual TLS; belongs to `service_key`."""
+    service_key: Path | None = None
+    """PEM file with our private key."""
+    time_limit: float = Field(default=5.0, gt=0, le=3600)
+    """How long the service may search for one answer."""
+    service_patience: float = Field(default=10.0, gt=0)
+    """How long beyond it a call may take, to queue, send and check."""
+    deterministic: bool = False
+    """Ask for answers that are the same for the same question."""
+
+    idle_window: float = Field(default=0.3, ge=0)
+    """A batch is closed when no gang has joined it for so long ..."""
+    longest_window: float = Field(default=3.0, ge=0)
+    """... or when its first gang has waited so long ..."""
+    most_gangs: int = Field(default=1000, ge=2, le=10_000)
+    """... or when it holds so many gangs."""
+    shortest_backoff: float = Field(default=1.0, gt=0)
+    """A gang that got no place waits so long before it is asked about again ..."""
+    longest_backoff: float = Field(default=60.0, gt=0)
+    """... twice as long each time, up to this. Room that appears ends the wait."""
+
+    parallel_calls: int = Field(default=16, ge=1, le=256)
+    """Requests to the API server that are under way at once while binding and reporting."""
+    bind_timeout: float = Field(default=4.0, gt=0)
+    """How long binding one pod is tried before its gang is planned anew."""
+    half_bound_limit: float = Field(default=60.0, ge=0)
+    """After so long a gang with some but too few pods bound is reported as such."""
+    waiting_notice: float = Field(default=30.0, ge=0)
+    """After so long a gang whose pods are missing or gated is reported as waiting."""
+    event_repeat: float = Field(default=300.0, ge=0)
+    """The same event for the same object is counted up at most this often."""
+
+    leader_election: bool = True
+    """Whether replicas elect one that acts."""
+    lease_namespace: str = "placement-system"
+    """Namespace of the lease."""
+    lease_name: str = "placement-controller"
+    """Name of the lease."""
+    identity: str = Field(default_factory=_identity)
+    """Who holds the lease; unique among replicas."""
+    lease_duration: float = Field(default=15.0, gt=0)
+    """A lease that was not renewed for so long may be taken over."""
+    renew_deadline: float = Field(default=10.0, gt=0)
+    """A leader that could not renew for so long stops acting."""
+    renew_period: float = Field(default=2.0, gt=0)
+    """How often the lease is renewed, or looked at."""
+
+    crd_poll: float = Field(default=10.0, gt=0)
+    """How often a kind that the cluster does not have yet is looked for."""
+    watch_silence: float = Field(default=90.0, gt=0)
+    """A watch on which nothing comes for so long is opened anew; bookmarks come every
+    minute."""
+    stuck_after: float = Field(default=300.0, gt=0)
+    """A cycle that does not move for so long fails the liveness probe."""
+
+    http_host: str = "0.0.0.0"
+    """Address of /healthz, /readyz and /metrics."""
+    http_port: int = Field(default=8080, ge=0, le=65535)
+    """Port of them; 0 takes a free one."""
+    log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or one JSON object per line."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severe level that is logged."""
+
+    @property
+    def binds(self) -> bool:
+        """Whether plans are carried out."""
+        return self.mode == "bind"
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Settings:
+        if (self.service_certificate is None) != (self.service_key is None):
+            raise ValueError("service_certificate and service_key belong together")
+        if self.service_certificate is not None and self.service_ca is None:
+            raise ValueError("service_certificate and service_key need service_ca")
+        if self.service_ca is not None and not self.service:
+            raise ValueError("service_ca is for a service elsewhere: set service")
+        return self
+
+    @model_validator(mode="after")
+    def _backoff_grows(self) -> Settings:
+        if self.longest_backoff < self.shortest_backoff:
+            raise ValueError("longest_backoff must not be less than shortest_backoff")
+        return self
+
+    @model_validator(mode="after")
+    def _lease_outlives_its_leader(self) -> Settings:
+        if not self.renew_period < self.renew_deadline < self.lease_duration:
+            raise ValueError("renew_period < renew_deadline < lease_duration must hold")
+        if self.renew_deadline + self.bind_timeout >= self.lease_duration:
+            # What a leader sent last has ended before the next one begins.
+            raise ValueError("renew_deadline + bind_timeout must be less than lease_duration")
+        return self
+
+    @classmethod
+    def load(cls, file: Path | None) -> Settings:
+        """The settings of the environment and of a file, if one is named.
+
+        Raises pydantic's ValidationError, and OSError or yaml.YAMLError for the file.
+        """
+        if file is None:
+            return cls()
+        # pydantic-settings takes a file that is not there for an empty one.
+        file.open("rb").close()
+
+        class FromFile(Settings):
+            @classmethod
+            def settings_customise_sources(
+                cls,
+                settings_cls: type[BaseSettings],
+                init_settings: PydanticBaseSettingsSource,
+                env_settings: PydanticBaseSettingsSource,
+                dotenv_settings: PydanticBaseSettingsSource,
+                file_secret_settings: PydanticBaseSettingsSource,
+            ) -> tuple[PydanticBaseSettingsSource, ...]:
+                return (env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+
+        return FromFile()

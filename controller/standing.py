@@ -1,0 +1,192 @@
+"""How a gang stands: what of it runs, what waits, and whether it is our turn.
+
+A pure reading of a PodGang and its pods, made again whenever one of them changes. It
+counts; whether and where something fits is for the service to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+Body = Mapping[str, Any]
+#: Namespace and name; the namespace of cluster-scoped objects is empty.
+Key = tuple[str, str]
+
+
+class State(StrEnum):
+    """What is to be done about a gang."""
+
+    FOREIGN = "foreign"
+    """None of its pods is ours."""
+    ENDING = "ending"
+    """It is being deleted."""
+    UNINITIALIZED = "uninitialized"
+    """Grove is still making its pods, and its status belongs to Grove alone."""
+    WAITING = "waiting"
+    """Too few pods are there and ungated: binding some could not make it whole."""
+    PENDING = "pending"
+    """Pods wait for a place, and with them the minimum could be met."""
+    SETTLED = "settled"
+    """The minimum runs, and nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStanding:
+    """Pods of one group by how far they are; `ready` ones are `bound` too."""
+
+    name: str
+    minimum: int
+    bound: int = 0
+    ready: int = 0
+    free: tuple[Key, ...] = ()
+    gated: int = 0
+
+    @property
+    def is_met(self) -> bool:
+        return self.bound >= self.minimum
+
+    @property
+    def could_be_met(self) -> bool:
+        return self.bound + len(self.free) >= self.minimum
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a gang stands; `uid` tells a gang from a later one of the same name."""
+
+    key: Key
+    uid: str
+    generation: int
+    state: State
+    groups: tuple[GroupStanding, ...] = ()
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the minimum of every group is bound."""
+        return all(group.is_met for group in self.groups)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the minimum of every group is bound and ready."""
+        return all(group.ready >= group.minimum for group in self.groups)
+
+    @property
+    def is_half_bound(self) -> bool:
+        """Whether some pods are bound, and too few."""
+        return self.bound > 0 and not self.is_met
+
+    @property
+    def bound(self) -> int:
+        return sum(group.bound for group in self.groups)
+
+    @property
+    def minimum(self) -> int:
+        return sum(group.minimum for group in self.groups)
+
+    @property
+    def free(self) -> tuple[Key, ...]:
+        """The pods that may be bound now."""
+        return tuple(key for group in self.groups for key in group.free)
+
+
+def key_of(body: Body) -> Key:
+    """Namespace and name of an object."""
+    metadata = body["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def references(gang: Body) -> Iterable[tuple[Body, tuple[Key, ...]]]:
+    """Each group of a gang with the pods that it refers to in the gang's own namespace."""
+    namespace = gang["metadata"].get("namespace", "")
+    for group in (gang.get("spec") or {}).get("podgroups") or ():
+        yield (
+            group,
+            tuple(
+                (namespace, reference["name"])
+                for reference in group.get("podReferences") or ()
+                if reference.get("namespace") in (namespace, None, "") and reference.get("name")
+            ),
+        )
+
+
+def is_initialized(gang: Body) -> bool:
+    """Whether Grove has said so; only then may others write its status."""
+    condition = condition_of(gang, "Initialized")
+    return condition is not None and condition.get("status") == "True"
+
+
+def condition_of(body: Body, kind: str) -> Body | None:
+    """A condition of an object's status, None when it has none of this type."""
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Body = condition
+            return found
+    return None
+
+
+def node_of(pod: Body) -> str:
+    """The node that a pod is bound to, or empty."""
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def is_free(pod: Body, scheduler_name: str) -> bool:
+    """Whether a pod is ours and may be bound."""
+    spec = pod["spec"]
+    return (
+        spec.get("schedulerName") == scheduler_name
+        and not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and not pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def standing_of(gang: Body, pods: Mapping[Key, Body], scheduler_name: str) -> Standing:
+    """How a gang stands, given the pods that have not finished."""
+    metadata = gang["metadata"]
+    ours = False
+    groups = []
+    for group, keys in references(gang):
+        bound = ready = gated = 0
+        free = []
+        for key in keys:
+            pod = pods.get(key)
+            if pod is None or pod["metadata"].get("deletionTimestamp"):
+                # One that is being deleted is no member any more: its replacement will be.
+                continue
+            is_ours = pod["spec"].get("schedulerName") == scheduler_name
+            ours = ours or is_ours
+            if node_of(pod):
+                bound += 1
+                condition = condition_of(pod, "Ready")
+                ready += condition is not None and condition.get("status") == "True"
+            elif not is_ours:
+                continue
+            elif pod["spec"].get("schedulingGates"):
+                gated += 1
+            else:
+                free.append(key)
+        minimum = int(group.get("minReplicas") or 0)
+        groups.append(GroupStanding(group["name"], minimum, bound, ready, tuple(free), gated))
+    return Standing(
+        key=key_of(gang),
+        uid=metadata.get("uid", ""),
+        generation=int(metadata.get("generation") or 0),
+        state=_state(gang, groups, ours=ours),
+        groups=tuple(groups),
+    )
+
+
+def _state(gang: Body, groups: Iterable[GroupStanding], *, ours: bool) -> State:
+    groups = tuple(groups)
+    if not ours:
+        return State.FOREIGN
+    if gang["metadata"].get("deletionTimestamp"):
+        return State.ENDING
+    if not is_initialized(gang):
+        return State.UNINITIALIZED
+    if not all(group.could_be_met for group in groups):
+        return State.WAITING
+    return State.PENDING if any(group.free for group in groups) else State.SETTLED

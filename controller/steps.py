@@ -1,0 +1,33 @@
+"""The numbered steps of a cycle, and who is told when one is entered.
+
+Between any two of them the process may die; tests make it do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+
+class Step(IntEnum):
+    """What the controller is at. `BIND` and `BOUND` come once per pod, inside `APPLY`,
+    and `WRITE` once per object that is reported on, inside `REPORT`."""
+
+    COLLECT = 1
+    SNAPSHOT = 2
+    TRANSLATE = 3
+    ASK = 4
+    APPLY = 5
+    BIND = 6
+    BOUND = 7
+    REPORT = 8
+    WRITE = 9
+    REQUEUE = 10
+
+
+#: Is told of each step as it is entered, from whatever thread enters it.
+Entered = Callable[[Step], None]
+
+
+def ignored(step: Step) -> None:
+    """Tells nobody."""

@@ -1,0 +1,203 @@
+"""Keeps the cache up to date: list once, then watch, for each kind in a thread of its own.
+
+A watch that ends or breaks is resumed where it was; only when the API server has forgotten
+that place (410) everything is listed anew. A kind that the cluster does not have (404: Grove
+is not installed yet) counts as empty and is looked for now and then. What to do about an
+error is a value, `after`; the thread only does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from controller import standing
+from controller.cache import ClusterCache
+from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST = 0.2
+_LONGEST = 15.0
+
+
+class Action(Enum):
+    """What to do about an error."""
+
+    RESUME = "resume"
+    RELIST = "relist"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What to do, after so many seconds."""
+
+    action: Action
+    seconds: float
+
+
+def after(error: ApiError, failures: int, *, absent_poll: float, jitter: float) -> Next:
+    """What to do about an error, the so many-th in a row (from 1).
+
+    `jitter` between 0 and 1 keeps replicas from coming back all at once.
+    """
+    backoff = min(_LONGEST, _SHORTEST * 2.0 ** min(failures - 1, 30)) * (0.5 + jitter / 2)
+    if error.status == 404:
+        return Next(Action.ABSENT, absent_poll)
+    if error.status == 410:
+        return Next(Action.RELIST, 0.0 if failures == 1 else backoff)
+    if error.status == 429:
+        return Next(Action.RESUME, max(backoff, error.retry_after or 0.0))
+    if error.status == 0 or error.status >= 500 or error.status in (401, 403, 408):
+        return Next(Action.RESUME, backoff)
+    # A place that the server does not understand; there is no use in naming it again.
+    return Next(Action.RELIST, backoff)
+
+
+class Watcher:
+    """One kind. `run` returns after `stop`; both, and `relist`, from any thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        cache: ClusterCache,
+        *,
+        fields: str = "",
+        absent_poll: float = 10.0,
+        silence: float = 90.0,
+        on_event: Callable[[str], None] = lambda kind: None,
+        on_list: Callable[[str], None] = lambda kind: None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._cluster = cluster
+        self._resource = resource
+        self._cache = cache
+        self._fields = fields
+        self._absent_poll = absent_poll
+        self._silence = silence
+        self._on_event = on_event
+        self._on_list = on_list
+        self._jitter = jitter
+        self._stopped = threading.Event()
+        self._woken = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: WatchStream | None = None
+        self._relist = False
+        self._failures = 0
+
+    def run(self) -> None:
+        """Lists and watches until stopped."""
+        revision = ""
+        while not self._stopped.is_set():
+            try:
+                with self._lock:
+                    if self._relist:
+                        self._relist, revision = False, ""
+                if not revision:
+                    revision = self._list()
+                revision = self._follow(revision)
+            except ApiError as error:
+                revision = self._recover(error, revision)
+
+    def relist(self) -> None:
+        """Lists everything anew, without waiting for the watch to end."""
+        with self._lock:
+            self._relist = True
+            if self._stream is not None:
+                self._stream.close()
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Ends `run`."""
+        self._stopped.set()
+        self.relist()
+
+    def _list(self) -> str:
+        kind = self._resource.kind
+        bodies: list[standing.Body] = []
+        revision = ""
+        for page in self._cluster.pages(self._resource, fields=self._fields):
+            bodies += self._cache.trimmed(page.items)
+            revision = page.revision
+        self._cache.replace(kind, bodies)
+        self._on_list(kind)
+        logger.info("listed %d", len(bodies), extra={"kind": kind, "revision": revision})
+        self._failures = 0
+        return revision
+
+    def _follow(self, revision: str) -> str:
+        """Watches until the server ends it; where to resume."""
+        stream = self._cluster.watch(
+            self._resource,
+            revision,
+            fields=self._fields,
+            seconds=int(300 * (1 + self._jitter())),
+            silence=self._silence,
+        )
+        with self._lock:
+            self._stream = stream
+            if self._relist:
+                stream.close()
+        try:
+            with stream:
+                for event in stream:
+                    revision = self._take(event) or revision
+        except ApiError as error:
+            # What was taken before it broke stays taken.
+            raise _Broken(error, revision) from error
+        finally:
+            with self._lock:
+                self._stream = None
+        return revision
+
+    def _take(self, event: Body) -> str:
+        """Passes one event on; returns where it leaves us."""
+        kind, body = event.get("type"), event.get("object") or {}
+        if kind == "ERROR":
+            raise ApiError(int(body.get("code") or 500), str(body.get("message", "")))
+        self._failures = 0
+        if kind in ("ADDED", "MODIFIED", "DELETED"):
+            self._cache.observe(self._resource.kind, body, deleted=kind == "DELETED")
+            self._on_event(self._resource.kind)
+        return str((body.get("metadata") or {}).get("resourceVersion", ""))
+
+    def _recover(self, error: ApiError, revision: str) -> str:
+        """Waits as the error demands; returns where to go on, empty for a new list."""
+        if isinstance(error, _Broken):
+            revision = error.revision
+        self._failures += 1
+        todo = after(error, self._failures, absent_poll=self._absent_poll, jitter=self._jitter())
+        kind = self._resource.kind
+        level = logging.DEBUG if todo.action is Action.ABSENT else logging.WARNING
+        if todo.action is Action.ABSENT:
+            if self._failures == 1:
+                level = logging.INFO
+            self._cache.replace(kind, [])
+        logger.log(
+            level,
+            "%s; %s in %.1f s",
+            error,
+            todo.action.value,
+            todo.seconds,
+            extra={"kind": kind, "status": error.status},
+        )
+        self._woken.clear()
+        if not self._stopped.is_set():
+            self._woken.wait(todo.seconds)
+        return revision if todo.action is Action.RESUME else ""
+
+
+class _Broken(ApiError):
+    """A watch that broke, and how far it had come."""
+
+    def __init__(self, error: ApiError, revision: str) -> None:
+        super().__init__(
+            error.status, error.message, reason=error.reason, retry_after=error.retry_after
+        )
+        self.revision = revision

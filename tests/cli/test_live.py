@@ -1,0 +1,106 @@
+"""`placementctl` on a live cluster: a real API server, which it only reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from placement.cli.live import of_scheduler
+from placement.cli.status import GangStatus, as_json, as_table, statuses
+from tests.cluster.api import POD_GANGS, PODS
+from tests.cluster.build import clique, clique_set, node
+from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
+from tests.kubernetes import build
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "placement.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+
+
+def test_plan_live_answers_for_what_waits_and_changes_nothing(
+    cluster: Cluster, grove: GroveStandIn
+) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    grove.apply(clique_set("g", clique("worker", 2, gpus=2), namespace=cluster.namespace))
+    grove.settle()
+    before = [cluster.api.items(kind) for kind in (PODS, POD_GANGS)]
+    kubeconfig = str(cluster.kubeconfig())
+    done = run("plan", "--live", "--kubeconfig", kubeconfig, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert {binding["node"] for binding in answer["bindings"]} == {"a"}
+    assert [gang["placed"] for gang in answer["podGangs"]] == [True]
+    assert before == [cluster.api.items(kind) for kind in (PODS, POD_GANGS)]
+    other = run("plan", "--live", "--kubeconfig", kubeconfig, "--scheduler-name", "kube",
+                "-o", "json")  # fmt: skip
+    assert json.loads(other.stdout)["podGangs"] == []
+
+
+def test_status_counts_and_gives_reasons(cluster: Cluster, grove: GroveStandIn) -> None:
+    grove.apply(clique_set("g", clique("worker", 2), namespace=cluster.namespace))
+    grove.settle()
+    done = run("status", "--kubeconfig", str(cluster.kubeconfig()), "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (gang,) = json.loads(done.stdout)["podGangs"]
+    assert (gang["name"], gang["pods"], gang["bound"], gang["minimum"]) == ("g-0", 2, 0, 2)
+    assert gang["scheduled"] == "Unknown"
+    assert "g-0" in run("status", "--kubeconfig", str(cluster.kubeconfig())).stdout
+
+
+def test_a_cluster_that_is_not_reached_ends_with_three(tmp_path: Path) -> None:
+    for command in ("status", "plan --live"):
+        done = run(*command.split(), "--kubeconfig", str(tmp_path / "none"))
+        assert done.returncode == 3
+        assert "the cluster could not be read" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_files_and_a_live_cluster_do_not_go_together() -> None:
+    assert run("plan", "--live", "-f", "x").returncode == 2
+    assert run("plan").returncode == 2
+
+
+def test_only_pods_of_the_scheduler_wait() -> None:
+    bodies = [
+        build.node(),
+        build.pod("ours", schedulerName="us"),
+        build.pod("theirs", schedulerName="them"),
+        build.pod("runs", schedulerName="them", nodeName="n1"),
+        build.gang("g", podgroups=[build.group("w", "ours")]),
+        build.gang("h", podgroups=[build.group("w", "theirs")]),
+    ]
+    left = [body["metadata"]["name"] for body in of_scheduler(bodies, "us")]
+    assert left == ["n1", "ours", "runs", "g"]
+
+
+def waiting() -> GangStatus:
+    conditions = [{"type": "Scheduled", "status": "False", "reason": "R", "message": "too small"}]
+    status = {"phase": "Pending", "conditions": conditions}
+    gang = build.gang("g", status=status, podgroups=[build.group("w", "a", "b")])
+    (found,) = statuses([build.pod("a", nodeName="n1"), gang])
+    return found
+
+
+def test_a_status_holds_what_was_written_and_what_is_there() -> None:
+    assert waiting() == GangStatus("ml", "g", "Pending", "False", "R", "too small", 2, 1, 1, None)
+
+
+def test_the_table_says_why_a_gang_waits() -> None:
+    text = as_table([waiting()], width=80)
+    assert "ml/g: R" in text
+    assert "too small" in text
+    assert as_table([]) == "There is no PodGang.\n"
+
+
+def test_json_has_the_names_of_kubernetes() -> None:
+    (gang,) = as_json([waiting()])["podGangs"]
+    assert gang["placementScore"] is None
+    assert gang["bound"] == 1

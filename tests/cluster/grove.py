@@ -1,0 +1,396 @@
+"""What Grove's operator does, as far as a scheduler sees it, without Grove.
+
+    grove = GroveStandIn(api)
+    grove.apply(clique_set("serve", clique("worker", 4), namespace="ml"))
+    grove.settle()             # everything due now, or step by step: make_gangs(), make_pods() ...
+    grove.start()              # or in the background, as the operator would
+
+A PodGang comes first, without references and not initialized; then its pods, held
+by a gate; then the references; then Initialized=True; and the gates go in pieces,
+those of scaled gangs when the base has its minimum scheduled. Each of `STAGES`
+does what is due by the state of the cluster alone, so they may be called in any
+order, and after any accident.
+
+As Grove does, Initialized is written by a merge patch with the whole list of
+conditions as this writer knows it: what a scheduler wrote before is gone. Which
+gangs and pods a PodCliqueSet stands for is left to `placement.kubernetes.expand`,
+which has tests of its own. Not played: updates of templates, and the termination
+of gangs that fail.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from urllib3.exceptions import HTTPError
+
+from placement.kubernetes import Objects, expand
+from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body
+
+GATE: Final = "grove.io/podgang-pending-creation"
+SCHEDULER: Final = "placement-service"
+
+_BASE: Final = "grove.io/base-podgang"
+_CLIQUE: Final = "grove.io/podclique"
+_GANG: Final = "grove.io/podgang"
+_INDEX: Final = "grove.io/podclique-pod-index"
+_PART_OF: Final = "app.kubernetes.io/part-of"
+_INITIALIZED: Final = "Initialized"
+_PAUSE_SECONDS: Final = 0.05
+_MOST_STEPS: Final = 1000
+
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gang:
+    """A PodGang that shall be, with the pods of each clique by their index."""
+
+    body: Body
+    cliques: Mapping[str, Sequence[Body]]
+
+    @property
+    def key(self) -> _Key:
+        return self.body["metadata"]["namespace"], self.body["metadata"]["name"]
+
+
+class GroveStandIn:
+    """Grove in all namespaces. The stages are for one thread, the one of `start` included.
+
+    `scheduler` is the schedulerName its pods get: "default-scheduler" where an
+    admission policy shall change it.
+    """
+
+    def __init__(self, api: Api, *, scheduler: str = SCHEDULER) -> None:
+        self._api = api
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._sets: dict[_Key, Body] = {}
+        self._topologies: list[Body] = []
+        self._gangs: dict[_Key, _Gang] = {}
+        #: How many gates each clique loses next: 1, 2, 4 ... as Grove starts slowly.
+        self._pace: dict[_Key, int] = defaultdict(lambda: 1)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def apply(self, *bodies: Body) -> None:
+        """Take PodCliqueSets, new or changed in size, and ClusterTopologyBindings.
+
+        Nothing is made before the next stage. Topologies count for sets applied with
+        or after them.
+        """
+        sets = {**self._sets}
+        topologies = [*self._topologies]
+        for body in bodies:
+            if body["kind"] == "PodCliqueSet":
+                metadata = body["metadata"]
+                sets[metadata["namespace"], metadata["name"]] = body
+            else:
+                topologies.append(body)
+        gangs = {gang.key: gang for gang in self._expand([*sets.values(), *topologies])}
+        with self._lock:
+            self._sets, self._topologies, self._gangs = sets, topologies, gangs
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Take a PodCliqueSet away; its gangs and pods go with `trim`."""
+        with self._lock:
+            del self._sets[namespace, name]
+            self._gangs = {
+                key: gang
+                for key, gang in self._gangs.items()
+                if (key[0], gang.body["metadata"]["labels"][_PART_OF]) != (namespace, name)
+            }
+
+    def make_gangs(self) -> int:
+        """Create the PodGangs that are missing, without references and not initialized."""
+        there = {_key(gang) for gang in self._api.items(POD_GANGS)}
+        missing = [gang.body for gang in self._wanted() if gang.key not in there]
+
+        def make(body: Body) -> Body:
+            groups = [{**group, "podReferences": []} for group in body["spec"]["podgroups"]]
+            spec = {**body["spec"], "podgroups": groups}
+            self._api.create(POD_GANGS, {**body, "spec": spec})
+            return self._write_initialized(_key(body), False)
+
+        return len(self._each(make, missing))
+
+    def make_pods(self) -> int:
+        """Create the pods that are missing, each held by Grove's gate."""
+        there = self._pods()
+        missing = []
+        for gang in self._wanted():
+            for name, templates in gang.cliques.items():
+                alive = [pod for pod in there[gang.key[0], name] if not _is_ending(pod)]
+                taken = {pod["metadata"]["labels"][_INDEX] for pod in alive}
+                free = [t for t in templates if t["metadata"]["labels"][_INDEX] not in taken]
+                missing += free[: max(0, len(templates) - len(alive))]
+        return len(self._each(lambda body: self._api.create(PODS, body), missing))
+
+    def refer(self) -> int:
+        """Write into each PodGang the pods it has now."""
+        there = self._pods()
+        due = []
+        for gang in self._present():
+            namespace = gang["metadata"]["namespace"]
+            groups = []
+            for group in gang["spec"]["podgroups"]:
+                pods = [pod for pod in there[namespace, group["name"]] if not _is_ending(pod)]
+                names = sorted(pod["metadata"]["name"] for pod in pods)
+                references = [{"namespace": namespace, "name": name} for name in names]
+                groups.append({**group, "podReferences": references})
+            if groups != gang["spec"]["podgroups"]:
+                due.append({**gang, "spec": {**gang["spec"], "podgroups": groups}})
+        return len(self._each(lambda body: self._api.replace(POD_GANGS, body), due))
+
+    def initialize(self) -> int:
+        """Set Initialized=True where every pod exists. It never goes back."""
+        there = self._pods()
+        present = {_key(gang): gang for gang in self._present()}
+
+        def is_whole(gang: _Gang) -> bool:
+            return all(
+                sum(not _is_ending(pod) for pod in there[gang.key[0], name]) >= len(templates)
+                for name, templates in gang.cliques.items()
+            )
+
+        due = [
+            present[gang.key]
+            for gang in self._wanted()
+            if gang.key in present
+            and not _is_true(present[gang.key], _INITIALIZED)
+            and is_whole(gang)
+        ]
+        return len(self._each(lambda gang: self._write_initialized(_key(gang), True), due))
+
+    def open_gates(self, *, limit: int | None = None) -> int:
+        """Take the gate from pods that are referenced and whose base is scheduled.
+
+        Each clique loses one, then two, then four, call by call, or `limit` at a time.
+        """
+        there = self._pods()
+        gangs = {_key(gang): gang for gang in self._present()}
+        due = []
+        for key, gang in gangs.items():
+            for group in gang["spec"]["podgroups"]:
+                clique = key[0], group["name"]
+                referenced = {one["name"] for one in group["podReferences"]}
+                gated = [
+                    pod
+                    for pod in there[clique]
+                    if _is_gated(pod)
+                    and not _is_ending(pod)
+                    and pod["metadata"]["name"] in referenced
+                    and self._base_is_scheduled(pod, gangs, there)
+                ]
+                if gated:
+                    pace = self._pace[clique] if limit is None else limit
+                    self._pace[clique] *= 2
+                    due += gated[:pace]
+
+        def open_one(pod: Body) -> Body:
+            kept = [gate for gate in pod["spec"]["schedulingGates"] if gate["name"] != GATE]
+            namespace, name = _key(pod)
+            return self._api.merge(PODS, name, {"spec": {"schedulingGates": kept}}, namespace)
+
+        return len(self._each(open_one, due))
+
+    def trim(self) -> int:
+        """Delete gangs that no set asks for, and pods too many; pending ones go first."""
+        wanted = {gang.key: gang for gang in self._wanted()}
+        stray = [gang for gang in self._ours(POD_GANGS) if _key(gang) not in wanted]
+        sizes: dict[_Key, int] = {
+            (gang.key[0], name): len(templates)
+            for gang in wanted.values()
+            for name, templates in gang.cliques.items()
+        }
+        surplus: list[Body] = []
+        for clique, pods in self._pods().items():
+            alive = sorted((pod for pod in pods if not _is_ending(pod)), key=_is_bound)
+            surplus += alive[: max(0, len(alive) - sizes.get(clique, 0))]
+        self._each(lambda gang: self._api.delete(POD_GANGS, *_key(gang)[::-1]), stray)
+        self._each(lambda pod: self._api.delete(PODS, *_key(pod)[::-1]), surplus)
+        return len(stray) + len(surplus)
+
+    def step(self, shuffle: random.Random | None = None) -> int:
+        """Every stage once, in Grove's order or shuffled. Returns how much was written."""
+        stages: list[Callable[[GroveStandIn], int]] = [*STAGES]
+        if shuffle is not None:
+            shuffle.shuffle(stages)
+        return sum(stage(self) for stage in stages)
+
+    def settle(self) -> None:
+        """`step` until nothing is due. What waits for a scheduler stays."""
+        for _ in range(_MOST_STEPS):
+            if not self.step():
+                return
+        raise AssertionError(f"something is due after {_MOST_STEPS} steps")
+
+    def start(self) -> None:
+        """Do what is due in a thread, until `stop`, through restarts of the API server."""
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="grove-stand-in", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Raises what went wrong in the thread."""
+        if self._thread is not None:
+            self._stopping.set()
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(_PAUSE_SECONDS):
+                try:
+                    self.step()
+                except (HTTPError, OSError):
+                    continue
+                except ApiError as error:
+                    if error.status < 429:
+                        raise
+        except Exception as error:  # told by `stop`, in the thread of the test
+            self._error = error
+
+    def _expand(self, bodies: Iterable[Body]) -> Iterable[_Gang]:
+        current: Body = {}
+        cliques: dict[str, list[Body]] = {}
+        for body in expand(Objects.of(bodies)):
+            if body["kind"] == "Pod":
+                name = body["metadata"]["labels"][_CLIQUE]
+                cliques.setdefault(name, []).append(self._pod(body))
+                continue
+            if current:
+                yield _Gang(current, cliques)
+            current, cliques = self._gang(body), {}
+        if current:
+            yield _Gang(current, cliques)
+
+    def _gang(self, body: Body) -> Body:
+        metadata = body["metadata"]
+        owner = metadata["labels"][_PART_OF]
+        reference = {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "name": owner,
+            "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{metadata['namespace']}/{owner}")),
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        labels = {**metadata["labels"], "grove.io/scheduler-name": self._scheduler}
+        made = {**metadata, "labels": labels, "ownerReferences": [reference]}
+        return {key: body[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": made}
+
+    def _pod(self, body: Body) -> Body:
+        metadata = {key: one for key, one in body["metadata"].items() if key != "name"}
+        metadata["generateName"] = f"{metadata['labels'][_CLIQUE]}-"
+        held = {"schedulerName": self._scheduler, "schedulingGates": [{"name": GATE}]}
+        return {**body, "metadata": metadata, "spec": {**body["spec"], **held}}
+
+    def _write_initialized(self, key: _Key, done: bool) -> Body:
+        """The condition with everything else forgotten, as Grove's merge patch has it."""
+        condition = {
+            "type": _INITIALIZED,
+            "status": "True" if done else "False",
+            "reason": "PodGangPodsCreated" if done else "PodGangPodsCreationPending",
+            "message": "All pods exist" if done else "Pods are missing",
+            "lastTransitionTime": _now(),
+        }
+        status = {"phase": "Pending", "conditions": [condition]}
+        namespace, name = key
+        return self._api.merge(POD_GANGS, name, {"status": status}, namespace, "status")
+
+    def _base_is_scheduled(
+        self, pod: Body, gangs: Mapping[_Key, Body], there: Mapping[_Key, Sequence[Body]]
+    ) -> bool:
+        """Whether each group of the base has its minimum scheduled; so it is without base."""
+        name = pod["metadata"]["labels"].get(_BASE)
+        if name is None:
+            return True
+        namespace = pod["metadata"]["namespace"]
+        base = gangs.get((namespace, name))
+        return base is not None and all(
+            sum(_is_true(one, "PodScheduled") for one in there[namespace, group["name"]])
+            >= group["minReplicas"]
+            for group in base["spec"]["podgroups"]
+        )
+
+    def _wanted(self) -> list[_Gang]:
+        with self._lock:
+            return list(self._gangs.values())
+
+    def _present(self) -> list[Body]:
+        """The PodGangs there are, of those there shall be."""
+        wanted = {gang.key for gang in self._wanted()}
+        return [gang for gang in self._ours(POD_GANGS) if _key(gang) in wanted]
+
+    def _ours(self, resource: Any) -> list[Body]:
+        return self._api.items(
+            resource, labelSelector="app.kubernetes.io/managed-by=grove-operator"
+        )
+
+    def _pods(self) -> defaultdict[_Key, list[Body]]:
+        """The pods there are, by namespace and clique."""
+        found: defaultdict[_Key, list[Body]] = defaultdict(list)
+        for pod in self._ours(PODS):
+            found[pod["metadata"]["namespace"], pod["metadata"]["labels"][_CLIQUE]].append(pod)
+        return found
+
+    def _each(self, act: Callable[[Body], Body], bodies: Sequence[Body]) -> list[Body]:
+        """Act on all. Where somebody was faster (gone, there already, changed) the next
+        step sees how it is now."""
+
+        def try_it(body: Body) -> Body:
+            try:
+                return act(body)
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+                return {}
+
+        return [one for one in self._api.each(try_it, bodies) if one] if bodies else []
+
+
+#: In the order in which a PodCliqueSet comes to life.
+STAGES: Final = (
+    GroveStandIn.trim,
+    GroveStandIn.make_gangs,
+    GroveStandIn.make_pods,
+    GroveStandIn.refer,
+    GroveStandIn.initialize,
+    GroveStandIn.open_gates,
+)
+
+
+def _key(body: Body) -> _Key:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def _is_ending(pod: Body) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _is_bound(pod: Body) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def _is_gated(pod: Body) -> bool:
+    return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
+
+
+def _is_true(one: Body, condition: str) -> bool:
+    conditions = one.get("status", {}).get("conditions", ())
+    return any(c["type"] == condition and c["status"] == "True" for c in conditions)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

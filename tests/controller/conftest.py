@@ -1,0 +1,65 @@
+"""Controllers against a real API server, and one real placement service for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.__main__ import Running, running
+from controller.settings import Settings
+from controller.steps import Entered, ignored
+from placement.testing import serve
+from tests.cluster.fixtures import Cluster
+
+#: Short waits: the cluster is on this machine, and nobody else uses it.
+QUICK: dict[str, Any] = {
+    "time_limit": 3.0,
+    "idle_window": 0.1,
+    "longest_window": 1.0,
+    "shortest_backoff": 0.2,
+    "longest_backoff": 1.0,
+    "half_bound_limit": 1.0,
+    "waiting_notice": 0.5,
+    "bind_timeout": 2.0,
+    "crd_poll": 0.3,
+    "leader_election": False,
+    "http_host": "127.0.0.1",
+    "http_port": 0,
+}
+
+#: Starts a controller that runs to the end of the test; settings differ from `QUICK`.
+Start = Callable[..., None]
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    """The address of a placement service."""
+    with serve() as address:
+        yield address
+
+
+@contextmanager
+def controller(
+    kubeconfig: Path, service: str, *, entered: Entered = ignored, **settings: Any
+) -> Iterator[Running]:
+    """A controller in this process, while the block runs."""
+    given = {**QUICK, "service": service, "kubeconfig": kubeconfig, **settings}
+    with running(Settings(**given), entered=entered) as controller:
+        yield controller
+        assert not controller.failed.is_set()
+
+
+@pytest.fixture
+def start(cluster: Cluster, service: str) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def begin(**settings: Any) -> None:
+            kubeconfig = settings.pop("kubeconfig", None) or cluster.kubeconfig()
+            address = settings.pop("service", service)
+            stack.enter_context(controller(kubeconfig, address, **settings))
+
+        yield begin

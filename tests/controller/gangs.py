@@ -1,0 +1,69 @@
+"""What tests of the controller look at, and gangs without Grove."""
+
+from __future__ import annotations
+
+from tests.cluster.api import POD_GANGS, PODS, Body
+from tests.cluster.build import pod_spec
+from tests.cluster.fixtures import Cluster
+
+
+def bound_of(cluster: Cluster, gang: str) -> int:
+    """How many pods of a gang are bound."""
+    return sum(
+        bool(pod["spec"].get("nodeName"))
+        for pod in cluster.pods()
+        if pod["metadata"]["labels"].get("grove.io/podgang") == gang
+    )
+
+
+def scheduled(cluster: Cluster, gang: str) -> Body:
+    """The condition Scheduled of a gang, empty when it has none, or is not there yet."""
+    return condition(cluster, gang, "Scheduled")
+
+
+def condition(cluster: Cluster, gang: str, kind: str) -> Body:
+    """A condition of a gang, empty when it has none, or is not there yet."""
+    status = cluster.gangs().get(gang, {}).get("status", {})
+    found: list[Body] = [c for c in status.get("conditions", ()) if c["type"] == kind]
+    return found[0] if found else {}
+
+
+def add_gang(
+    cluster: Cluster, name: str, *, pods: int, gpus: int = 1, scheduler: str = "placement-service"
+) -> None:
+    """A gang without Grove: pods, then the gang that refers to them, initialized."""
+    namespace = cluster.namespace
+    names = [f"{name}-{index}" for index in range(pods)]
+    cluster.api.create_all(
+        PODS,
+        [
+            {
+                "metadata": {"name": pod, "namespace": namespace},
+                "spec": {**pod_spec(gpus=gpus), "schedulerName": scheduler},
+            }
+            for pod in names
+        ],
+    )
+    group = {
+        "name": "all",
+        "minReplicas": pods,
+        "podReferences": [{"namespace": namespace, "name": pod} for pod in names],
+    }
+    cluster.api.create(
+        POD_GANGS,
+        {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"podgroups": [group]},
+        },
+    )
+    initialized = {
+        "type": "Initialized",
+        "status": "True",
+        "reason": "PodGangPodsCreated",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"phase": "Pending", "conditions": [initialized]}
+    cluster.api.merge(POD_GANGS, name, {"status": status}, namespace, "status")

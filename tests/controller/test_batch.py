@@ -1,0 +1,163 @@
+"""When to ask, and about whom."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.batch import (
+    Backoff,
+    Candidate,
+    Queue,
+    Waiter,
+    Window,
+    chosen,
+    hurried,
+    refreshed,
+    tried,
+    wait,
+)
+from controller.standing import GroupStanding, Standing, State
+
+BACKOFF = Backoff(shortest=1.0, longest=60.0)
+WINDOW = Window(idle=0.3, longest=3.0, most=100)
+
+
+def standing(
+    name: str, *, state: State = State.PENDING, bound: int = 0, uid: str = "1"
+) -> Standing:
+    group = GroupStanding("worker", 2, bound, 0, (("ml", f"{name}-a"), ("ml", f"{name}-b")))
+    return Standing(("ml", name), uid, 1, state, (group,))
+
+
+def queue(*standings: Standing, now: float = 0.0, room: int = 0, old: Queue | None = None) -> Queue:
+    return refreshed(old or {}, {s.key: s for s in standings}, room=room, now=now, backoff=BACKOFF)
+
+
+def waiter(due: float) -> Waiter:
+    return Waiter(standing("g"), since=due, due=due)
+
+
+def test_nobody_waits_for_ever() -> None:
+    assert wait({}, now=5.0, window=WINDOW) == math.inf
+
+
+def test_a_batch_stays_open_for_the_idle_window() -> None:
+    assert wait({("ml", "g"): waiter(1.0)}, now=1.0, window=WINDOW) == pytest.approx(0.3)
+    assert wait({("ml", "g"): waiter(1.0)}, now=1.4, window=WINDOW) == 0.0
+
+
+def test_who_joins_keeps_it_open_but_not_beyond_the_longest_window() -> None:
+    waiters = {("ml", str(i)): waiter(i * 0.25) for i in range(13)}
+    assert wait(waiters, now=2.95, window=WINDOW) == pytest.approx(0.05)
+    assert wait(waiters, now=3.0, window=WINDOW) == 0.0
+
+
+def test_a_full_batch_is_closed_at_once() -> None:
+    waiters = {("ml", str(i)): waiter(1.0) for i in range(100)}
+    assert wait(waiters, now=1.0, window=WINDOW) == 0.0
+
+
+def test_only_pending_gangs_wait() -> None:
+    states = [s for s in State if s is not State.PENDING]
+    assert queue(*(standing(s.name, state=s) for s in states)) == {}
+    assert list(queue(standing("g"))) == [("ml", "g")]
+
+
+def test_who_got_no_place_waits_twice_as_long_each_time_up_to_the_longest() -> None:
+    waits = []
+    waiting, now = queue(standing("g")), 0.0
+    for _ in range(8):
+        waiting = tried(waiting, [("ml", "g")], room=0, now=now, backoff=BACKOFF)
+        waits.append(waiting["ml", "g"].due - now)
+        now = waiting["ml", "g"].due
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_gang_that_changes_does_not_wait_on() -> None:
+    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
+    same = queue(standing("g"), now=0.1, old=waiting)
+    assert same == waiting
+    changed = queue(standing("g", bound=1), now=0.1, old=waiting)
+    assert changed["ml", "g"].due == 0.1
+    assert changed["ml", "g"].attempts == 0
+
+
+def test_room_that_appears_ends_the_wait_after_the_shortest_one() -> None:
+    waiting = queue(standing("g"))
+    for now in (0.0, 1.0, 3.0):
+        waiting = tried(waiting, [("ml", "g")], room=0, now=now, backoff=BACKOFF)
+    assert waiting["ml", "g"].due == 7.0
+    assert queue(standing("g"), now=3.5, room=1, old=waiting)["ml", "g"].due == 4.0
+
+
+def test_another_gang_of_the_same_name_begins_anew() -> None:
+    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
+    assert queue(standing("g", uid="2"), now=0.1, old=waiting)["ml", "g"].since == 0.1
+
+
+def test_a_plan_that_was_overtaken_is_made_anew_at_once() -> None:
+    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
+    assert hurried(waiting, [("ml", "g"), ("ml", "gone")], now=0.2)["ml", "g"].due == 0.2
+
+
+def test_a_base_comes_before_what_scales_it_whatever_their_priorities() -> None:
+    base, scaled = ("ml", "base"), ("ml", "scaled")
+    order = chosen([Candidate(scaled, 9, base), Candidate(base, 1)], most=10)
+    assert order == (base, scaled)
+
+
+def test_a_scaled_gang_does_not_come_without_its_base() -> None:
+    base, scaled = ("ml", "base"), ("ml", "scaled")
+    assert chosen([Candidate(scaled, 9, base), Candidate(base, 1)], most=1) == (base,)
+
+
+def test_of_too_many_the_more_important_come_first() -> None:
+    candidates = [Candidate(("ml", str(i)), priority=i) for i in range(5)]
+    assert chosen(candidates, most=2) == (("ml", "4"), ("ml", "3"))
+
+
+def test_who_cannot_be_helped_does_not_keep_the_others_waiting() -> None:
+    stuck = [Candidate(("ml", f"stuck{i}"), priority=9, attempts=3) for i in range(5)]
+    assert chosen([*stuck, Candidate(("ml", "new"), priority=0)], most=2)[0] == ("ml", "new")
+
+
+names = st.integers(0, 30).map(lambda i: ("ml", f"g{i:02}"))
+candidates = st.lists(
+    st.builds(
+        Candidate,
+        names,
+        st.integers(-2, 2),
+        st.none() | names,
+        st.integers(0, 2),
+        st.floats(0, 10),
+    ),
+    unique_by=lambda c: c.key,
+)
+
+
+@given(candidates, st.integers(1, 40))
+def test_a_batch_is_never_too_large_and_never_misses_a_base(
+    given: list[Candidate], most: int
+) -> None:
+    order = chosen(given, most=most)
+    by_key = {c.key: c for c in given}
+    assert len(order) <= most
+    assert len(set(order)) == len(order)
+    assert set(order) <= by_key.keys()
+    for key in order:
+        if (base := by_key[key].base) in by_key:
+            assert base in order
+    if len(given) <= most:
+        assert set(order) == by_key.keys()
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(0, 200))
+def test_a_batch_is_closed_within_the_longest_window(dues: list[float], now: float) -> None:
+    waiters = {("ml", str(i)): waiter(due) for i, due in enumerate(dues)}
+    pause = wait(waiters, now=now, window=WINDOW)
+    assert pause >= 0
+    assert now + pause <= max(now, min(dues) + WINDOW.longest)

@@ -1,0 +1,149 @@
+"""Who may take the lease, and until when its holder may act, on a clock that tests turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.lease import Elector, Move, Timing, move
+from placement.cluster import ApiError
+
+
+def lease(holder: str, duration: int = 15) -> dict[str, Any]:
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": duration}}
+
+
+@pytest.mark.parametrize(
+    ("holder", "unchanged_for", "want"),
+    [
+        pytest.param("me", 99.0, Move.RENEW, id="our own"),
+        pytest.param("", 0.0, Move.TAKE, id="given up"),
+        pytest.param("other", 14.9, Move.WAIT, id="another's"),
+        pytest.param("other", 15.1, Move.TAKE, id="another's, run out"),
+    ],
+)
+def test_who_may_take_it(holder: str, unchanged_for: float, want: Move) -> None:
+    assert move(lease(holder), me="me", unchanged_for=unchanged_for) is want
+
+
+class Server:
+    """The one lease of an API server, with its check of versions."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.is_down = False
+
+    def request(
+        self, method: str, path: str, *, body: Any = None, timeout: float = 0
+    ) -> dict[str, Any]:
+        if self.is_down:
+            raise ApiError(0, "down")
+        if method == "GET":
+            if self.lease is None:
+                raise ApiError(404, "none")
+            return {**self.lease, "spec": dict(self.lease["spec"])}
+        if self.lease is not None and body["metadata"].get("resourceVersion") != str(self.version):
+            raise ApiError(409, "changed")
+        self.version += 1
+        self.lease = {
+            **body,
+            "metadata": {**body["metadata"], "resourceVersion": str(self.version)},
+        }
+        return self.lease
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def elector(server: Server, clock: Clock, identity: str) -> Elector:
+    return Elector(
+        server,  # type: ignore[arg-type]
+        namespace="n",
+        name="l",
+        identity=identity,
+        timing=Timing(duration=15.0, renew_deadline=10.0, renew_period=2.0),
+        clock=clock,
+    )
+
+
+def test_the_first_one_leads_and_the_second_waits(server: Server, clock: Clock) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    second.attempt()
+    assert first.leads
+    assert not second.leads
+    assert first.term == 1
+
+
+def test_a_leader_that_cannot_renew_stops_before_another_begins(
+    server: Server, clock: Clock
+) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    second.attempt()
+    for _ in range(16):
+        clock.now += 1.0
+        second.attempt()
+        assert not (first.leads and second.leads)
+    assert not first.leads
+    assert second.leads
+    assert server.lease is not None
+    assert server.lease["spec"]["leaseTransitions"] == 1
+
+
+def test_a_leader_held_up_does_not_believe_that_it_leads(server: Server, clock: Clock) -> None:
+    first = elector(server, clock, "first")
+    first.attempt()
+    clock.now += 10.0
+    assert not first.leads
+
+
+def test_who_was_away_begins_a_new_term(server: Server, clock: Clock) -> None:
+    first = elector(server, clock, "first")
+    first.attempt()
+    clock.now += 5.0
+    first.attempt()
+    assert first.term == 1
+    server.is_down = True
+    clock.now += 11.0
+    first.attempt()
+    assert not first.leads
+    server.is_down = False
+    first.attempt()
+    assert first.leads
+    assert first.term == 2
+
+
+def test_times_in_the_lease_do_not_matter(server: Server, clock: Clock) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    assert server.lease is not None
+    server.lease["spec"]["renewTime"] = "1970-01-01T00:00:00.000000Z"
+    second.attempt()
+    assert not second.leads
+
+
+def test_a_lease_given_up_is_taken_at_once(server: Server, clock: Clock) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    first.stop()
+    first.run()
+    assert not first.leads
+    second.attempt()
+    assert second.leads

@@ -1,0 +1,140 @@
+"""Settings, probes, metrics and logs: what people who run it see."""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from controller.logs import JsonFormatter, TextFormatter
+from controller.metrics import Metrics
+from controller.settings import Settings
+from placement.cluster import NODES, POD_GANGS, PODS, Call
+from placement.cluster import Cluster as Connection
+from tests.cluster.build import clique, clique_set, node
+from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
+from tests.cluster.kubelet import FakeKubelet
+from tests.controller.conftest import controller
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_probes_and_metrics_tell_how_it_fares(
+    cluster: Cluster, service: str, grove: GroveStandIn, kubelet: FakeKubelet
+) -> None:
+    cluster.add_nodes(node("a", gpus=2))
+    with controller(cluster.kubeconfig(), service) as running:
+        port = running.probes.port
+        cluster.wait_until(lambda: get(port, "/readyz") == (200, "ok\n"), "it is ready")
+        assert get(port, "/healthz") == (200, "ok\n")
+        assert get(port, "/nothing")[0] == 404
+        for name in ("g", "h"):
+            grove.apply(clique_set(name, clique("w", 2), namespace=cluster.namespace))
+        grove.settle()
+        wanted = (
+            'placement_controller_gangs{state="settled"} 1.0',
+            'placement_controller_gangs{state="pending"} 1.0',
+            'placement_controller_bindings_total{result="bound"} 2.0',
+            'placement_controller_cycles_total{outcome="answered"}',
+            "placement_controller_leader 1.0",
+            'resource="pods/binding",status="201"} 2.0',
+        )
+
+        def told() -> bool:
+            text = get(port, "/metrics")[1]
+            return all(line in text for line in wanted)
+
+        cluster.wait_until(told, "the metrics say so")
+
+
+def test_it_is_not_ready_while_the_cluster_cannot_be_read(
+    cluster: Cluster, service: str, tmp_path: Path
+) -> None:
+    kubeconfig = cluster.kubeconfig(url="http://127.0.0.1:9")
+    with controller(kubeconfig, service) as running:
+        status, why = get(running.probes.port, "/readyz")
+        assert (status, why) == (503, "the cluster is not read yet\n")
+        assert get(running.probes.port, "/healthz")[0] == 200
+
+
+def test_the_environment_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("service: placement:50051\ntime_limit: 7\n")
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_TIME_LIMIT", "9")
+    settings = Settings.load(file)
+    assert (settings.service, settings.time_limit) == ("placement:50051", 9)
+    with pytest.raises(OSError, match="missing"):
+        Settings.load(tmp_path / "missing.yaml")
+    file.write_text("no_such_setting: 1\n")
+    with pytest.raises(ValidationError, match="no_such_setting"):
+        Settings.load(file)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"service_certificate": "c.pem"}, id="a certificate without key"),
+        pytest.param({"service_ca": "ca.pem"}, id="an authority without a service"),
+        pytest.param({"renew_deadline": 20.0}, id="a leader that outlives its lease"),
+        pytest.param({"bind_timeout": 8.0}, id="a binding that outlives the lease"),
+        pytest.param({"longest_backoff": 0.1}, id="a back-off that shrinks"),
+        pytest.param({"mode": "advise"}, id="a mode that there is not"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_identities_differ_between_starts() -> None:
+    assert Settings().identity != Settings().identity
+
+
+def test_log_lines_carry_their_fields() -> None:
+    record = logging.makeLogRecord({"msg": "gang %s", "args": ("bound",), "gang": "ml/g"})
+    line = json.loads(JsonFormatter().format(record))
+    assert (line["message"], line["gang"]) == ("gang bound", "ml/g")
+    assert TextFormatter().format(record).endswith("gang bound  gang=ml/g")
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        (NODES.path, "nodes"),
+        (PODS.path_of("p", "ml"), "pods"),
+        (PODS.path_of("p", "ml", part="binding"), "pods/binding"),
+        (POD_GANGS.path_of("status", "ml", part="status"), "podgangs/status"),
+        ("/healthz", "other"),
+    ],
+)
+def test_calls_are_counted_by_resource(path: str, want: str) -> None:
+    metrics = Metrics()
+    metrics.called(Call("GET", path, 200, 0.1))
+    value = metrics.registry.get_sample_value(
+        "placement_controller_api_calls_total",
+        {"method": "GET", "resource": want, "status": "200"},
+    )
+    assert value == 1
+
+
+def test_lists_come_in_pages_as_of_one_moment(cluster: Cluster) -> None:
+    cluster.add_nodes(*(node(f"n{i:04}") for i in range(1100)))
+    with Connection.connect(kubeconfig=str(cluster.kubeconfig())) as connection:
+        pages = list(connection.pages(NODES))
+    assert [len(page.items) for page in pages] == [500, 500, 100]
+    assert len({page.revision for page in pages}) == 1
+    assert {item["kind"] for page in pages for item in page.items} == {"Node"}

@@ -1,0 +1,5 @@
+"""The placement service of the controller's tests."""
+
+from tests.controller.conftest import service
+
+__all__ = ["service"]
