@@ -321,6 +321,24 @@ def test_every_problem_of_a_gang_is_named() -> None:
     }
 
 
+def test_a_packing_rule_by_another_name_is_a_problem() -> None:
+    # PodCliqueSets say `pack`; a rule that nobody reads would not be kept.
+    by_place = gang(
+        podgroups=[{**group("w", "a"), "topologyConstraint": {"pack": {"required": "rack"}}}],
+        topologyConstraint={"packConstraint": {"require": "rack"}},
+    )
+    assert {field: message for _, field, message in problems(by_place)} == {
+        "spec.topologyConstraint.packConstraint": "must hold required or preferred",
+        "spec.podgroups[0].topologyConstraint": "must hold packConstraint",
+    }
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"packConstraint": {}}])
+def test_an_empty_packing_rule_is_none(nothing: dict[str, object] | None) -> None:
+    sent = only_gang(gang(podgroups=[group("w")], topologyConstraint=nothing))
+    assert not sent.packing_scopes
+
+
 def test_a_pod_of_two_gangs_is_a_problem() -> None:
     first, second = (gang(n, podgroups=[group("w", "a")]) for n in ("g1", "g2"))
     assert problems(pod("a"), first, second) == [

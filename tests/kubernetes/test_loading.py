@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, load
-from tests.kubernetes.build import Body, node, pod, priority_class
+from tests.kubernetes.build import Body, container, node, pod, priority_class, problems
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -191,6 +191,9 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
             '{"a": ' + "9" * 5000 + "}", "cannot be parsed: Exceeds the limit", id="a huge number"
         ),
         pytest.param("a: \x00", "is not valid YAML: ", id="a control character"),
+        pytest.param(
+            '{"kind": "\\ud800"}', "holds an escape for half a character", id="half a character"
+        ),
     ],
 )  # fmt: skip
 def test_hostile_text_is_a_problem(tmp_path: Path, text: str, want: str) -> None:
@@ -227,6 +230,20 @@ def test_hostile_text_is_a_problem(tmp_path: Path, text: str, want: str) -> None
 )
 def test_an_object_without_identity_is_a_problem(body: Body, want: dict[str, str]) -> None:
     assert {p.field: p.message for p in Objects.of([body]).problems} == want
+
+
+def test_an_object_with_a_wrong_name_is_read_on() -> None:
+    broken = pod("A_0", containers=[container(cpu="1x")])
+    assert problems(broken) == [
+        ("Pod ml/A_0", "metadata.name", "'A_0' is not a Kubernetes name"),
+        ("Pod ml/A_0", "spec.containers[0].resources.requests[cpu]", "'1x' is not a quantity"),
+    ]
+
+
+def test_an_escape_for_a_whole_character_is_text(tmp_path: Path) -> None:
+    smiling = json.dumps(node("n1", labels={"face": "\N{GRINNING FACE}"}))
+    assert "\\ud83d" in smiling
+    assert not load([write(tmp_path, "x.json", smiling)]).problems
 
 
 def test_kinds_of_other_groups_are_not_mistaken() -> None:

@@ -152,6 +152,11 @@ def _scopes(one: Object, spec: At, groups: set[str]) -> tuple[v1.PackingScope, .
 def _scope(name: str, groups: tuple[str, ...], constraint: At) -> v1.PackingScope | None:
     pack = constraint.get("packConstraint")
     required, preferred = pack.get("required").text(), pack.get("preferred").text()
+    # A field by another name would lose the rule: PodCliqueSets call it `pack`.
+    if pack.absent and constraint.value:
+        constraint.problem("must hold packConstraint")
+    elif pack.value and pack.get("required").absent and pack.get("preferred").absent:
+        pack.problem("must hold required or preferred")
     if not required and not preferred:
         return None
     return v1.PackingScope(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,9 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 #: A document with aliases (`*name`) may unfold to no more values than this.
 _MOST_UNFOLDED_VALUES: Final = 2_000_000
+
+#: An escape that may be half a character: what JSON lets through and no encoding can write.
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 _Found = tuple[str, int, Any]
 
@@ -142,6 +146,9 @@ def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
     except (RecursionError, ValueError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         problems.append(Problem(file, "", "", f"cannot be parsed: {what}"))
+    if _SURROGATE.search(text) and not _can_be_written(documents):
+        problems.append(Problem(file, "", "", "holds an escape for half a character"))
+        documents = []
     objects = flatten(d for d in documents if d is not None)
     return ((file, index, body) for index, body in enumerate(objects))
 
@@ -159,6 +166,14 @@ def _json(text: str) -> list[Any]:
         values += value if isinstance(value, list) else [value]
         position = _next_text(text, position)
     return values
+
+
+def _can_be_written(documents: list[Any]) -> bool:
+    try:
+        json.dumps(documents, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _next_text(text: str, position: int) -> int:

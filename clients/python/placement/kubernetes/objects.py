@@ -186,28 +186,26 @@ def _identify(
     name, namespace = None, None
     if isinstance(metadata, dict):
         name, namespace = metadata.get("name"), metadata.get("namespace")
-    title = (
-        f"{kind} {name}" if isinstance(name, str) and name else f"{kind} in document {document + 1}"
-    )
-    wrong = []
-    if metadata is not None and not isinstance(metadata, dict):
-        wrong.append(Problem(file, title, "metadata", "must be a mapping"))
-    elif name is None or name == "":
-        wrong.append(Problem(file, title, "metadata.name", "is missing"))
-    elif not is_name(name):
-        wrong.append(Problem(file, title, "metadata.name", f"{name!r} is not a Kubernetes name"))
     if kind in _CLUSTER_SCOPED:
         namespace = ""
     elif namespace is None or namespace == "":
         namespace = "default"
-    elif not is_name(namespace):
-        wrong.append(
+    one = None
+    if isinstance(name, str) and name and isinstance(namespace, str):
+        # One with a wrong name is read on: whoever mends it wants to know of the rest too.
+        one = Object(kind, namespace, name, body, file, document)
+    title = f"{kind} in document {document + 1}" if one is None else str(one)
+    if metadata is not None and not isinstance(metadata, dict):
+        noted.append(Problem(file, title, "metadata", "must be a mapping"))
+    elif name is None or name == "":
+        noted.append(Problem(file, title, "metadata.name", "is missing"))
+    elif not is_name(name):
+        noted.append(Problem(file, title, "metadata.name", f"{name!r} is not a Kubernetes name"))
+    if namespace != "" and not is_name(namespace):
+        noted.append(
             Problem(file, title, "metadata.namespace", f"{namespace!r} is not a Kubernetes name")
         )
-    if wrong:
-        noted += wrong
-        return None
-    return Object(kind, str(namespace), str(name), body, file, document)
+    return one
 
 
 def _place(one: Object) -> str:
