@@ -1,0 +1,122 @@
+"""From manifests to bindings: the command with its own service, on plans known beforehand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.test_command import run
+
+Body = dict[str, Any]
+
+
+def node(name: str, labels: dict[str, str] | None = None, *, cpus: int = 64) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels or {}},
+        "status": {
+            "allocatable": {"cpu": str(cpus), "nvidia.com/gpu": "8", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def container(name: str, *, cpu: int = 0, gpu: int = 0, **more: str) -> Body:
+    requests = {"cpu": str(cpu), "nvidia.com/gpu": str(gpu)}
+    return {"name": name, "image": "example/x", "resources": {"requests": requests}, **more}
+
+
+def gang(name: str, pods: int, required: str, **spec: Any) -> list[Body]:
+    """A PodGang of one group that needs all its pods in one domain, and the pods."""
+    members = [{"namespace": "ml", "name": f"{name}-{i}"} for i in range(pods)]
+    group = {"name": "w", "minReplicas": pods, "podReferences": members}
+    return [
+        *({"apiVersion": "v1", "kind": "Pod", "metadata": m, "spec": spec} for m in members),
+        {
+            "apiVersion": "scheduler.grove.io/v1alpha1",
+            "kind": "PodGang",
+            "metadata": {"namespace": "ml", "name": name},
+            "spec": {
+                "podgroups": [group],
+                "topologyConstraint": {"packConstraint": {"required": required}},
+            },
+        },
+    ]
+
+
+def plan(*bodies: Body) -> tuple[Body, str]:
+    """The proven answer to objects that come as one List on standard input, and warnings."""
+    items = {"apiVersion": "v1", "kind": "List", "items": bodies}
+    done = run("plan", "-f", "-", "-o", "json", stdin=json.dumps(items))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["termination"]["gap"] == 0
+    return answer, done.stderr
+
+
+def nodes_of(answer: Body, gang: str) -> set[str]:
+    return {b["node"] for b in answer["bindings"] if b["podGang"] == gang}
+
+
+def test_the_order_of_init_containers_and_sidecars_decides() -> None:
+    # A sidecar of 2 cores, an init container of 4 and a main one of 3. The sidecar first: both
+    # run beside each other, max(2 + 4, 2 + 3) = 6. Last: max(4, 2 + 3) = 5. A node has 11.
+    main = container("main", cpu=3)
+    sidecar = container("sidecar", cpu=2, restartPolicy="Always")
+    init = container("init", cpu=4)
+    host = "kubernetes.io/hostname"
+    answer, _ = plan(
+        node("n1", cpus=11),
+        node("n2", cpus=11),
+        *gang("first", 2, host, containers=[main], initContainers=[sidecar, init]),
+        *gang("last", 2, host, containers=[main], initContainers=[init, sidecar]),
+    )
+    placed = {g["name"]: g["placed"] for g in answer["podGangs"]}
+    assert placed == {"first": False, "last": True}
+    (reason,) = next(g["reasons"] for g in answer["podGangs"] if g["name"] == "first")
+    assert "1 of 2 pods of 6 cpu" in reason["message"]
+
+
+def test_each_set_lands_on_the_hardware_of_its_own_topology() -> None:
+    # The same GPUs, under two bindings: domains of 2 nodes here and of 4 there, one free each.
+    def binding(name: str, *levels: tuple[str, str]) -> Body:
+        return {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "ClusterTopologyBinding",
+            "metadata": {"name": name},
+            "spec": {"levels": [{"domain": domain, "key": key} for domain, key in levels]},
+        }
+
+    def clique_set(name: str, topology: str, domain: str, replicas: int) -> Body:
+        clique = {
+            "roleName": "worker",
+            "replicas": replicas,
+            "podSpec": {"containers": [container("main", gpu=8)]},
+        }
+        constraint = {"topologyName": topology, "pack": {"required": domain}}
+        return {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"namespace": "ml", "name": name},
+            "spec": {
+                "replicas": 1,
+                "template": {
+                    "topologyConstraint": constraint,
+                    "cliques": [{"name": "worker", "spec": clique}],
+                },
+            },
+        }
+
+    answer, warnings = plan(
+        *(node(f"h{i}", {"h/block": "hb", "h/rack": f"hr{i // 2}"}) for i in range(4)),
+        *(node(f"g{i}", {"g/nvlink-domain": "gd"}) for i in range(4)),
+        binding("hopper", ("block", "h/block"), ("rack", "h/rack")),
+        binding("blackwell", ("nvlink", "g/nvlink-domain")),
+        clique_set("small", "hopper", "rack", 2),
+        clique_set("large", "blackwell", "nvlink", 4),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger"}},
+    )
+    assert nodes_of(answer, "large-0") == {"g0", "g1", "g2", "g3"}
+    assert nodes_of(answer, "small-0") in ({"h0", "h1"}, {"h2", "h3"})
+    assert "ConfigMap" in warnings
