@@ -462,12 +462,12 @@ class Model:
         `effort` is CP-SAT's deterministic time, `seconds` the wall time that
         cuts it short. One worker settles what is easy and takes the same path
         every time; a `portfolio` of unlike workers settles what one does not,
-        in the same way only when the policy asks for determinism.
+        unless the policy asks for determinism. (Interleaved workers would be
+        deterministic, but OR-tools 9.15 aborts on some small models with them.)
         """
         solver = cp_model.CpSolver()
-        if portfolio:
+        if portfolio and not self.problem.policy.deterministic:
             solver.parameters.num_workers = PORTFOLIO_WORKERS
-            solver.parameters.interleave_search = self.problem.policy.deterministic
         else:
             solver.parameters.num_workers = 1
             solver.parameters.linearization_level = 2

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement_service.goals import Goals
-from placement_service.model import Model, Terms, size_of
+from placement_service.model import Answer, Model, Terms, size_of
 from placement_service.plan import (
     UNITS_PER_DOMAIN,
     Plan,
@@ -99,7 +99,7 @@ class _Search:
         gangs = self._gangs(target, nodes)
         free = {g.index for g in gangs}
         key = (nodes.tobytes(), tuple(sorted(free)))
-        times = self.tried[key] = self.tried.get(key, 0) + 1
+        times = self.tried.get(key, 0) + 1
         if times > 2:
             self.stale += 1
             self.fails += 1
@@ -108,7 +108,10 @@ class _Search:
         room = Room(self.problem)
         room.take_plan(fixed)
         goals = Goals(Model(self.state.counting, gangs, nodes, room.free, fixed))
-        plan = self._settle(goals, gangs, again=times > 1)
+        answer = self._settle(goals, gangs, again=times > 1)
+        plan = answer.plan
+        # What is settled needs no second look.
+        self.tried[key] = 2 if answer.proven else times
         better = False
         if plan is not None:
             merged = {**fixed, **plan}
@@ -228,7 +231,7 @@ class _Search:
 
     # --- what to do with it -----------------------------------------------------
 
-    def _settle(self, goals: Goals, gangs: Sequence[Gang], *, again: bool) -> Plan | None:
+    def _settle(self, goals: Goals, gangs: Sequence[Gang], *, again: bool) -> Answer:
         state = self.state
         for priority in priorities(self.problem):
             terms = goals.admitted(priority)
@@ -252,7 +255,7 @@ class _Search:
             maximize = True
         else:
             goal, maximize = goals.topology, False
-        answer = goals.model.solve(
+        return goals.model.solve(
             goal,
             maximize=maximize,
             hint=state.plan,
@@ -260,7 +263,6 @@ class _Search:
             effort=EFFORT_AGAIN if again else EFFORT,
             portfolio=again,
         )
-        return answer.plan
 
     def _extras(self, gangs: Sequence[Gang]) -> int:
         total = 0
