@@ -131,11 +131,18 @@ class SolverPool:
             )
 
         with interrupter.calling(wake), self._changed:
-            self._changed.wait_for(is_over, max(0.0, deadline - time.monotonic()))
-            return self._idle.pop() if self._idle and not interrupter.interrupted else None
+            while True:
+                self._changed.wait_for(is_over, max(0.0, deadline - time.monotonic()))
+                if not self._idle or interrupter.interrupted:
+                    return None
+                process = self._idle.pop()
+                if process.is_alive:
+                    return process
+                # It died while nobody needed it; this search need not suffer for it.
+                self._boot_in_background(instead_of=process)
 
     def _give_back(self, process: _Process) -> None:
-        if process.is_idle and not self._closed.is_set():
+        if process.is_idle and process.is_alive and not self._closed.is_set():
             with self._changed:
                 self._idle.append(process)
                 self._changed.notify()
@@ -184,6 +191,7 @@ class _Process:
 
     options: list[str]
     is_idle: bool = field(default=False, init=False)
+    _is_killed: bool = field(default=False, init=False)
     _child: subprocess.Popen[bytes] = field(init=False)
     _socket: socket.socket = field(init=False)
     _connection: Connection = field(init=False)
@@ -219,8 +227,14 @@ class _Process:
     def pid(self) -> int:
         return self._child.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """False from the moment that it is killed, though it takes a while to end."""
+        return not self._is_killed and self._child.poll() is None
+
     def kill(self) -> None:
         """Ends the process; whoever waits for it gets an end of file."""
+        self._is_killed = True
         self._child.kill()
 
     def discard(self) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -141,6 +141,59 @@ def test_kill_9_in_the_middle_of_a_search_ends_it_at_once(
         found = pool.search(problem, start, deadline=time.monotonic() + 10 * LONG, report=kill)
     assert found.limit is Limit.SOLVER_LOST
     assert nodes_of(found.solution) == {2}
+
+
+def test_a_process_that_died_while_idle_is_replaced_before_the_next_search(
+    problem: Problem, start: Solution
+) -> None:
+    with pool_with("moving") as pool:
+        assert pool.wait_until_ready(LONG)
+        (first,) = pool.process_ids()
+        os.kill(first, signal.SIGKILL)
+        os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+
+        found = search(pool, problem, start)
+
+        assert nodes_of(found.solution) == {2}
+        assert first not in pool.process_ids()
+
+
+def test_a_process_killed_with_its_last_word_is_not_used_again(
+    problem: Problem, start: Solution
+) -> None:
+    """A caller may leave in the moment in which the search ends."""
+    switch = Switch()
+    with pool_with("moving") as pool:
+        pool.search(
+            problem,
+            start,
+            deadline=time.monotonic() + LONG,
+            interrupter=_LeavesAtTheEnd(switch),
+            report=lambda solution: None,
+        )
+
+        found = search(pool, problem, start)
+
+    assert found.limit is Limit.NONE
+    assert nodes_of(found.solution) == {2}
+
+
+class _LeavesAtTheEnd:
+    """An interrupter that interrupts as late as it can."""
+
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+
+    @property
+    def interrupted(self) -> bool:
+        return self._switch.interrupted
+
+    @contextmanager
+    def calling(self, callback: Callable[[], None], /) -> Iterator[None]:
+        with self._switch.calling(callback):
+            yield
+            if callback.__name__ == "kill":
+                self._switch.interrupt()
 
 
 def test_a_process_that_stops_without_ending_does_not_hold_the_answer(
