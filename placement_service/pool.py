@@ -18,7 +18,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
@@ -162,7 +163,23 @@ class SolverPool:
             instead_of.discard()
         attempt = 0
         while not self._closed.is_set():
+            if self._booted():
+                return
+            if not self._closed.is_set():
+                pause = BOOT_PAUSES[min(attempt, len(BOOT_PAUSES) - 1)]
+                attempt += 1
+                logger.error("the solver process did not start; next attempt in %g s", pause)
+                self._closed.wait(pause)
+
+    def _booted(self) -> bool:
+        """Whether a new process came up; it is idle then."""
+        process: _Process | None = None
+        try:
             process = _Process(self._command)
+        except OSError:
+            # No memory, no process or no file handle is left, as may be for a moment.
+            logger.exception("the solver process could not be started")
+        else:
             with self._changed:
                 self._all.add(process)
             if process.wait_until_ready(BOOT_SECONDS) and not self._closed.is_set():
@@ -170,19 +187,17 @@ class SolverPool:
                     self._failing = False
                     self._idle.append(process)
                     self._changed.notify()
-                return
+                return True
             process.kill()
-            with self._changed:
+        with self._changed:
+            if process is not None:
                 self._all.discard(process)
-                # Nobody shall wait for a solver that may never come.
-                self._failing = not self._closed.is_set()
-                self._changed.notify_all()
+            # Nobody shall wait for a solver that may never come.
+            self._failing = not self._closed.is_set()
+            self._changed.notify_all()
+        if process is not None:
             process.discard()
-            if not self._closed.is_set():
-                pause = BOOT_PAUSES[min(attempt, len(BOOT_PAUSES) - 1)]
-                attempt += 1
-                logger.error("the solver process did not start; next attempt in %g s", pause)
-                self._closed.wait(pause)
+        return False
 
 
 @dataclass(eq=False, slots=True)
@@ -202,7 +217,7 @@ class _Process:
         # It finds the modules that we find, also those of a caller who changed
         # sys.path, where an empty entry is the working directory.
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        with theirs:
+        with theirs, self._closed_on_error():
             self._child = subprocess.Popen(
                 # -P: what the working directory holds is no package of ours.
                 [
@@ -222,6 +237,15 @@ class _Process:
                 # Out of reach of the terminal's Ctrl-C.
                 process_group=0,
             )
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self._connection.close()
+            self._socket.close()
+            raise
 
     @property
     def pid(self) -> int:

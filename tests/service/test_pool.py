@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from placement_service import pool as pool_module
 from placement_service.formulate import formulate
 from placement_service.greedy import first_answer
 from placement_service.observe import Switch
@@ -243,6 +244,22 @@ def test_an_engine_that_cannot_be_loaded_makes_nobody_wait(
     with pool_with("no_such_module:search") as pool:
         found = search(pool, problem, start, seconds=10 * LONG)
     assert (found.solution, found.limit) == (start, Limit.SOLVER_LOST)
+
+
+def test_a_pool_recovers_when_no_process_can_be_started_for_a_while(
+    problem: Problem, start: Solution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "BOOT_PAUSES", (0.05,))
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pool_with("moving") as pool:
+        lost = search(pool, problem, start)
+        monkeypatch.undo()
+        assert pool.wait_until_ready(LONG)
+
+        found = search(pool, problem, start)
+
+    assert lost.limit is Limit.SOLVER_LOST
+    assert nodes_of(found.solution) == {2}
 
 
 def test_without_a_free_process_the_start_is_the_answer_at_the_deadline(
