@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -192,21 +194,30 @@ def test_a_deadline_ends_a_stream() -> None:
 
 
 def test_an_interrupt_from_the_keyboard_cancels_the_call() -> None:
+    """In a process of its own, which is interrupted again should the first one go by unheard."""
     endless = Endless()
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt_once_arrived() -> None:
-        endless.arrived.wait(30)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    with scripted_server(endless) as server, PlacementClient(server.address) as client:
-        interrupter = threading.Thread(target=interrupt_once_arrived)
-        interrupter.start()
-        with pytest.raises(KeyboardInterrupt):
-            client.compute(REQUEST)
-        interrupter.join()
-        assert endless.dropped.wait(30)
+    program = """
+import sys
+from placement.client import PlacementClient
+from placement.v1 import ComputePlacementRequest
+try:
+    PlacementClient(sys.argv[1]).compute(ComputePlacementRequest())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with (
+        scripted_server(endless) as server,
+        subprocess.Popen(
+            [sys.executable, "-c", program, server.address], stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        assert endless.arrived.wait(30)
+        for _ in range(6):
+            process.send_signal(signal.SIGINT)
+            if endless.dropped.wait(5):
+                break
+        said, _ = process.communicate(timeout=30)
+    assert said == "interrupted\n"
 
 
 def test_closing_a_stream_cancels_the_call_and_ends_the_iteration() -> None:

@@ -340,7 +340,9 @@ def _is_served(api: Api, crd: Body) -> bool:
     try:
         for version in versions:
             resource = Resource(f"{spec['group']}/{version}", spec["names"]["plural"])
+            # Twice: one answer comes from etcd, the other from the watch cache.
             api.listing(resource, limit="1")
+            api.listing(resource)
     except ApiError as error:
         if error.status not in (404, 429):
             raise
