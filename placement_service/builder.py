@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from placement_service.gang_placer import GangPlacer
+from placement_service.gang_placer import GangPlacer, OutOfTime
 from placement_service.layout import Layout
 from placement_service.plan import Plan, Units, is_placed
 from placement_service.problem import Gang, Ints, Problem
@@ -21,7 +21,8 @@ Order = Callable[[Gang], object]
 class Builder:
     """Builds plans gang by gang."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, until: float = float("inf")) -> None:
+        self.until = until
         self.problem = problem
         self.topology = Topology(problem)
 
@@ -56,15 +57,19 @@ class Builder:
                 g.index,
             ),
         )
-        if layout is not None and deal is not None:
-            room.slots_left = layout.deal(deal)
-            for gang in bases_first(g for g in gangs if g.index in chosen):
+        try:
+            if layout is not None and deal is not None:
+                room.slots_left = layout.deal(deal)
+                for gang in bases_first(g for g in gangs if g.index in chosen):
+                    if gang.index not in plan:
+                        self.add(room, plan, gang, layout)
+            for gang in bases_first(gangs):
                 if gang.index not in plan:
-                    self.add(room, plan, gang, layout)
-        for gang in bases_first(gangs):
-            if gang.index not in plan:
-                self.add(room, plan, gang)
-        self.add_extras(room, plan)
+                    self.add(room, plan, gang)
+            self.add_extras(room, plan)
+        except OutOfTime:
+            # What is placed by now is whole; the rest waits.
+            pass
         return plan
 
     def adopt(self, start: Plan) -> Plan:
@@ -153,9 +158,13 @@ class Builder:
             attempts.append(np.array(sorted(gang.previous)))
         for nodes in (*attempts, within):
             mark = room.mark()
-            work = GangPlacer(self.topology, room, gang, layout)
-            if work.run(nodes) and room.rules_hold():
-                return work.units()
+            work = GangPlacer(self.topology, room, gang, layout, self.until)
+            try:
+                if work.run(nodes) and room.rules_hold():
+                    return work.units()
+            except OutOfTime:
+                room.undo(mark)
+                raise
             room.undo(mark)
         return None
 
@@ -164,7 +173,7 @@ class Builder:
         able = [g for g in self.problem.gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
             if is_placed(gang, plan) and self._base_is_placed(gang, plan):
-                work = GangPlacer(self.topology, room, gang)
+                work = GangPlacer(self.topology, room, gang, until=self.until)
                 work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
                 work.run_extras()
                 if work.taken:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.problem import Bools, Ints, Problem
+from placement_service.problem import UNLIMITED, Bools, Ints, Problem
 
 #: Beyond so many maximal patterns a node is described by its resources.
 MAX_PATTERNS = 60
@@ -57,7 +57,8 @@ def classify(
     used = np.flatnonzero(problem.request[rows].any(axis=0))
     request = problem.request[np.ix_(rows, used)]
     # More than all demand together is as good as all of it.
-    ceiling = (request * np.array(demand, dtype=np.int64)[:, None]).sum(axis=0)
+    wanted = request.astype(object).T @ np.array(demand, dtype=object)
+    ceiling = np.minimum(wanted, UNLIMITED).astype(np.int64)
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
     eligible = problem.eligible[np.ix_(rows, nodes)].T
     places = [problem.levels[i].place[nodes] for i in levels]

@@ -250,7 +250,7 @@ def measure_fewest(state: State) -> None:
             alone.model.hold(alone.admitted(gang.priority), at_least=gang.value)
             alone.model.hold(alone.extras(), at_most=0)
             answer = alone.model.solve(
-                alone.topology,
+                alone.domains,
                 maximize=False,
                 hint={index: units},
                 seconds=state.left,

@@ -8,6 +8,7 @@ roomiest first. Nothing here looks at other gangs; see `builder`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -23,14 +24,24 @@ from placement_service.tree import Part
 TRIES = 6
 
 
+class OutOfTime(Exception):
+    """There is no time left to place the gang."""
+
+
 class GangPlacer:
     """Places one gang into a room, part by part, with exact undo."""
 
     def __init__(
-        self, topology: Topology, room: Room, gang: Gang, layout: Layout | None = None
+        self,
+        topology: Topology,
+        room: Room,
+        gang: Gang,
+        layout: Layout | None = None,
+        until: float = float("inf"),
     ) -> None:
         self.topology = topology
         self.layout = layout
+        self._until = until
         self.problem = topology.problem
         self.room = room
         self.gang = gang
@@ -47,6 +58,10 @@ class GangPlacer:
         if tree is None:
             return self._run_flat(0, {}, nodes)
         return self._contents(tree, nodes)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise OutOfTime
 
     # --- bookkeeping ------------------------------------------------------
 
@@ -147,6 +162,7 @@ class GangPlacer:
 
     def _contents(self, part: Part, nodes: Ints | None) -> bool:
         """What a part consists of, hardest first, wherever it fits."""
+        self._check_time()
         for child in self._hardest_first(part.children):
             if not self._part(child, nodes):
                 return False
@@ -167,7 +183,10 @@ class GangPlacer:
         shape = [d.shape for d in self.gang.demands]
 
         def follows(d: int) -> bool:
-            return any(isinstance(r, Affinity) and r.carriers[shape[d]] for r in self.problem.rules)
+            return any(
+                isinstance(rule, Affinity) and rule.carriers[shape[d]]
+                for rule, _ in self.room.loads_of(shape[d])
+            )
 
         return sorted(demands, key=lambda d: (follows(d), -self._gpus(d), d))
 
@@ -239,6 +258,7 @@ class GangPlacer:
         left = list(used)
         tried: set[int] = set()
         while children or rest:
+            self._check_time()
             domain = (
                 left.pop(0)
                 if left
@@ -323,6 +343,7 @@ class GangPlacer:
         nodes = self._near_each_other(shape, count, nodes)
         done = 0
         while done < count:
+            self._check_time()
             able = self.room.allowed(shape) & (self.room.row(shape) > 0)
             chosen = np.flatnonzero(able) if nodes is None else nodes[able[nodes]]
             if not len(chosen):
@@ -337,7 +358,7 @@ class GangPlacer:
     def _crowding(self, shape: int, nodes: Ints) -> Ints:
         """Pods already counted in the nodes' domains by spread rules of the shape."""
         total = np.zeros(len(nodes), dtype=np.int64)
-        for rule, load in self.room.loads():
+        for rule, load in self.room.loads_of(shape):
             if isinstance(rule, Spread) and rule.carriers[shape]:
                 counts = np.append(rule.base + load[0], 0)
                 total += counts[self.problem.levels[rule.level].domain[nodes]]
@@ -345,7 +366,7 @@ class GangPlacer:
 
     def _near_each_other(self, shape: int, count: int, nodes: Ints | None) -> Ints | None:
         """For pods that must share a domain only with themselves: one that holds them."""
-        for rule, load in self.room.loads():
+        for rule, load in self.room.loads_of(shape):
             if not isinstance(rule, Affinity) or not rule.carriers[shape]:
                 continue
             if rule.running.any() or load[:2].any():
@@ -366,6 +387,7 @@ class GangPlacer:
 
         `chosen` maps demands to the nodes left to them.
         """
+        self._check_time()
         scopes = [s for s in self.gang.scopes if s.required >= 0]
         if at == len(scopes):
             mark = self._mark()

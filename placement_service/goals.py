@@ -49,14 +49,8 @@ class Goals:
     @cached_property
     def topology(self) -> Terms:
         """Places beyond the first, to be minimised; see `plan.topology_cost`."""
-        terms: Terms = []
+        terms: Terms = [*self.domains]
         for g in self.model.gangs:
-            fresh = self._gets_new_pods(g)
-            for s in g.scopes:
-                if s.preferred >= 0 and s.demands and not is_single(g, s):
-                    terms += self._scope_terms(g, s, fresh)
-                elif s.preferred >= 0 and s.bound:
-                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
             if g.previous:
                 terms += [
                     (v, pods_of(g, d))
@@ -65,6 +59,19 @@ class Goals:
                     if self.classes[j].nodes[0] not in g.previous
                 ]
         return terms + self._set_terms()
+
+    @cached_property
+    def domains(self) -> Terms:
+        """The share of the preferred scopes alone, without sets and previous nodes."""
+        terms: Terms = []
+        for g in self.model.gangs:
+            fresh = self._gets_new_pods(g)
+            for s in g.scopes:
+                if s.preferred >= 0 and s.demands and not is_single(g, s):
+                    terms += self._scope_terms(g, s, fresh)
+                elif s.preferred >= 0 and s.bound:
+                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+        return terms
 
     def _gets_new_pods(self, g: Gang) -> Var:
         if g.pending:

@@ -16,6 +16,9 @@ from placement_service.problem import Gang, Problem
 from placement_service.snapshot import Binding
 from placement_service.solution import Solution
 
+#: Seconds that the first answer may take even when there are none.
+LEAST_SECONDS = 1.0
+
 #: Nodes times gangs up to which the first answer tries a second order. Beyond,
 #: the solver's own orders are the better use of the time.
 TWO_ORDERS = 2_000_000
@@ -26,10 +29,10 @@ def first_answer(
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
-    At least one order is always completed; further ones only before `deadline`
-    (in `time.monotonic` seconds).
+    After `deadline` (in `time.monotonic` seconds) no further order is begun, and
+    gangs that are not placed by then wait; but a short time is always taken.
     """
-    builder = Builder(problem)
+    builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
     best: Plan | None = None
     if previous:
         kept = builder.adopt(_previous_plan(problem, previous))

@@ -35,6 +35,7 @@ from placement_service.snapshot import (
     Node,
     PodAffinityTerm,
     PodTemplate,
+    RunningPod,
     Snapshot,
     SpreadConstraint,
 )
@@ -57,6 +58,10 @@ class PodRules:
         self._levels = levels
         self._eligible = eligible
         self._index = {n.name: i for i, n in enumerate(snapshot.nodes)}
+        self._with_label: dict[tuple[str, str], list[RunningPod]] = {}
+        for pod in snapshot.running_pods:
+            for pair in pod.labels.items():
+                self._with_label.setdefault(pair, []).append(pod)
         self.columns: list[tuple[str, Ints, Ints]] = []
         self.rules: list[Rule] = []
         self.special = np.zeros(len(raw), dtype=bool)
@@ -76,10 +81,18 @@ class PodRules:
                 found.setdefault(term, np.zeros(len(self._raw), dtype=bool))[s] = True
         return found
 
+    def _candidates(self, term: PodAffinityTerm | SpreadConstraint) -> Sequence[RunningPod]:
+        """Running pods among which all that a term matches are."""
+        if term.selector is None:
+            return ()
+        pairs = term.selector.match_labels
+        found = (self._with_label.get(pair, ()) for pair in pairs)
+        return min(found, key=len) if pairs else self._snapshot.running_pods
+
     def _running_domains(self, term: PodAffinityTerm | SpreadConstraint, level: Level) -> Ints:
         """Running pods that a term matches, per domain of its level."""
         count = np.zeros(level.count, dtype=np.int64)
-        for pod in self._snapshot.running_pods:
+        for pod in self._candidates(term):
             node = self._index.get(pod.node)
             if node is not None and level.domain[node] >= 0:
                 count[level.domain[node]] += term.matches(pod.namespace, pod.labels)

@@ -40,6 +40,7 @@ class Room:
         self._seen: dict[int, int] = {}
         self._sums: dict[tuple[int, int], Ints] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
+        self._of_shape: dict[int, list[tuple[Rule, Ints]]] = {}
         #: Slots of a layout that are left, by (domain, size); see `layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
         # Pods per rule, kind of member and domain: see `_kinds`.
@@ -84,7 +85,7 @@ class Room:
     def allowed(self, shape: int) -> Bools:
         """Nodes where rules between pods let one more pod of the shape in [N]."""
         result = np.ones(self.problem.node_count, dtype=bool)
-        for rule, load in self.loads():
+        for rule, load in self.loads_of(shape):
             level = self.problem.levels[rule.level]
             domains = _open_domains(rule, load, shape)
             if domains is not None:
@@ -108,6 +109,16 @@ class Room:
                 if there.any() and (lonely or load[0].sum() != load[2].sum()):
                     return False
         return True
+
+    def loads_of(self, shape: int) -> list[tuple[Rule, Ints]]:
+        """The rules that a shape has to do with, with their pods."""
+        if shape not in self._of_shape:
+            self._of_shape[shape] = [
+                (rule, load)
+                for rule, load in self.loads()
+                if any(kind[shape] for kind in _kinds(rule))
+            ]
+        return self._of_shape[shape]
 
     def loads(self) -> Iterator[tuple[Rule, Ints]]:
         """Each rule between pods with its pods by kind and domain."""
@@ -153,7 +164,7 @@ class Room:
         self.gpus_free[nodes] += change * self.problem.gpus[shape]
         self._touched.extend(nodes.tolist())
         if self.problem.special[shape]:
-            for rule, load in self.loads():
+            for rule, load in self.loads_of(shape):
                 domain = self.problem.levels[rule.level].domain[nodes]
                 inside = domain >= 0
                 for k, weight in enumerate(_kinds(rule)):

@@ -114,7 +114,9 @@ class Shapes:
             bundle_of[content] = len(requests)
             members = [s for s, _ in content]
             counts = np.array([k for _, k in content], dtype=np.int64)
-            rows.append((counts @ request[members])[None, :])
+            # In Python's integers: a bundle of huge pods must not wrap around to a small one.
+            total_request = counts.astype(object) @ request[members].astype(object)
+            rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
             masks.append(np.all(eligible[members], axis=0)[None, :])
             special = np.append(special, False)
             total: dict[str, int] = {}
@@ -125,7 +127,9 @@ class Shapes:
         demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
         for room, take in zip(free, need, strict=True):
             # As much as all pods together ask for is as good as no limit.
-            room[room >= UNLIMITED] = int(demand @ take)
+            # In Python's integers, which do not wrap around.
+            asked = sum(int(d) * int(t) for d, t in zip(demand, take, strict=True))
+            room[room >= UNLIMITED] = min(asked, UNLIMITED)
         return Table(
             tuple(names),
             requests,
