@@ -197,9 +197,11 @@ def test_an_interrupt_from_the_keyboard_cancels_the_call() -> None:
     """In a process of its own, which is interrupted again should the first one go by unheard."""
     endless = Endless()
     program = """
-import sys
+import signal, sys
 from placement.client import PlacementClient
 from placement.v1 import ComputePlacementRequest
+# A process that was started in the background ignores it from birth.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     PlacementClient(sys.argv[1]).compute(ComputePlacementRequest())
 except KeyboardInterrupt:
