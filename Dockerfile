@@ -23,11 +23,6 @@ ENV PATH=/opt/placement/bin:$PATH \
 # unless PLACEMENT_DUMP_DIR names a volume, so the root file system may be read-only.
 USER 65532:65532
 EXPOSE 50051
-# For engines without probes of their own; it speaks plain text on the default port. In
-# Kubernetes use `grpc: {port: 50051}` as liveness and readiness probe instead.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-c", "\
-import grpc; \
-from grpc_health.v1 import health_pb2 as m, health_pb2_grpc as s; \
-answer = s.HealthStub(grpc.insecure_channel('localhost:50051')).Check(m.HealthCheckRequest(), timeout=3); \
-raise SystemExit(answer.status != m.HealthCheckResponse.SERVING)"]
+# For engines without probes of their own.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "placement_service.probe"]
 ENTRYPOINT ["placement-service"]

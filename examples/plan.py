@@ -30,6 +30,8 @@ def main(address: str, file: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: plan.py HOST:PORT FILE")
     try:
         main(*sys.argv[1:])
     except PlacementError as error:

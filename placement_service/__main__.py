@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from placement_service.server import make_server
-from placement_service.settings import Settings
+from placement_service.settings import Settings, faults
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     try:
         settings = Settings()
     except ValidationError as error:
-        sys.exit(f"placement-service: the settings are wrong\n{error}")
+        sys.exit(f"placement-service: the settings are wrong\n{faults(error)}")
     configure_logging(settings)
 
     told_to_stop = threading.Event()

@@ -2,9 +2,10 @@
 
 The engine only counts the pods of a set, because they are interchangeable to
 every rule. People are not: a training job runs its collectives fastest when
-neighbours in rank are neighbours in the topology. So pods go by name (numbers
-inside names count as numbers: ``w-2`` before ``w-10``) to nodes sorted by the
-domains of the gang's packing levels, from broad to narrow, and then by name.
+neighbours in rank are neighbours in the topology. So pods go by rank, where
+they have one, and by name (numbers inside names count as numbers: ``w-2`` before
+``w-10``) to nodes sorted by the domains of the gang's packing levels, from broad
+to narrow, and then by name.
 When fewer pods are bound than a set has, the first ones are.
 
 Each pod set is named by itself; the result does not depend on the order of
@@ -17,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from placement_service.snapshot import HOSTNAME, Binding, PodGang, Snapshot
+from placement_service.snapshot import HOSTNAME, Binding, Pod, PodGang, Snapshot
 from placement_service.solution import Assignment
 
 _NUMBER = re.compile(r"([0-9]+)")
@@ -42,7 +43,7 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
     for (g, r, s), counts in by_set.items():
         gang = snapshot.gangs[g]
         group = gang.groups[r]
-        pods = sorted(group.pod_sets[s].pods, key=lambda pod: natural_key(pod.name))
+        pods = sorted(group.pod_sets[s].pods, key=_rank)
         total = sum(count for _, count in counts)
         if total > len(pods):
             raise ValueError(
@@ -63,6 +64,10 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
                 bindings.append(Binding(pod.name, node, gang.name, group.name, pod.uid))
     order = {name: natural_key(name) for b in bindings for name in (b.gang, b.pod)}
     return tuple(sorted(bindings, key=lambda b: (order[b.gang], order[b.pod])))
+
+
+def _rank(pod: Pod) -> tuple[object, ...]:
+    return pod.rank is None, pod.rank or 0, natural_key(pod.name)
 
 
 def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignment, ...]:

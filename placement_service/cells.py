@@ -26,8 +26,8 @@ Pattern = tuple[int, ...]
 class NodeClass:
     """`nodes` are interchangeable.
 
-    `patterns` are the maximal multisets of units (counts over the model's
-    shapes) that fit on one of them, or None when there are too many: then
+    `patterns` are the maximal multisets of units (counts over sorts, see
+    `sorts_of`) that fit on one of them, or None when there are too many: then
     `free` alone says what fits, and there is only one node in the class.
     `most[k]` is how many units of the k-th shape fit on an empty one.
     """
@@ -36,6 +36,16 @@ class NodeClass:
     patterns: tuple[Pattern, ...] | None
     most: Pattern
     free: tuple[int, ...]
+
+
+def sorts_of(problem: Problem, shapes: Sequence[int]) -> tuple[int, ...]:
+    """The sort of each shape: shapes that ask for the same amounts are of one sort.
+
+    Where two of them may go is another matter, but on a node that takes both
+    they need not be told apart.
+    """
+    found: dict[bytes, int] = {}
+    return tuple(found.setdefault(problem.request[s].tobytes(), len(found)) for s in shapes)
 
 
 def classify(
@@ -62,6 +72,9 @@ def classify(
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
     eligible = problem.eligible[np.ix_(rows, nodes)].T
     places = [problem.levels[i].place[nodes] for i in levels]
+    sorts = sorts_of(problem, shapes)
+    some = {sort: k for k, sort in enumerate(sorts)}
+    by_sort = request[[some[sort] for sort in range(len(some))]]
     memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
     groups: dict[object, list[int]] = {}
     facts: dict[object, tuple[tuple[Pattern, ...] | None, Pattern, tuple[int, ...]]] = {}
@@ -82,13 +95,17 @@ def classify(
                 else 0
                 for k in range(len(shapes))
             ]
-            memo[key] = (_patterns(room[i], request, caps), tuple(caps))
+            able = [0] * len(some)
+            for k, sort in enumerate(sorts):
+                able[sort] += caps[k]
+            memo[key] = (_patterns(room[i], by_sort, able), tuple(caps))
         patterns, most = memo[key]
         if not any(most):
             continue
         signature = (
             tuple(int(p[i]) for p in places),
             tuple(bool(m[node]) for m in marks),
+            tuple(m > 0 for m in most),
             patterns if patterns is not None else ("node", node),
         )
         groups.setdefault(signature, []).append(node)

@@ -2,8 +2,11 @@
 
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Decode: place the target greedily, in a few orders.
-3. Decide: on small problems the exact model settles tier after tier.
-4. Improve: on large ones it settles neighbourhoods, one after another.
+3. Settle: the pooled model, which counts alike parts of gangs together, settles
+   tier after tier where it is small enough.
+4. Improve: both models settle neighbourhoods, one after another.
+5. Decide: on small problems, when that no longer helps, the exact model settles
+   tier after tier, with every rule; then neighbourhoods go on.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
 undo what an earlier one has shown. Every better plan and every better bound is
@@ -24,11 +27,13 @@ import numpy as np
 from placement_service.builder import Order
 from placement_service.goals import Goals
 from placement_service.master import solve_master
-from placement_service.model import Model, Terms, size_of
-from placement_service.neighbourhood import improve
+from placement_service.model import Model, size_of
+from placement_service.neighbourhood import Improver
 from placement_service.plan import UNITS_PER_DOMAIN, gang_domains, priorities
 from placement_service.problem import Gang, Problem
+from placement_service.settle import settle
 from placement_service.solution import Solution
+from placement_service.solving import Terms
 from placement_service.state import Facts, Report, State
 
 #: Variables up to which the exact model is tried on the whole problem, and up
@@ -56,8 +61,11 @@ def search(problem: Problem, start: Solution, *, deadline: float, report: Report
     report(state.solution())
     count(state)
     decode(state)
+    settle(state)
+    improver = Improver(state)
+    improver.begin()
     decide(state)
-    improve(state)
+    improver.run()
     measure_fewest(state)
     return state.solution(final=True)
 
@@ -104,6 +112,9 @@ def decode(state: State) -> None:
         for layout in (None, state.layout) if state.layout else (None,):
             if state.proven or state.left <= 0:
                 return
+            if layout and state.extra_is_proven:
+                # Slots bring gangs in; they do nothing for topology.
+                continue
             state.accept(build(order, first=state.target, layout=layout, deal=deal))
 
 
@@ -130,7 +141,7 @@ def _orders(problem: Problem) -> tuple[Order, ...]:
     )
 
 
-# --- 3. decide ------------------------------------------------------------------
+# --- 5. decide ------------------------------------------------------------------
 
 
 def decide(state: State) -> None:

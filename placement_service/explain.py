@@ -25,7 +25,8 @@ from dataclasses import replace
 from placement_service import reason_words as words
 from placement_service.answer import Reason, ReasonCode, ReasonState
 from placement_service.builder import Builder
-from placement_service.headroom import Headroom, Kind, Kinds, Needs
+from placement_service.gang_placer import OutOfTime
+from placement_service.headroom import CLUSTER, Headroom, Kind, Kinds, Needs
 from placement_service.node_rules import NodeRules
 from placement_service.plain_reasons import UNKNOWN, standing_reasons
 from placement_service.plan import from_solution
@@ -89,7 +90,7 @@ class _Explainer:
     @property
     def builder(self) -> Builder:
         if self._builder is None:
-            self._builder = Builder(self.problem)
+            self._builder = Builder(self.problem, until=self.deadline)
         return self._builder
 
     @property
@@ -167,7 +168,7 @@ class _Explainer:
             if missing and not any(key in n.labels for n in self.snapshot.nodes):
                 yield Reason(
                     ReasonCode.NO_SUCH_LEVEL,
-                    f"No node has the label {key}, of which {about} must share one value.",
+                    f"no node has the label {key}, of which {about} must share one value.",
                     level=key,
                     asked=missing,
                 )
@@ -187,7 +188,7 @@ class _Explainer:
                 everywhere = words.listed([*sorted(where), *sorted(outside)])
                 yield Reason(
                     ReasonCode.REQUIRED_DOMAIN_BROKEN,
-                    f"Running pods of {about} are in {everywhere}, "
+                    f"running pods of {about} are in {everywhere}, "
                     f"where one {words.level_word(key)} is required (level {key}).",
                     level=key,
                     asked=sum(where.values()) + sum(outside.values()),
@@ -197,14 +198,15 @@ class _Explainer:
     def _search(self, gang: Gang, alone: Sequence[Finding], beside: Sequence[Finding]) -> Reasons:
         if alone:
             return self._both([f.reason for f in alone], [f.reason for f in beside])
-        if self.late:
-            known = [replace(f.reason, state=ReasonState.AFTER_PLAN) for f in beside]
-            return tuple(known) or (UNKNOWN,)
-        fits_alone = self._fits(gang, self.empty)
-        if not beside and self._fits(gang, self.after):
-            text = "The gang fits beside what is placed; the search ended before it was added"
-            return (self._not_searched(text),)
         reasons = [replace(f.reason, state=ReasonState.AFTER_PLAN) for f in beside]
+        try:
+            fits_alone = self._fits(gang, self.empty)
+            fits_beside = not beside and self._fits(gang, self.after)
+        except OutOfTime:
+            return tuple(reasons) or (UNKNOWN,)
+        if fits_beside:
+            text = "the gang fits beside what is placed; the search ended before it was added"
+            return (self._not_searched(text),)
         if fits_alone:
             if not beside:
                 reasons.append(self._unknown(gang, ReasonState.AFTER_PLAN))
@@ -213,7 +215,7 @@ class _Explainer:
             reasons.append(self._unknown(gang, ReasonState.EMPTY_QUEUE))
         if not self._is_proven(TierName.ADMITTED):
             reasons.append(
-                self._not_searched("The search ended before a proof that the gang has to wait")
+                self._not_searched("the search ended before a proof that the gang has to wait")
             )
         return tuple(reasons)
 
@@ -229,7 +231,7 @@ class _Explainer:
         first = [
             replace(
                 r,
-                message=f"Even with no other gang waiting, {r.message}" if more else r.message,
+                message=f"even with no other gang waiting, {r.message}" if more else r.message,
                 state=ReasonState.EMPTY_QUEUE,
             )
             for r in alone
@@ -237,7 +239,7 @@ class _Explainer:
         then = [
             replace(
                 r,
-                message=f"Beside the gangs that are placed, {r.message}",
+                message=f"beside the gangs that are placed, {r.message}",
                 state=ReasonState.AFTER_PLAN,
             )
             for r in more
@@ -245,11 +247,12 @@ class _Explainer:
         return (*first, *then)
 
     def _fits(self, gang: Gang, headroom: Headroom) -> bool:
-        """Whether a trial places the gang; a no is no proof."""
+        """Whether a trial places the gang; a no is no proof. Raises OutOfTime."""
         mark = headroom.room.mark()
-        units = self.builder.place(headroom.room, gang)
-        headroom.room.undo(mark)
-        return units is not None
+        try:
+            return self.builder.place(headroom.room, gang) is not None
+        finally:
+            headroom.room.undo(mark)
 
     def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reason:
         lacks = [
@@ -261,9 +264,9 @@ class _Explainer:
         if rivals:
             names = [self._with_priority(gang, i) for i in rivals]
             noun, verb = ("gang", "waits") if len(rivals) == 1 else ("gangs", "wait")
-            text = f"The gang fits if {noun} {words.listed(names)} {verb}; {own}."
+            text = f"the gang fits if {noun} {words.listed(names)} {verb}; {own}."
         else:
-            text = f"Alone the gang would fit; {own}."
+            text = f"alone the gang would fit; {own}."
         counted = beside[0].reason if beside else None
         return Reason(
             ReasonCode.OUTCOMPETED,
@@ -305,14 +308,32 @@ class _Explainer:
             under = f" under {words.listed(list(rules))}"
         proven = self._is_proven(TierName.ADMITTED) and (only_after or self.after is self.empty)
         if proven:
-            text = f"It is proven that the {asked} do not fit together{under}, {where}"
+            text = f"it is proven that the {asked} do not fit together{under}, {where}"
         else:
-            text = f"No way was found to fit the {asked} together{under}, {where}"
+            text = f"no way was found to fit the {asked} together{under}, {where}"
         keys = [self.problem.levels[s.required].key for s in self.shortfalls.required(gang)]
         if keys:
             text += f" ({words.required(keys)})"
         text += "; by counting alone they would"
-        return Reason(code, f"{text}.", state=state)
+        if templates:
+            return Reason(code, f"{text}.", state=state)
+        near = self.shortfalls.nearest(gang, self.after if only_after else self.empty)
+        level = self.problem.levels[near.level] if near.level != CLUSTER else None
+        place = f" in {self.shortfalls.place(near.level, near.domain)}" if level else ""
+        missed = near.found < near.asked
+        if missed:
+            text += f", but a trial placed only {near.found} of {words.pods(near.asked)}{place}"
+        elif place:
+            text += f", best{place}"
+        return Reason(
+            code,
+            f"{text}.",
+            level=level.key if level else "",
+            domain=level.values[near.domain] if level else "",
+            asked=near.asked if missed else 0,
+            found=near.found if missed else 0,
+            state=state,
+        )
 
     def _not_searched(self, text: str) -> Reason:
         gap = self.tiers[TierName.ADMITTED].gap if TierName.ADMITTED in self.tiers else None

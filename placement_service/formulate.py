@@ -6,15 +6,18 @@ shape is the sum of its pods, when all its pods are mandatory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from placement_service.levels import Levels
 from placement_service.problem import Demand, Gang, Ints, Problem, Quota, Scope, fit
 from placement_service.shapes import Shapes, Table
-from placement_service.snapshot import PODS, PodGang, Policy, Snapshot
+from placement_service.snapshot import PODS, PodGang, Policy, Resources, Snapshot
 from placement_service.value import gang_value, largest_node
+
+#: So many that it does not matter how many, though sums over all pods stay in 64 bits.
+MANY_GPUS = 1 << 40
 
 
 def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
@@ -34,18 +37,21 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         draft.finish(gang_value(draft.gang, policy, value_of), drafts, by_name, table.bundle_of)
         for draft in drafts
     )
-    gpu_counts = np.array([policy.gpus(n.allocatable) for n in snapshot.nodes], dtype=np.int64)
+    gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])
     if gpu_counts.any():
-        gpus_used = [policy.gpus(n.requested) for n in snapshot.nodes]
-        gpus_free = gpu_counts - np.array(gpus_used, dtype=np.int64)
-        shape_gpus = np.array([policy.gpus(r) for r in table.requests], dtype=np.int64)
-        whole = (gpu_counts > 0) & (gpus_free == gpu_counts)
+        gpus_used = _gpus(policy, [n.requested for n in snapshot.nodes])
+        gpus_free = gpu_counts - gpus_used
+        shape_gpus = _gpus(policy, table.requests)
+        whole = (gpu_counts > 0) & (gpus_used == 0)
     else:
         # A cluster without GPUs: every node counts, and is free when empty.
         gpu_counts = np.ones(len(snapshot.nodes), dtype=np.int64)
         gpus_free = gpu_counts
         shape_gpus = np.ones(len(table.requests), dtype=np.int64)
         whole = np.array([not n.requested.get(PODS, 0) for n in snapshot.nodes], dtype=bool)
+    strays = (shape_gpus == 0).astype(np.int64)
+    for content, bundle in table.bundle_of.items():
+        strays[bundle] = sum(pods for shape, pods in content if not shape_gpus[shape])
     problem = Problem(
         snapshot=snapshot,
         policy=policy,
@@ -58,6 +64,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         rules=table.rules,
         special=table.special,
         gpus=shape_gpus,
+        strays=strays,
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
@@ -66,6 +73,11 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     for array in (problem.free, problem.request, problem.eligible, problem.wanted):
         array.flags.writeable = False
     return problem
+
+
+def _gpus(policy: Policy, resources: Iterable[Resources]) -> Ints:
+    """The GPUs of each; what is beyond all reason counts as MANY_GPUS."""
+    return np.array([min(policy.gpus(r), MANY_GPUS) for r in resources], dtype=np.int64)
 
 
 def _gone_nodes(snapshot: Snapshot, index: dict[str, int]) -> dict[str, int]:

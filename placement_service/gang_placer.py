@@ -15,7 +15,7 @@ import numpy as np
 
 from placement_service.layout import Layout
 from placement_service.plan import Units, gang_domains, scopes_in_use
-from placement_service.problem import Affinity, Gang, Ints, Spread
+from placement_service.problem import Affinity, Gang, Ints, Scope, Spread
 from placement_service.room import Room, sums_by_domain
 from placement_service.topology import Topology
 from placement_service.tree import Part
@@ -56,7 +56,7 @@ class GangPlacer:
         """Place the minimum within some nodes, or everywhere for None."""
         tree = self.topology.tree(self.gang)
         if tree is None:
-            return self._run_flat(0, {}, nodes)
+            return self._run_flat(nodes)
         return self._contents(tree, nodes)
 
     def _check_time(self) -> None:
@@ -382,35 +382,57 @@ class GangPlacer:
 
     # --- scopes that do not nest --------------------------------------------
 
-    def _run_flat(self, at: int, chosen: dict[int, Ints], nodes: Ints | None) -> bool:
-        """Choose a domain for one required scope after another, then place pods.
-
-        `chosen` maps demands to the nodes left to them.
-        """
-        self._check_time()
-        scopes = [s for s in self.gang.scopes if s.required >= 0]
-        if at == len(scopes):
-            mark = self._mark()
-            order = self._loose_order(range(len(self.gang.demands)))
-            if all(
-                self._loose(d, self._want[d], chosen.get(d, nodes)) == self._want[d] for d in order
-            ):
-                return True
-            self._undo(mark)
-            return False
-        scope = scopes[at]
-        if scope.pin >= 0:
-            candidates = [scope.pin]
-        else:
-            candidates = self._candidates(Part(None, scope.demands, ()), scope.required, None)
-        for domain in candidates[:TRIES]:
+    def _run_flat(self, nodes: Ints | None) -> bool:
+        """Choose a domain for one required scope after another, then place pods."""
+        bound = (s for s in self.gang.scopes if s.required >= 0)
+        distinct = {(s.demands, s.required, s.pin): s for s in bound}
+        scopes = list(distinct.values())
+        # Depth first, on a stack of our own: a gang may have any number of scopes. Each
+        # entry is the domains still to try and the nodes left to each demand so far.
+        stack: list[tuple[Iterator[int], dict[int, Ints]]] = [(self._domains(scopes, 0), {})]
+        while stack:
+            self._check_time()
+            domains, chosen = stack[-1]
+            if len(stack) > len(scopes):
+                if self._all_loose(chosen, nodes):
+                    return True
+                stack.pop()
+                continue
+            domain = next(domains, None)
+            if domain is None:
+                stack.pop()
+                continue
+            scope = scopes[len(stack) - 1]
             inside = self.topology.inside(scope.required, domain)
             narrowed = dict(chosen)
             for d in scope.demands:
                 before = chosen.get(d, nodes)
                 narrowed[d] = inside if before is None else np.intersect1d(before, inside)
-            if self._run_flat(at + 1, narrowed, nodes):
-                return True
+            if all(self._may_hold(d, narrowed[d]) for d in scope.demands):
+                stack.append((self._domains(scopes, len(stack)), narrowed))
+        return False
+
+    def _may_hold(self, demand: int, nodes: Ints) -> bool:
+        """Whether some nodes have room for the minimum of a demand by itself."""
+        row = self.room.row(self.gang.demands[demand].shape)
+        return int(row[nodes].sum()) >= self._want[demand]
+
+    def _domains(self, scopes: Sequence[Scope], at: int) -> Iterator[int]:
+        """Domains to try for one of some scopes; none past the last."""
+        if at == len(scopes):
+            return iter(())
+        if scopes[at].pin >= 0:
+            return iter([scopes[at].pin])
+        part = Part(None, scopes[at].demands, ())
+        return iter(self._candidates(part, scopes[at].required, None)[:TRIES])
+
+    def _all_loose(self, chosen: dict[int, Ints], nodes: Ints | None) -> bool:
+        """Place the minimum of every demand within the nodes chosen for it, or nothing."""
+        mark = self._mark()
+        order = self._loose_order(range(len(self.gang.demands)))
+        if all(self._loose(d, self._want[d], chosen.get(d, nodes)) == self._want[d] for d in order):
+            return True
+        self._undo(mark)
         return False
 
     # --- extras -----------------------------------------------------------

@@ -13,9 +13,11 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.cells import NodeClass
-from placement_service.model import Model, Terms, Var, is_single
+from placement_service.model import Model, is_single
 from placement_service.plan import UNITS_PER_DOMAIN, is_placed, pods_of, sets
 from placement_service.problem import Gang, Level, Scope
+from placement_service.snapshot import HOSTNAME
+from placement_service.solving import Terms, Var
 
 
 class Goals:
@@ -175,19 +177,21 @@ class Goals:
         """Nodes in domains that lose their wholeness; see `plan.fragmentation_cost`."""
         problem = self.problem
         terms: Terms = []
-        for level in (problem.levels[i] for i in problem.scope_levels):
+        # The host level always counts, whether it is named or not.
+        named = [problem.levels[i] for i in problem.scope_levels]
+        named = [level for level in named if level.key != HOSTNAME]
+        for level in named:
             if not level.is_host:
                 terms += self._opened_domains(level)
         for j, c in enumerate(self.classes):
-            if self.model.whole[c.nodes[0]]:
-                terms += self._opened_nodes(c, j)
+            node = c.nodes[0]
+            if self.model.whole[node]:
+                times = 1 + sum(level.is_host and level.domain[node] >= 0 for level in named)
+                terms += [(v, times * k) for v, k in self._opened_nodes(c, j)]
         for (g, d, j), v in self.x.items():
-            gang = problem.gangs[g]
-            if (
-                not problem.gpus[gang.demands[d].shape]
-                and problem.node_gpus[self.classes[j].nodes[0]]
-            ):
-                terms.append((v, pods_of(gang, d)))
+            strays = int(problem.strays[problem.gangs[g].demands[d].shape])
+            if strays and problem.node_gpus[self.classes[j].nodes[0]]:
+                terms.append((v, strays))
         return terms
 
     def _opened_domains(self, level: Level) -> Terms:
@@ -221,11 +225,11 @@ class Goals:
             return [(v, 1) for k in kinds for v in self.load[k, j]]
         if len(c.patterns) == 1:
             opened = self.cp.new_int_var(0, len(c.nodes), "")
-            for k in kinds:
-                self.cp.add(cp_model.LinearExpr.sum(self.load[k, j]) <= c.patterns[0][k] * opened)
+            for sort, variables in self.model.filling.by_sort(j, kinds).items():
+                self.cp.add(cp_model.LinearExpr.sum(variables) <= c.patterns[0][sort] * opened)
             return [(opened, 1)]
         return [
-            (self.model.n[j, p], 1)
+            (self.model.filling.patterns[j, p], 1)
             for p, pattern in enumerate(c.patterns)
-            if any(pattern[k] for k in kinds)
+            if any(pattern[self.model.filling.sorts[k]] for k in kinds)
         ]

@@ -28,6 +28,7 @@ from placement_service.problem import (
     Problem,
     Rule,
     fit,
+    pods_that_fit,
 )
 from placement_service.room import Room
 from placement_service.snapshot import PodTemplate
@@ -222,10 +223,32 @@ class Headroom:
         key = (kind.number, bare)
         if key not in self._rows:
             request = np.where(self.kinds.resources, kind.request, 0) if bare else kind.request
-            row = fit(self.room.free, request)
+            row = pods_that_fit(self.room.free, request)
             row[~(self.kinds.open(kind) if bare else kind.eligible)] = 0
             self._rows[key] = row
         return self._rows[key]
+
+    def packed(self, needs: Needs, nodes: Ints) -> int:
+        """How many of the missing pods a simple trial gets onto some nodes, largest first.
+
+        Scopes within and rules across nodes aside.
+        """
+        free = self.room.free[nodes].copy()
+        most = np.maximum(free.max(axis=0, initial=0), 1)
+        total = 0
+        for need in sorted(needs, key=lambda n: -float((n.kinds[0][0].request / most).max())):
+            left = need.missing
+            for kind, there in need.kinds:
+                row = pods_that_fit(free, kind.request)
+                row[~kind.eligible[nodes]] = 0
+                # The tightest nodes first.
+                order = np.argsort(row, kind="stable")
+                row = row[order]
+                counts = np.clip(min(left, there) - (np.cumsum(row) - row), 0, row)
+                free[order] -= counts[:, None] * kind.request
+                left -= int(counts.sum())
+            total += need.missing - left
+        return total
 
     def _special(self, kind: Kind) -> bool:
         return kind.shape >= 0 and bool(self.problem.special[kind.shape])
@@ -236,7 +259,7 @@ class Headroom:
         sums = np.bincount(of[inside], row[inside], count).astype(np.int64)
         if bare or not self._special(kind):
             return sums
-        for rule, load in self.room.loads():
+        for rule, load in self.room.loads_of(kind.shape):
             np.minimum(sums, self._under(rule, load, kind, row, of, count, company), out=sums)
         return sums
 

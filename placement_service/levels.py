@@ -33,11 +33,12 @@ class Levels:
 
 def _make_level(key: str, nodes: Sequence[Node]) -> Level:
     labels = [n.labels.get(key) for n in nodes]
-    values = tuple(sorted({v for v in labels if v is not None}))
-    number = {v: i for i, v in enumerate(values)}
-    domain = np.array([-1 if v is None else number[v] for v in labels], dtype=np.int64)
+    values = tuple(sorted(v for v in set(labels) if v is not None))
+    number: dict[str | None, int] = {v: i for i, v in enumerate(values)}
+    number[None] = -1
+    domain = np.fromiter(map(number.__getitem__, labels), dtype=np.int64, count=len(labels))
     alone = domain < 0
     place = domain.copy()
     place[alone] = len(values) + np.arange(int(alone.sum()))
     domain.flags.writeable = place.flags.writeable = False
-    return Level(key, domain, place, values)
+    return Level(key, domain, place, values, len(labels) - int(alone.sum()) == len(values))

@@ -16,13 +16,13 @@ The tiers are solved one after another, each with the ones before held.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.cells import NodeClass, classify
+from placement_service.filling import Filling
 from placement_service.plan import (
     Plan,
     Units,
@@ -40,24 +40,7 @@ from placement_service.problem import (
     Spread,
 )
 from placement_service.rows import Counting
-
-Var = cp_model.IntVar
-Expr = cp_model.LinearExprT
-#: Fewer workers leave out the kinds of search that settle the hard models.
-PORTFOLIO_WORKERS = 8
-
-#: A linear goal: variables with their weights.
-Terms = list[tuple[Var, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one solve says: a better plan if any, and a proven bound of its goal."""
-
-    plan: Plan | None
-    value: int | None
-    bound: int | None
-    proven: bool
+from placement_service.solving import Answer, Terms, Var, dot, optimise
 
 
 class Model:
@@ -132,6 +115,8 @@ class Model:
         untouched = (free == self.problem.free).all(axis=1)
         self.whole = self.problem.whole_free & untouched
         marks = [self.whole, self.problem.node_gpus > 0]
+        named = (self.problem.levels[i] for i in self.problem.scope_levels)
+        marks += [level.domain >= 0 for level in named if level.is_host]
         for g in self.gangs:
             if g.previous:
                 mask = np.zeros(self.problem.node_count, dtype=bool)
@@ -280,42 +265,10 @@ class Model:
         for (g, d, j), v in self.x.items():
             k = self._shape_at[self.problem.gangs[g].demands[d].shape]
             self.load.setdefault((k, j), []).append(v)
-        self.n: dict[tuple[int, int], Var] = {}
-        for j, c in enumerate(self.classes):
-            kinds = [k for k in range(len(self.shapes)) if (k, j) in self.load]
-            if c.patterns is None:
-                self._resources_suffice(c, j, kinds)
-            elif len(c.patterns) == 1:
-                for k in kinds:
-                    self._at_most(self.load[k, j], len(c.nodes) * c.patterns[0][k])
-            elif all(sum(p) == 1 for p in c.patterns):
-                self._at_most([v for k in kinds for v in self.load[k, j]], len(c.nodes))
-            else:
-                self._patterns_cover(c, j, kinds)
+        self.filling = Filling(self.cp, self.problem, self.shapes, self.classes, self.load)
 
     def _at_most(self, variables: Sequence[Var], most: int) -> None:
         self.cp.add(cp_model.LinearExpr.sum(variables) <= most)
-
-    def _resources_suffice(self, c: NodeClass, j: int, kinds: Sequence[int]) -> None:
-        for r, free in enumerate(c.free):
-            terms = [
-                (v, int(self.problem.request[self.shapes[k], r]))
-                for k in kinds
-                for v in self.load[k, j]
-                if self.problem.request[self.shapes[k], r]
-            ]
-            if terms:
-                self.cp.add(_dot(terms) <= free)
-
-    def _patterns_cover(self, c: NodeClass, j: int, kinds: Sequence[int]) -> None:
-        assert c.patterns is not None
-        uses = [self.cp.new_int_var(0, len(c.nodes), "") for _ in c.patterns]
-        for p, use in enumerate(uses):
-            self.n[j, p] = use
-        self._at_most(uses, len(c.nodes))
-        for k in kinds:
-            supply = [(use, p[k]) for use, p in zip(uses, c.patterns, strict=True) if p[k]]
-            self.cp.add(cp_model.LinearExpr.sum(self.load[k, j]) <= _dot(supply))
 
     def _rules_between_pods_hold(self) -> None:
         for rule in self.problem.rules:
@@ -323,7 +276,7 @@ class Model:
                 case Limit():
                     for variables in self._by_domain(rule.level, rule.weight > 0).values():
                         terms = [(v, int(rule.weight[s])) for v, s in variables]
-                        self.cp.add(_dot(terms) <= rule.capacity)
+                        self.cp.add(dot(terms) <= rule.capacity)
                 case Bipartite():
                     self._sides_exclude_each_other(rule)
                 case Spread():
@@ -412,7 +365,7 @@ class Model:
                 for g in c.gangs
                 if w and g in self.z
             ]
-            self.cp.add(_dot(terms) <= row.capacity)
+            self.cp.add(dot(terms) <= row.capacity)
         possible = {g for c in self.counting.classes for g in c.gangs}
         for g, z in self.z.items():
             if g not in possible:
@@ -443,9 +396,9 @@ class Model:
     ) -> None:
         """Keep a goal at what was reached."""
         if at_least is not None:
-            self.cp.add(_dot(terms) >= at_least)
+            self.cp.add(dot(terms) >= at_least)
         if at_most is not None:
-            self.cp.add(_dot(terms) <= at_most)
+            self.cp.add(dot(terms) <= at_most)
 
     def solve(
         self,
@@ -457,37 +410,19 @@ class Model:
         effort: float,
         portfolio: bool = False,
     ) -> Answer:
-        """Optimise one goal, starting from a plan.
-
-        `effort` is CP-SAT's deterministic time, `seconds` the wall time that
-        cuts it short. One worker settles what is easy and takes the same path
-        every time; a `portfolio` of unlike workers settles what one does not,
-        unless the policy asks for determinism. (Interleaved workers would be
-        deterministic, but OR-tools 9.15 aborts on some small models with them.)
-        """
-        solver = cp_model.CpSolver()
-        if portfolio and not self.problem.policy.deterministic:
-            solver.parameters.num_workers = PORTFOLIO_WORKERS
-        else:
-            solver.parameters.num_workers = 1
-            solver.parameters.linearization_level = 2
-        solver.parameters.max_time_in_seconds = max(0.01, seconds)
-        solver.parameters.max_deterministic_time = effort
-        goal = _dot(terms)
-        if maximize:
-            self.cp.maximize(goal)
-        else:
-            self.cp.minimize(goal)
+        """Optimise one goal, starting from a plan; see `solving.optimise`."""
         self._hint(hint)
-        status = solver.solve(self.cp)
-        if status == cp_model.INFEASIBLE:
-            return Answer(None, None, None, proven=True)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(None, None, None, proven=False)
-        value = round(solver.objective_value)
-        best = solver.best_objective_bound
-        bound = int(np.floor(best + 1e-6)) if maximize else int(np.ceil(best - 1e-6))
-        return Answer(self._plan(solver), value, bound, proven=status == cp_model.OPTIMAL)
+        found = optimise(
+            self.cp,
+            terms,
+            maximize=maximize,
+            seconds=seconds,
+            effort=effort,
+            portfolio=portfolio and not self.problem.policy.deterministic,
+        )
+        if isinstance(found, Answer):
+            return found
+        return Answer(self._plan(found.solver), found.value, found.bound, found.proven)
 
     def _hint(self, plan: Plan) -> None:
         cp = self.cp
@@ -511,15 +446,7 @@ class Model:
             cp.add_hint(u, self._is_used(plan, index, scope.demands, scope.required, domain))
         for (index, level, place, demands), w in self.w.items():
             cp.add_hint(w, self._is_used(plan, index, demands, level, place))
-        uses = dict.fromkeys(self.n, 0)
-        for n, load in loads.items():
-            j = class_of[n]
-            for p, pattern in enumerate(self.classes[j].patterns or ()):
-                if (j, p) in uses and all(a <= b for a, b in zip(load, pattern, strict=True)):
-                    uses[j, p] += 1
-                    break
-        for key, use in self.n.items():
-            cp.add_hint(use, uses[key])
+        self.filling.hint({n: (class_of[n], load) for n, load in loads.items()})
 
     def _is_used(
         self, plan: Plan, gang: int, demands: tuple[int, ...], level: int, place: int
@@ -538,38 +465,18 @@ class Model:
                 todo.setdefault((j, k), []).append((g, d, count))
         for j, c in enumerate(self.classes):
             kinds = [k for k in range(len(self.shapes)) if (j, k) in todo]
-            slots = self._slots(solver, j, c, kinds)
+            slots = self.filling.slots(solver, j, kinds)
             for k in kinds:
+                sort = self.filling.sorts[k]
                 for g, d, count in todo[j, k]:
                     for at, node in enumerate(c.nodes):
-                        take = min(count, slots[at][k])
+                        take = min(count, slots[at][sort])
                         if take:
-                            slots[at][k] -= take
+                            slots[at][sort] -= take
                             count -= take
                             units.setdefault(g, []).append((d, node, take))
                     assert count == 0, "a class of nodes was overfilled"
         return {g: _merge(found) for g, found in sorted(units.items())}
-
-    def _slots(
-        self, solver: cp_model.CpSolver, j: int, c: NodeClass, kinds: Sequence[int]
-    ) -> list[list[int]]:
-        """Places for each shape on each node of a class."""
-        if c.patterns is None:
-            return [list(c.most)]
-        if len(c.patterns) == 1:
-            return [list(c.patterns[0]) for _ in c.nodes]
-        slots: list[list[int]] = []
-        if (j, 0) in self.n:
-            for p, pattern in enumerate(c.patterns):
-                slots += [list(pattern) for _ in range(solver.value(self.n[j, p]))]
-        else:
-            for k in kinds:
-                for v in self.load[k, j]:
-                    row = [0] * len(self.shapes)
-                    row[k] = 1
-                    slots += [list(row) for _ in range(solver.value(v))]
-        slots += [[0] * len(self.shapes) for _ in range(len(c.nodes) - len(slots))]
-        return slots
 
 
 def _merge(found: Sequence[tuple[int, int, int]]) -> Units:
@@ -591,7 +498,3 @@ def is_single(gang: Gang, scope: Scope) -> bool:
     """Whether the scope holds one unit at most, so that packing it is nothing."""
     units = sum(q.pending for q in gang.quotas if not set(q.demands).isdisjoint(scope.demands))
     return units <= 1 and not scope.bound and scope.pin < 0
-
-
-def _dot(terms: Sequence[tuple[Var, int]]) -> Expr:
-    return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])

@@ -34,6 +34,7 @@ from placement_service.bindings import name_pods
 from placement_service.errors import DeadlineTooShort
 from placement_service.observe import NEVER, SILENT, Interrupted, Interrupter, Observer
 from placement_service.plain_reasons import plain_reasons
+from placement_service.plan import to_solution
 from placement_service.pool import Found
 from placement_service.problem import Problem
 from placement_service.score import GangScore, Score
@@ -257,13 +258,13 @@ class _Run:
             candidate = self._judge(solution)
             if candidate is not None:
                 return candidate
-        nothing = Solution((), ())
+        nothing = to_solution(problem, {})
         score = self._stages.score(self._request.snapshot, self._request.policy, ())
         return self._candidate(nothing, (), score)
 
     def search(self, problem: Problem, best: _Candidate) -> tuple[_Candidate, Limit, int]:
         """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
-        if best.solution.proven:
+        if best.solution.proven and not best.score.fragmentation:
             return best, Limit.NONE, 0
         deadline = self._budget.answer_by - self._reserve()
         if deadline - self._clock() < SHORTEST_SEARCH:

@@ -14,7 +14,7 @@ from placement_service.snapshot import PodGang
 #: Said when nothing else is known.
 UNKNOWN = Reason(
     ReasonCode.NOT_SEARCHED,
-    "No placement was found, and the time was not enough to say why.",
+    "no placement was found, and the time was not enough to say why.",
 )
 
 
@@ -26,19 +26,20 @@ def plain_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ..
 def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
     """Reasons that no room could remove; `placed` tells of every gang by name."""
     reasons = [
-        Reason(ReasonCode.UNSUPPORTED, f"The gang uses {what}, which is not supported.")
+        Reason(ReasonCode.UNSUPPORTED, f"the gang uses {what}, which is not supported.")
         for what in gang.unsupported
     ]
     if gang.uninitialized:
-        reasons.append(Reason(ReasonCode.UNINITIALIZED, "The gang's pods are still being made."))
+        reasons.append(Reason(ReasonCode.UNINITIALIZED, "the gang's pods are still being made."))
     for group in gang.groups:
         there = group.pending_count + len(group.bound_pods)
         if there < group.min_replicas:
-            gated = f"; {group.gated_count} more are gated" if group.gated_count else ""
+            verb = "is" if group.gated_count == 1 else "are"
+            gated = f"; {group.gated_count} more {verb} gated" if group.gated_count else ""
             reasons.append(
                 Reason(
                     ReasonCode.PODS_MISSING,
-                    f"Group {group.name} needs {words.pods(group.min_replicas)} and has "
+                    f"group {group.name} needs {words.pods(group.min_replicas)} and has "
                     f"{there}{gated}.",
                     asked=group.min_replicas,
                     found=there,
@@ -46,5 +47,5 @@ def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason,
             )
     if gang.base_gang and not placed.get(gang.base_gang, False):
         base = words.gang_word(gang.base_gang, gang.name)
-        reasons.append(Reason(ReasonCode.BASE_NOT_PLACED, f"The base gang {base} is not placed."))
+        reasons.append(Reason(ReasonCode.BASE_NOT_PLACED, f"the base gang {base} is not placed."))
     return tuple(reasons)

@@ -55,12 +55,15 @@ def is_placed(gang: Gang, plan: Plan) -> bool:
 
 def gang_domains(problem: Problem, gang: Gang, units: Units) -> int:
     """Places used over all preferred scopes of a gang, running pods included."""
+    nodes: dict[int, list[int]] = {}
+    for d, n, _ in units:
+        nodes.setdefault(d, []).append(n)
     total = 0
     for scope in gang.scopes:
         if scope.preferred >= 0:
             place = problem.levels[scope.preferred].place
-            mine = set(scope.demands)
-            used = set(scope.bound) | {int(place[n]) for d, n, _ in units if d in mine}
+            used = set(scope.bound)
+            used.update(int(place[n]) for d in scope.demands for n in nodes.get(d, ()))
             total += len(used)
     return total
 
@@ -125,10 +128,10 @@ def fragmentation_cost(problem: Problem, plan: Plan) -> int:
     for index, units in plan.items():
         gang = problem.gangs[index]
         for d, n, count in units:
-            if problem.gpus[gang.demands[d].shape]:
-                touched[n] = True
-            elif problem.node_gpus[n]:
-                misplaced += count * pods_of(gang, d)
+            shape = gang.demands[d].shape
+            touched[n] |= problem.gpus[shape] > 0
+            if problem.node_gpus[n]:
+                misplaced += count * int(problem.strays[shape])
     has_gpus = problem.node_gpus > 0
     total = int((touched & problem.whole_free).sum())
     for level in (problem.levels[i] for i in problem.scope_levels):
@@ -165,7 +168,7 @@ def worth(problem: Problem, plan: Plan) -> Worth:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Proven bounds, in the units of `Worth`; None where nothing is known.
+    """Proven bounds, in the units of `Worth`.
 
     `admitted[i]` bounds the i-th priority given that all higher ones are at
     their bound. `extra` and `topology` hold for plans whose higher tiers are
@@ -173,19 +176,24 @@ class Bounds:
     """
 
     admitted: tuple[int, ...]
-    extra: int | None = None
-    topology: int | None = None
+    extra: int
+    topology: int
 
 
-def tiers(problem: Problem, mine: Worth, bounds: Bounds | None) -> tuple[Tier, ...]:
+def trivial_bounds(problem: Problem) -> Bounds:
+    """What holds before anything is counted: everybody, with all extras, side by side."""
+    most = dict.fromkeys(priorities(problem), 0)
+    for gang in problem.pending:
+        most[gang.priority] += gang.value
+    return Bounds(tuple(most.values()), sum(g.extras for g in problem.gangs if g.placeable), 0)
+
+
+def tiers(problem: Problem, mine: Worth, bounds: Bounds) -> tuple[Tier, ...]:
     """The tiers as they are reported."""
     value = sum(mine.admitted) / UNITS_PER_GPU
-    admitted = None if bounds is None else _admitted_bound(problem, mine, bounds) / UNITS_PER_GPU
-    extra = topology = None
-    if bounds is not None and bounds.extra is not None:
-        extra = float(max(bounds.extra, mine.extra))
-    if bounds is not None and bounds.topology is not None:
-        topology = min(bounds.topology, mine.topology) / UNITS_PER_DOMAIN
+    admitted = _admitted_bound(problem, mine, bounds) / UNITS_PER_GPU
+    extra = float(max(bounds.extra, mine.extra))
+    topology = min(bounds.topology, mine.topology) / UNITS_PER_DOMAIN
     return (
         Tier(TierName.ADMITTED, value, admitted),
         Tier(TierName.EXTRA, float(mine.extra), extra),
@@ -219,7 +227,7 @@ def to_solution(
     fewest: Mapping[int, int] | None = None,
     limit: Limit = Limit.NONE,
 ) -> Solution:
-    """Counts of pods on nodes, tiers and bounds."""
+    """Counts of pods on nodes, tiers and bounds; without `bounds` the trivial ones."""
     counts: dict[tuple[int, int, int, int], int] = {}
     for index, units in plan.items():
         for d, n, count in units:
@@ -228,7 +236,7 @@ def to_solution(
                 counts[key] = counts.get(key, 0) + count * pods
     return Solution(
         assignments=tuple(Assignment(*key, count) for key, count in sorted(counts.items())),
-        tiers=tiers(problem, worth(problem, plan), bounds),
+        tiers=tiers(problem, worth(problem, plan), bounds or trivial_bounds(problem)),
         fewest_domains=tuple(sorted((fewest or {}).items())),
         limit=limit,
         phase=phase,

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement_service.levels import Levels
+from placement_service.node_masks import NodeMasks
+from placement_service.pod_selectors import PodSelectors, Term
 from placement_service.problem import (
     MANY,
     UNLIMITED,
@@ -35,7 +37,6 @@ from placement_service.snapshot import (
     Node,
     PodAffinityTerm,
     PodTemplate,
-    RunningPod,
     Snapshot,
     SpreadConstraint,
 )
@@ -52,16 +53,19 @@ class PodRules:
         raw: Sequence[tuple[str, PodTemplate]],
         levels: Levels,
         eligible: Bools,
+        masks: NodeMasks,
+        selectors: PodSelectors,
     ) -> None:
         self._snapshot = snapshot
         self._raw = raw
         self._levels = levels
         self._eligible = eligible
-        self._index = {n.name: i for i, n in enumerate(snapshot.nodes)}
-        self._with_label: dict[tuple[str, str], list[RunningPod]] = {}
-        for pod in snapshot.running_pods:
-            for pair in pod.labels.items():
-                self._with_label.setdefault(pair, []).append(pod)
+        self._masks = masks
+        self._selectors = selectors
+        self._positions = np.array([selectors.position(ns, t) for ns, t in raw], dtype=np.int64)
+        index = {n.name: i for i, n in enumerate(snapshot.nodes)}
+        self._home = np.array([index.get(p.node, -1) for p in snapshot.running_pods], np.int64)
+        self._arrays: dict[tuple[str, bytes], NDArray] = {}  # type: ignore[type-arg]
         self.columns: list[tuple[str, Ints, Ints]] = []
         self.rules: list[Rule] = []
         self.special = np.zeros(len(raw), dtype=bool)
@@ -70,8 +74,9 @@ class PodRules:
         self._anti_affinity()
         self._affinity()
 
-    def _matched(self, term: PodAffinityTerm | SpreadConstraint) -> Bools:
-        return np.array([term.matches(ns, t.labels) for ns, t in self._raw], dtype=bool)
+    def _matched(self, term: Term) -> Bools:
+        matched: Bools = self._selectors.matched(term)[self._positions]
+        return matched
 
     def _carriers(self, terms: Callable[[PodTemplate], Terms]) -> dict[PodAffinityTerm, Bools]:
         """The shapes that carry each distinct term."""
@@ -81,40 +86,37 @@ class PodRules:
                 found.setdefault(term, np.zeros(len(self._raw), dtype=bool))[s] = True
         return found
 
-    def _candidates(self, term: PodAffinityTerm | SpreadConstraint) -> Sequence[RunningPod]:
-        """Running pods among which all that a term matches are."""
-        if term.selector is None:
-            return ()
-        pairs = term.selector.match_labels
-        found = (self._with_label.get(pair, ()) for pair in pairs)
-        return min(found, key=len) if pairs else self._snapshot.running_pods
+    def _running_domains(self, term: Term, level: Level) -> Ints:
+        """Running pods that a term matches, per domain of its level; not to be changed."""
+        homes = self._home[self._selectors.running(term)]
+        domains = level.domain[homes[homes >= 0]]
+        count = np.bincount(domains[domains >= 0], minlength=level.count).astype(np.int64)
+        return self._shared(count)
 
-    def _running_domains(self, term: PodAffinityTerm | SpreadConstraint, level: Level) -> Ints:
-        """Running pods that a term matches, per domain of its level."""
-        count = np.zeros(level.count, dtype=np.int64)
-        for pod in self._candidates(term):
-            node = self._index.get(pod.node)
-            if node is not None and level.domain[node] >= 0:
-                count[level.domain[node]] += term.matches(pod.namespace, pod.labels)
-        return count
+    def _shared(self, array: NDArray) -> NDArray:  # type: ignore[type-arg]
+        """The same array for equal ones: a thousand rules may count the same nothing."""
+        array.flags.writeable = False
+        return self._arrays.setdefault((array.dtype.char, array.tobytes()), array)
 
     def _anti_affinity(self) -> None:
-        for pod in self._snapshot.running_pods:
-            node = self._index.get(pod.node)
-            for term in pod.required_anti_affinity:
-                if node is None:
-                    continue
-                level = self._levels[self._levels.index(term.topology_key)]
-                if level.domain[node] >= 0:
-                    near = level.domain == level.domain[node]
-                    self._eligible[np.ix_(self._matched(term), near)] = False
+        avoided: dict[PodAffinityTerm, list[int]] = {}
+        for pod, home in zip(self._snapshot.running_pods, self._home.tolist(), strict=True):
+            for term in pod.required_anti_affinity if home >= 0 else ():
+                avoided.setdefault(term, []).append(home)
+        for term, homes in avoided.items():
+            level = self._levels[self._levels.index(term.topology_key)]
+            taken = np.zeros(level.count + 1, dtype=bool)
+            taken[level.domain[homes]] = True
+            taken[-1] = False
+            self._eligible[np.ix_(self._matched(term), taken[level.domain])] = False
         for term, carry in self._carriers(lambda t: t.required_anti_affinity).items():
             number = self._levels.index(term.topology_key)
             level = self._levels[number]
             match = self._matched(term)
             taken = self._running_domains(term, level) > 0
-            near = np.append(taken, False)[level.domain]
-            self._eligible[np.ix_(carry, near)] = False
+            if taken.any():
+                near = np.append(taken, False)[level.domain]
+                self._eligible[np.ix_(carry, near)] = False
             both, carry_only, match_only = carry & match, carry & ~match, match & ~carry
             if both.any():
                 # One row suffices unless both kinds of bystanders exist.
@@ -149,45 +151,42 @@ class PodRules:
             self.special |= carry | anchors
 
     def _spread(self) -> None:
-        seen: dict[tuple[SpreadConstraint, bytes], int] = {}
+        seen: dict[tuple[SpreadConstraint, int], Spread] = {}
         for s, (_, t) in enumerate(self._raw):
             for c in t.spread_constraints:
                 number = self._levels.index(c.topology_key)
                 level = self._levels[number]
-                counts = self._counted_nodes(t, c) & (level.domain >= 0)
-                domains = np.zeros(level.count, dtype=bool)
-                domains[level.domain[counts]] = True
-                key = (c, domains.tobytes())
+                domains = self._counted_domains(t, c, level)
                 match = self._matched(c)
+                # Equal domains are one array.
+                key = (c, id(domains))
                 if key not in seen:
-                    seen[key] = len(self.rules)
-                    self.rules.append(
-                        Spread(
-                            level=number,
-                            carriers=np.zeros(len(self._raw), dtype=bool),
-                            counted=match,
-                            base=self._running_domains(c, level),
-                            eligible=domains,
-                            max_skew=c.max_skew,
-                            floor_is_zero=int(domains.sum()) < c.min_domains,
-                            own=(~match).astype(np.int64),
-                        )
+                    seen[key] = Spread(
+                        level=number,
+                        carriers=np.zeros(len(self._raw), dtype=bool),
+                        counted=match,
+                        base=self._running_domains(c, level),
+                        eligible=domains,
+                        max_skew=c.max_skew,
+                        floor_is_zero=int(domains.sum()) < c.min_domains,
+                        own=(~match).astype(np.int64),
                     )
-                rule = self.rules[seen[key]]
-                assert isinstance(rule, Spread)
-                rule.carriers[s] = True
+                    self.rules.append(seen[key])
+                seen[key].carriers[s] = True
                 self._eligible[s, level.domain < 0] = False
                 self.special |= match
                 self.special[s] = True
 
-    def _counted_nodes(self, t: PodTemplate, c: SpreadConstraint) -> Bools:
-        return np.array(
-            [
-                (c.ignore_node_affinity or t.selects(n)) and (not c.honor_taints or t.tolerates(n))
-                for n in self._snapshot.nodes
-            ],
-            dtype=bool,
-        )
+    def _counted_domains(self, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
+        """Domains whose least counts for a constraint [D]."""
+        nodes = level.domain >= 0
+        if not c.ignore_node_affinity:
+            nodes = nodes & self._masks.selected(t)
+        if c.honor_taints:
+            nodes = nodes & self._masks.tolerated(t)
+        domains = np.zeros(level.count, dtype=bool)
+        domains[level.domain[nodes]] = True
+        return self._shared(domains)
 
 
 def port_columns(
@@ -198,43 +197,32 @@ def port_columns(
     A pod that binds all addresses takes every address of the port, so it meets
     every other pod, while two pods on different addresses do not meet.
     """
+    addresses: dict[tuple[int, str], dict[str, tuple[Ints, Ints]]] = {}
     asked = {p for _, t in raw for p in t.host_ports}
-    for port, protocol in sorted({(p.port, p.protocol) for p in asked}):
-        addresses = {p.host_ip for p in asked if (p.port, p.protocol) == (port, protocol)}
-        for address in sorted(addresses):
-            column = HostPort(port, protocol, address)
-            room = np.array(
-                [not any(column.conflicts(p) for p in n.host_ports) for n in nodes], dtype=np.int64
-            )
-            take = np.array(
-                [
-                    sum(
-                        (p.port, p.protocol) == (port, protocol) and p.host_ip in ("", address)
-                        for p in t.host_ports
-                    )
-                    for _, t in raw
-                ],
-                dtype=np.int64,
-            )
+    for p in sorted(asked, key=lambda p: (p.port, p.protocol, p.host_ip)):
+        room = np.ones(len(nodes), dtype=np.int64)
+        take = np.zeros(len(raw), dtype=np.int64)
+        addresses.setdefault((p.port, p.protocol), {})[p.host_ip] = (room, take)
+
+    def columns(p: HostPort) -> Iterable[tuple[Ints, Ints]]:
+        """The columns that a port of a pod or a node is counted in."""
+        here = addresses.get((p.port, p.protocol), {})
+        return here.values() if not p.host_ip else [c for a, c in here.items() if a == p.host_ip]
+
+    for i, node in enumerate(nodes):
+        for p in node.host_ports:
+            for room, _ in columns(p):
+                room[i] = 0
+            # A pod that binds all addresses takes also those that no other pod asks for.
+            if p.host_ip and "" in addresses.get((p.port, p.protocol), {}):
+                addresses[p.port, p.protocol][""][0][i] = 0
+    for s, (_, t) in enumerate(raw):
+        for p in t.host_ports:
+            for _, take in columns(p):
+                take[s] += 1
+    for (port, protocol), by_address in addresses.items():
+        for address, (room, take) in by_address.items():
             yield f"{protocol} host port {port} {address}".rstrip(), room, take
-
-
-def pod_selectors(snapshot: Snapshot) -> list[PodAffinityTerm | SpreadConstraint]:
-    """Every distinct selector over pods that some rule uses."""
-    found: dict[PodAffinityTerm | SpreadConstraint, None] = {}
-    templates = {
-        id(s.template): s.template
-        for g in snapshot.gangs
-        for group in g.groups
-        for s in group.pod_sets
-    }
-    for t in templates.values():
-        found.update(dict.fromkeys(t.required_affinity))
-        found.update(dict.fromkeys(t.required_anti_affinity))
-        found.update(dict.fromkeys(t.spread_constraints))
-    for pod in snapshot.running_pods:
-        found.update(dict.fromkeys(pod.required_anti_affinity))
-    return list(found)
 
 
 def widen(rule: Rule, count: int) -> Rule:

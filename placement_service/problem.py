@@ -36,22 +36,19 @@ class Level:
 
     `domain[N]` is the domain of each node, -1 without the label. `place[N]` is
     the same with every node without the label as a domain of its own, which is
-    how preferred levels count.
+    how preferred levels count. `is_host` is true when every domain is a single
+    node.
     """
 
     key: str
     domain: Ints
     place: Ints
     values: tuple[str, ...]
+    is_host: bool
 
     @property
     def count(self) -> int:
         return len(self.values)
-
-    @property
-    def is_host(self) -> bool:
-        """Whether every domain is a single node."""
-        return int((self.domain >= 0).sum()) == self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +185,8 @@ class Problem:
 
     `free[N, R]` is what is left, never negative. `request[S, R]` is what a unit
     takes. `eligible[S, N]` folds all rules about single nodes. `gpus[S]` and
-    `node_gpus[N]`, `node_gpus_free[N]` count GPUs (see `whole_free`).
+    `node_gpus[N]`, `node_gpus_free[N]` count GPUs (see `whole_free`), `strays[S]`
+    the pods without GPUs in a unit, which belong on nodes without.
     `wanted[N]` ranks nodes by the GPU demand that could use them.
     `special[S]` marks shapes under a rule that joins pods across nodes.
     """
@@ -204,6 +202,7 @@ class Problem:
     rules: tuple[Rule, ...]
     special: Bools
     gpus: Ints
+    strays: Ints
     node_gpus: Ints
     node_gpus_free: Ints
     whole_free: Bools
@@ -240,3 +239,8 @@ def fit(free: Ints, request: Ints) -> Ints:
     for r in used[1:]:
         np.minimum(result, free[:, r] // request[r], out=result)
     return result
+
+
+def pods_that_fit(free: Ints, request: Ints) -> Ints:
+    """As `fit`, and at most MANY, so that sums over nodes stay small."""
+    return np.minimum(fit(free, request), MANY)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_service.builder import Builder
+from placement_service.gang_placer import OutOfTime
 from placement_service.headroom import CLUSTER, Headroom, Kind
 from placement_service.plan import Plan, Units
-from placement_service.problem import Gang, Ints, Problem, fit
+from placement_service.problem import Gang, Ints, Problem, pods_that_fit
 from placement_service.room import Room
 
 #: Trials for one gang: of single rivals, and of putting one of several back.
@@ -167,7 +168,7 @@ class Rivals:
         key = (lack.kind.number, level)
         if key not in self._known:
             row = headroom.row(lack.kind)
-            after = fit(self._room.free[self._node] + self._freed, lack.kind.request)
+            after = pods_that_fit(self._room.free[self._node] + self._freed, lack.kind.request)
             after[~lack.kind.eligible[self._node]] = 0
             more = after - row[self._node]
             domain = of[self._node]
@@ -186,9 +187,12 @@ class Rivals:
         for i in rivals:
             for shape, nodes, units in self._rivals[i].takes:
                 self._room.take(shape, nodes, -units)
-        placed = self._builder.place(self._room, gang)
-        self._room.undo(mark)
-        return placed
+        try:
+            return self._builder.place(self._room, gang)
+        except OutOfTime:
+            return None
+        finally:
+            self._room.undo(mark)
 
 
 def _takes(

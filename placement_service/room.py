@@ -7,8 +7,6 @@ last asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from placement_service.plan import Plan
@@ -21,7 +19,7 @@ from placement_service.problem import (
     Problem,
     Rule,
     Spread,
-    fit,
+    pods_that_fit,
 )
 
 #: Stands in the journal where a slot of the layout was filled.
@@ -40,29 +38,30 @@ class Room:
         self._seen: dict[int, int] = {}
         self._sums: dict[tuple[int, int], Ints] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
-        self._of_shape: dict[int, list[tuple[Rule, Ints]]] = {}
         #: Slots of a layout that are left, by (domain, size); see `layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
-        # Pods per rule, kind of member and domain: see `_kinds`.
-        self._rule_load = [
-            np.zeros((len(kinds), problem.levels[rule.level].count), dtype=np.int64)
-            for rule in problem.rules
-            for kinds in (_kinds(rule),)
-        ]
+        #: Rules between pods, each with its pods by kind of member and domain.
+        self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]
+        self._of_shape: dict[int, list[_Load]] = {}
+        for load in self._loads:
+            for shape in load.shapes:
+                self._of_shape.setdefault(shape, []).append(load)
+        #: Rules whose pods have changed since they last held.
+        self._in_doubt: dict[int, _Load] = {}
 
     # --- what fits --------------------------------------------------------
 
     def row(self, shape: int) -> Ints:
-        """Units of the shape that fit on each node [N]; not to be changed."""
+        """Units of the shape that fit on each node [N], at most MANY; not to be changed."""
         row = self._row.get(shape)
         request, eligible = self.problem.request[shape], self.problem.eligible[shape]
         if row is None:
-            row = fit(self.free, request)
+            row = pods_that_fit(self.free, request)
             row[~eligible] = 0
             self._row[shape] = row
         elif self._seen[shape] < len(self._touched):
             nodes = np.unique(self._touched[self._seen[shape] :])
-            new = fit(self.free[nodes], request)
+            new = pods_that_fit(self.free[nodes], request)
             new[~eligible[nodes]] = 0
             change = new - row[nodes]
             row[nodes] = new
@@ -94,35 +93,19 @@ class Room:
         return result
 
     def rules_hold(self) -> bool:
-        """Whether every rule between pods that only the whole shows holds."""
-        for rule, load in self.loads():
-            if isinstance(rule, Spread):
-                counts = rule.base + load[0]
-                floor = _floor(rule, counts)
-                for own in (0, 1):
-                    there = load[1 + own] > 0
-                    if (counts[there] + own - floor > rule.max_skew).any():
-                        return False
-            elif isinstance(rule, Affinity):
-                there = (load[0] > 0) & ~rule.running & (load[1] == 0)
-                lonely = rule.running.any() or load[1].any() or (load[0] > 0).sum() > 1
-                if there.any() and (lonely or load[0].sum() != load[2].sum()):
-                    return False
+        """Whether every rule between pods that only the whole shows holds.
+
+        An empty room keeps them all, so only those with new pods are looked at.
+        """
+        for key, load in list(self._in_doubt.items()):
+            if not load.holds():
+                return False
+            del self._in_doubt[key]
         return True
 
     def loads_of(self, shape: int) -> list[tuple[Rule, Ints]]:
         """The rules that a shape has to do with, with their pods."""
-        if shape not in self._of_shape:
-            self._of_shape[shape] = [
-                (rule, load)
-                for rule, load in self.loads()
-                if any(kind[shape] for kind in _kinds(rule))
-            ]
-        return self._of_shape[shape]
-
-    def loads(self) -> Iterator[tuple[Rule, Ints]]:
-        """Each rule between pods with its pods by kind and domain."""
-        return zip(self.problem.rules, self._rule_load, strict=True)
+        return [(load.rule, load.pods) for load in self._of_shape.get(shape, ())]
 
     # --- changes ----------------------------------------------------------
 
@@ -163,13 +146,40 @@ class Room:
         self.free[nodes] += change[:, None] * self.problem.request[shape]
         self.gpus_free[nodes] += change * self.problem.gpus[shape]
         self._touched.extend(nodes.tolist())
-        if self.problem.special[shape]:
-            for rule, load in self.loads_of(shape):
-                domain = self.problem.levels[rule.level].domain[nodes]
-                inside = domain >= 0
-                for k, weight in enumerate(_kinds(rule)):
-                    if weight[shape]:
-                        np.add.at(load[k], domain[inside], -change[inside] * int(weight[shape]))
+        for load in self._of_shape.get(shape, ()):
+            load.add(shape, self.problem.levels[load.rule.level].domain[nodes], -change)
+            self._in_doubt[id(load)] = load
+
+
+class _Load:
+    """The pods under one rule: `pods[K, D]` by kind of member, see `_kinds`, and domain."""
+
+    def __init__(self, rule: Rule, domains: int) -> None:
+        self.rule = rule
+        self._weights = _kinds(rule)
+        self.pods = np.zeros((len(self._weights), domains), dtype=np.int64)
+        self.shapes: list[int] = np.flatnonzero(np.any(self._weights, axis=0)).tolist()
+
+    def add(self, shape: int, domains: Ints, counts: Ints) -> None:
+        inside = domains >= 0
+        for row, weight in zip(self.pods, self._weights, strict=True):
+            if weight[shape]:
+                np.add.at(row, domains[inside], counts[inside] * int(weight[shape]))
+
+    def holds(self) -> bool:
+        """Whether the rule holds, as far as only the whole shows it."""
+        rule, pods = self.rule, self.pods
+        if isinstance(rule, Spread):
+            counts = rule.base + pods[0]
+            floor = _floor(rule, counts)
+            return all(
+                (counts[pods[1 + own] > 0] + own - floor <= rule.max_skew).all() for own in (0, 1)
+            )
+        if isinstance(rule, Affinity):
+            there = (pods[0] > 0) & ~rule.running & (pods[1] == 0)
+            lonely = rule.running.any() or pods[1].any() or (pods[0] > 0).sum() > 1
+            return not (there.any() and (lonely or pods[0].sum() != pods[2].sum()))
+        return True
 
 
 def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:

@@ -33,6 +33,10 @@ MAX_NODE_SETS = 48
 MAX_REFERENCES = 16
 MAX_ROUNDINGS = 12
 
+#: Ways of counting with larger sums are left out: below, sums are exact, as integers and
+#: as floats.
+MAX_SUM = 2.0**52
+
 #: Units to choose from, by shape, and how many: what a quota contributes.
 Content = tuple[tuple[tuple[int, ...], int], ...]
 #: Content that must share a domain, and how often it occurs.
@@ -250,6 +254,12 @@ class Counting:
             able = able & (np.arange(level.count) == scope.pin)
         return able
 
+    def places_for(self, gang: Gang, scope: Scope) -> Bools:
+        """Places of a scope's preferred level that may hold its minimum whole."""
+        need = self.weigh(self._content(gang, scope.demands))
+        able: Bools = np.all(self.offers(scope.preferred) >= need[:, None], axis=0)
+        return able
+
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""
         content = self._content(gang, scope.demands)
@@ -311,7 +321,12 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
     found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
 
     def add(units: Ints, room: Ints) -> None:
-        if units.any():
+        # What is asked for in all is as good as any larger room.
+        asked = float(demand.astype(float) @ units)
+        if asked >= MAX_SUM:
+            return
+        room = np.minimum(room, int(asked))
+        if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
             found.setdefault((units.tobytes(), room.tobytes()), (units, room))
 
     sets = [(nodes, _confined(problem, fits, nodes)) for nodes in _node_sets(list(fits.values()))]

@@ -120,13 +120,13 @@ def _topology(outcome: Outcome) -> int:
             if scope.preferred_level:
                 nodes = gang.node_names(scope.groups)
                 total += _split(outcome, nodes, scope.preferred_level) * DOMAIN
-        total += _away(gang) * AWAY
+        total += _away(outcome, gang) * AWAY
     return total + sum(_set_splits(outcome)) * DOMAIN
 
 
-def _away(gang: GangOutcome) -> int:
-    """New pods on none of the nodes that the gang would like again."""
-    previous = set(gang.gang.previous_nodes)
+def _away(outcome: Outcome, gang: GangOutcome) -> int:
+    """New pods on none of the nodes that the gang would like again and that still exist."""
+    previous = outcome.nodes.keys() & set(gang.gang.previous_nodes)
     return sum(pod.node.name not in previous for pod in gang.new) if previous else 0
 
 

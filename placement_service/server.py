@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent import futures
 from importlib import metadata
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -15,6 +14,7 @@ from grpc_reflection.v1alpha import reflection
 
 from placement.v1 import placement_service_pb2, placement_service_pb2_grpc
 from placement_service.admission import Admission
+from placement_service.certificates import server_credentials
 from placement_service.dumps import Dumps
 from placement_service.explain import explain
 from placement_service.formulate import formulate
@@ -86,11 +86,14 @@ class Server:
     def start(self) -> int:
         """Listens and serves; returns the port. Raises RuntimeError when it is taken."""
         address = f"{self.settings.host}:{self.settings.port}"
-        credentials = _credentials(self.settings)
-        if credentials is None:
-            port = self._grpc.add_insecure_port(address)
-        else:
-            port = self._grpc.add_secure_port(address, credentials)
+        credentials = server_credentials(self.settings)
+        try:
+            if credentials is None:
+                port = self._grpc.add_insecure_port(address)
+            else:
+                port = self._grpc.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise RuntimeError(f"cannot listen on {address} (PLACEMENT_PORT)") from error
         self._grpc.start()
         self._set_health(health_pb2.HealthCheckResponse.SERVING)
         logger.info("serving on %s:%d", self.settings.host, port)
@@ -124,20 +127,6 @@ class Server:
 def make_server(settings: Settings | None = None) -> Server:
     """A server that is not listening yet; settings come from the environment."""
     return Server(Settings() if settings is None else settings)
-
-
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    if settings.tls_certificate is None or settings.tls_key is None:
-        return None
-    return grpc.ssl_server_credentials(
-        [(settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes())],
-        root_certificates=_read(settings.tls_client_ca),
-        require_client_auth=settings.tls_client_ca is not None,
-    )
-
-
-def _read(path: Path | None) -> bytes | None:
-    return None if path is None else path.read_bytes()
 
 
 def _engine_version(engine: str) -> str:

@@ -99,10 +99,10 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                 with self._admission.turn(deadline=budget.deadline, interrupter=call.switch):
                     return self._compute(call, request, budget, observer)
         except (PlacementError, Interrupted) as error:
-            logger.info("%r was not answered: %r", call.message.label, error)
+            logger.info("%s was not answered: %r", _title(call.message.label), error)
             raise
         except Exception as error:
-            logger.exception("%r failed", call.message.label)
+            logger.exception("%s failed", _title(call.message.label))
             dump = self._report_defect(call, "a request failed", repr(error))
             raise Internal(dump=dump) from error
 
@@ -119,9 +119,8 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         )
         end = placement.termination
         logger.info(
-            "%r at revision %r: %d nodes, %d gangs, %d bindings, %s in %.3f s",
-            request.label,
-            request.snapshot.revision,
+            "%s: %d nodes, %d gangs, %d bindings, %s in %.3f s",
+            _title(request.label, request.snapshot.revision),
             len(request.snapshot.nodes),
             len(request.snapshot.gangs),
             len(placement.bindings),
@@ -181,3 +180,9 @@ def _errors_as_status(context: grpc.ServicerContext) -> Iterator[None]:
     except Interrupted:
         # Nobody is left to read this.
         context.abort(grpc.StatusCode.CANCELLED, "the caller left")
+
+
+def _title(label: str, revision: str = "") -> str:
+    """What a request is called in log lines; callers name it, or not."""
+    title = repr(label) if label else "a request without a label"
+    return f"{title} at revision {revision!r}" if revision else title

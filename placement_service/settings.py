@@ -6,10 +6,11 @@ example ``PLACEMENT_PORT=50051``. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _MIB = 1024 * 1024
@@ -24,11 +25,11 @@ class Settings(BaseSettings):
     """Address to listen on."""
     port: int = Field(default=50051, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
-    tls_certificate: Path | None = None
+    tls_certificate: FilePath | None = None
     """PEM file with the server's certificate chain; with `tls_key` turns TLS on."""
-    tls_key: Path | None = None
+    tls_key: FilePath | None = None
     """PEM file with the server's private key."""
-    tls_client_ca: Path | None = None
+    tls_client_ca: FilePath | None = None
     """PEM file with the authorities of clients; turns on mutual TLS."""
     max_message_bytes: int = Field(default=64 * _MIB, ge=1024)
     """Largest request and largest answer."""
@@ -68,6 +69,15 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severe level that is logged."""
 
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_there(cls, engine: str) -> str:
+        module, _, function = engine.partition(":")
+        # The module itself is for the solver process alone to load.
+        if not (function.isidentifier() and _is_there(module)):
+            raise ValueError(f"{engine!r} is no function of a module, as in module:function")
+        return engine
+
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Settings:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -75,3 +85,23 @@ class Settings(BaseSettings):
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         return self
+
+
+def faults(error: ValidationError) -> str:
+    """A line for each wrong setting, by the name of its variable."""
+    return "\n".join(
+        ": ".join(
+            [
+                *(f"PLACEMENT_{str(part).upper()}" for part in one["loc"][:1]),
+                one["msg"].removeprefix("Value error, "),
+            ]
+        )
+        for one in error.errors()
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_service.levels import Levels
-from placement_service.pod_rules import PodRules, pod_selectors, port_columns, widen
+from placement_service.node_masks import NodeMasks
+from placement_service.pod_rules import PodRules, port_columns, widen
+from placement_service.pod_selectors import PodSelectors
 from placement_service.problem import UNLIMITED, Bools, Ints, Rule
-from placement_service.snapshot import Node, PodTemplate, Snapshot
+from placement_service.snapshot import EPHEMERAL_STORAGE, Node, PodTemplate, Snapshot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +41,7 @@ class Shapes:
         self._by_identity: dict[tuple[str, int], int] = {}
         self._raw: list[tuple[str, PodTemplate]] = []
         self._merged: dict[object, int] = {}
-        self._selectors = pod_selectors(snapshot)
+        self._selectors = PodSelectors(snapshot)
         self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
 
     def add(self, namespace: str, template: PodTemplate, count: int) -> int:
@@ -61,7 +63,6 @@ class Shapes:
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
         """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
-        seen = tuple(term.matches(namespace, t.labels) for term in self._selectors)
         terms = t.required_affinity + t.required_anti_affinity
         inner: object = (
             (namespace, t.required_affinity, t.required_anti_affinity, t.spread_constraints)
@@ -75,7 +76,7 @@ class Shapes:
             t.tolerations,
             t.host_ports,
             inner,
-            seen,
+            self._selectors.sight(namespace, t),
         )
 
     def plain(self, shape: int) -> bool:
@@ -86,7 +87,7 @@ class Shapes:
             or t.required_anti_affinity
             or t.spread_constraints
             or t.host_ports
-            or any(term.matches(namespace, t.labels) for term in self._selectors)
+            or any(self._selectors.sight(namespace, t))
         )
 
     def bundle(self, content: tuple[tuple[int, int], ...]) -> None:
@@ -96,11 +97,15 @@ class Shapes:
     def table(self, levels: Levels) -> Table:
         nodes = self.snapshot.nodes
         raw = self._raw
-        eligible = _node_rules(nodes, [t for _, t in raw])
-        terms = PodRules(self.snapshot, raw, levels, eligible)
+        masks = NodeMasks(nodes, [t for _, t in raw])
+        closed = np.array([n.unschedulable or not n.ready for n in nodes], dtype=bool)
+        eligible = np.empty((len(raw), len(nodes)), dtype=bool)
+        for row, (_, t) in zip(eligible, raw, strict=True):
+            row[:] = masks.selected(t) & masks.tolerated(t) & ~closed
+        terms = PodRules(self.snapshot, raw, levels, eligible, masks, self._selectors)
         names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
         requests = [dict(t.requests) for _, t in raw]
-        free = [np.array([max(0, n.free(r)) for n in nodes], dtype=np.int64) for r in names]
+        free = free_amounts(nodes, names)
         need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
         for label, room, take in (*port_columns(nodes, raw), *terms.columns):
             names.append(label)
@@ -108,7 +113,7 @@ class Shapes:
             need.append(take)
         request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
         bundle_of: dict[tuple[tuple[int, int], ...], int] = {}
-        rows, masks = [request], [eligible]
+        rows, open_to = [request], [eligible]
         special = terms.special
         for content in self._bundles:
             bundle_of[content] = len(requests)
@@ -117,7 +122,7 @@ class Shapes:
             # In Python's integers: a bundle of huge pods must not wrap around to a small one.
             total_request = counts.astype(object) @ request[members].astype(object)
             rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
-            masks.append(np.all(eligible[members], axis=0)[None, :])
+            open_to.append(np.all(eligible[members], axis=0)[None, :])
             special = np.append(special, False)
             total: dict[str, int] = {}
             for s, k in content:
@@ -126,55 +131,30 @@ class Shapes:
             requests.append(total)
         demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
         for room, take in zip(free, need, strict=True):
-            # As much as all pods together ask for is as good as no limit.
-            # In Python's integers, which do not wrap around.
-            asked = sum(int(d) * int(t) for d, t in zip(demand, take, strict=True))
-            room[room >= UNLIMITED] = min(asked, UNLIMITED)
+            unlimited = room >= UNLIMITED
+            if unlimited.any():
+                # As much as all pods together ask for is as good as no limit.
+                # In Python's integers, which do not wrap around.
+                asked = sum(d * t for d, t in zip(demand.tolist(), take.tolist(), strict=True))
+                room[unlimited] = min(asked, UNLIMITED)
         return Table(
             tuple(names),
             requests,
             np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
-            np.concatenate(masks),
+            np.concatenate(open_to),
             tuple(widen(rule, len(requests)) for rule in terms.rules),
             special,
             bundle_of,
         )
 
 
-def _node_rules(nodes: Sequence[Node], templates: Sequence[PodTemplate]) -> Bools:
-    """eligible[S, N] by selector, affinity, taints, cordon and readiness.
-
-    Nodes that no template can tell apart are judged once.
-    """
-    keys: set[str] = set()
-    by_name = False
-    for t in templates:
-        keys.update(k for k, _ in t.node_selector)
-        for term in t.required_node_affinity or ():
-            keys.update(e.key for e in term.match_expressions)
-            by_name = by_name or bool(term.match_fields)
-    ordered = sorted(keys)
-    kinds: dict[object, int] = {}
-    kind = np.empty(len(nodes), dtype=np.int64)
-    samples: list[Node] = []
-    for i, n in enumerate(nodes):
-        signature = (
-            n.unschedulable,
-            n.ready,
-            n.taints,
-            tuple(n.labels.get(k) for k in ordered),
-            n.name if by_name else None,
-        )
-        if signature not in kinds:
-            kinds[signature] = len(samples)
-            samples.append(n)
-        kind[i] = kinds[signature]
-    verdict = np.array(
-        [
-            [n.ready and not n.unschedulable and t.selects(n) and t.tolerates(n) for n in samples]
-            for t in templates
-        ],
-        dtype=bool,
-    ).reshape(len(templates), len(samples))
-    return verdict[:, kind]
+def free_amounts(nodes: Sequence[Node], resources: Sequence[str]) -> list[Ints]:
+    """What is left of each resource on each node [N], never negative; as `Node.free`."""
+    found = {r: np.zeros(len(nodes), dtype=np.int64) for r in resources}
+    for i, node in enumerate(nodes):
+        for r in node.allocatable.keys() & found.keys():
+            found[r][i] = max(0, node.free(r))
+    if EPHEMERAL_STORAGE in found:
+        found[EPHEMERAL_STORAGE][:] = [max(0, n.free(EPHEMERAL_STORAGE)) for n in nodes]
+    return list(found.values())

@@ -15,7 +15,7 @@ import numpy as np
 from placement_service import reason_words as words
 from placement_service.answer import Reason, ReasonCode
 from placement_service.headroom import CLUSTER, Headroom, Kind, Kinds, Need, Needs
-from placement_service.problem import Bools, Gang, Ints, Problem, Scope
+from placement_service.problem import MANY, Bools, Gang, Ints, Problem, Scope
 from placement_service.tree import Part, tree_of
 
 #: By whether a level is required and whether running pods fix its domain.
@@ -24,6 +24,9 @@ _CAPACITY = {
     (True, False): ReasonCode.REQUIRED_DOMAIN_TOO_SMALL,
     (True, True): ReasonCode.PINNED_DOMAIN_TOO_SMALL,
 }
+
+#: Domains in which a trial looks for the one where most pods fit.
+MAX_TRIALS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,24 @@ class Finding:
     needs: Needs
     level: int = CLUSTER
     pin: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A domain of a level and how many of the pods asked for a trial placed there."""
+
+    level: int
+    domain: int
+    asked: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Giant:
+    """A pod too large for any node: the node with most of what it lacks, and the words."""
+
+    node: int
+    words: str
 
 
 class Shortfalls:
@@ -160,6 +181,9 @@ class Shortfalls:
         if best >= 0 and int(most[best]) >= asked:
             return None
         found = int(most[best]) if best >= 0 else 0
+        giant = self._giant(headroom, needs, level, pin)
+        if giant is not None and not found and pin < 0:
+            best = int(headroom.regions(level)[0][giant.node])
         bare = headroom.most(needs, level, company, bare=True)
         fits_bare = int(bare[pin] if pin >= 0 else bare.max(initial=0)) >= asked
         exact = headroom.exact(needs)
@@ -185,6 +209,8 @@ class Shortfalls:
             binding = self._binding(headroom, needs, inside, found, asked, exact)
             if binding:
                 parts.append(binding)
+            if giant is not None:
+                parts.append(giant.words)
         if level != CLUSTER and pin < 0 and len(most) > 1:
             parts.append(f"no other {self._level_word(level)} has more")
         text = "; ".join(parts) + self._about(about, level)
@@ -201,6 +227,58 @@ class Shortfalls:
             found=found,
         )
         return Finding(reason, needs, level, pin)
+
+    def _giant(self, headroom: Headroom, needs: Needs, level: int, pin: int) -> _Giant | None:
+        """A pod that asks for more of one resource than any node of the level has left."""
+        of, _ = headroom.regions(level)
+        inside = of == pin if pin >= 0 else of >= 0
+        for kind in {k.number: k for n in needs for k, _ in n.kinds}.values():
+            nodes = np.flatnonzero(inside & self.kinds.open(kind))
+            asked = np.flatnonzero(self.kinds.resources & (kind.request > 0))
+            if not len(nodes) or headroom.row(kind, bare=True)[nodes].any():
+                continue
+            free = headroom.room.free[nodes][:, asked]
+            short = asked[free.max(axis=0) < kind.request[asked]].tolist()
+            names = {r: self.problem.columns[r] for r in short}
+            # The GPUs if it is them, for they are what pods of a gang are about.
+            short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
+            for r in short[:1]:
+                there = headroom.room.free[nodes, r]
+                alike = nodes[there == there.max()].tolist()
+                name, node = min((self.snapshot.nodes[n].short_name, n) for n in alike)
+                if not there.max():
+                    break
+                most = words.amount(names[r], int(there.max()))
+                text = f"the most free on one node is {most}, on {name}"
+                shown = words.asks(kind.template.requests, self.problem.policy)
+                own = words.amount(names[r], int(kind.request[r]))
+                if own not in shown.split(" and "):
+                    text = f"a pod asks for {own} and {text}"
+                return _Giant(node, text)
+        return None
+
+    def nearest(self, gang: Gang, headroom: Headroom) -> Nearest:
+        """Where a gang nearly fits, though counting rules nothing out."""
+        whole = Nearest(CLUSTER, 0, 0, 0)
+        for scope in self.required(gang):
+            needs = self.kinds.needs(gang, scope.demands)
+            if needs:
+                found = self._nearest(gang, headroom, needs, scope.required, scope.pin)
+                if found.found < found.asked:
+                    return found
+                whole = found if whole.level == CLUSTER else whole
+        found = self._nearest(gang, headroom, self.needs(gang), CLUSTER, -1)
+        return found if found.found < found.asked else whole
+
+    def _nearest(
+        self, gang: Gang, headroom: Headroom, needs: Needs, level: int, pin: int
+    ) -> Nearest:
+        of, _ = headroom.regions(level)
+        most = headroom.most(needs, level, frozenset(d.shape for d in gang.demands))
+        able = np.flatnonzero(most == most.max(initial=0)) if pin < 0 else np.array([pin])
+        tried = {int(d): headroom.packed(needs, np.flatnonzero(of == d)) for d in able[:MAX_TRIALS]}
+        best = max(tried, key=lambda d: (tried[d], -d))
+        return Nearest(level, best, sum(n.missing for n in needs), tried[best])
 
     @staticmethod
     def best(headroom: Headroom, needs: Needs, most: Ints, level: int) -> int:
@@ -293,14 +371,22 @@ class Shortfalls:
                 keys.append(self.problem.levels[level].key)
                 if pin < 0 and count > 1:
                     text += f"; no other {self._level_word(level)} has more"
-            text += f" ({words.required(keys)})"
             code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
-            shown = narrow if level == CLUSTER else level
+            shown, domain = level, best
+            if level == CLUSTER:
+                # Where the next part would nearly fit, after those that do.
+                rest = room % size
+                shown, domain = narrow, int(pairs[int(np.argmax(rest))] % low_count)
+                if rest.any():
+                    most = "" if headroom.exact(needs) else "at most "
+                    text += f"; after those {self.place(narrow, domain)} has most left, for "
+                    text += f"{most}{int(rest.max())} of {size}"
+            text += f" ({words.required(keys)})"
             reason = Reason(
                 code,
                 f"{text}.",
                 level=self.problem.levels[shown].key,
-                domain="" if level == CLUSTER else self.problem.levels[level].values[best],
+                domain=self.problem.levels[shown].values[domain],
                 asked=sum(large),
                 found=sum(large[:fitting]),
             )
@@ -386,7 +472,7 @@ class Shortfalls:
         nodes = inside & kind.eligible
         free = headroom.room.free[nodes]
         alone = {
-            self.problem.columns[r]: int((free[:, r] // kind.request[r]).sum())
+            self.problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
             for r in np.flatnonzero(self.kinds.resources & (kind.request > 0))
         }
         gpus = [r for r in alone if r in self.problem.policy.gpu_resources]

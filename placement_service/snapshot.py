@@ -255,8 +255,11 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
+    """`rank` is its place among the pods of its set; None leaves that to its name."""
+
     name: str
     uid: str = ""
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

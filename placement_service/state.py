@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from placement_service.builder import Builder
+from placement_service.forest import Forest
 from placement_service.layout import Layout
 from placement_service.plan import (
     Bounds,
     Plan,
     Worth,
     from_solution,
-    priorities,
     to_solution,
+    trivial_bounds,
     worth,
 )
 from placement_service.problem import Problem
@@ -53,13 +54,11 @@ class State:
         self.builder = Builder(problem)
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
-        self.all_extras = sum(g.extras for g in problem.gangs if g.placeable)
-        most = dict.fromkeys(priorities(problem), 0)
-        for g in problem.pending:
-            most[g.priority] += g.value
-        self._most = tuple(most.values())
+        trivial = trivial_bounds(problem)
+        self.all_extras, self._most = trivial.extra, trivial.admitted
         self.facts = Facts(self._most, self.all_extras, 0)
         self._counting: Counting | None = None
+        self._forest: Forest | None = None
         self.target: tuple[int, ...] = ()
         self.layout: Layout | None = None
         self.fewest: dict[int, int] = {}
@@ -72,6 +71,13 @@ class State:
         if self._counting is None:
             self._counting = Counting(self.builder.topology)
         return self._counting
+
+    @property
+    def forest(self) -> Forest:
+        """The domains of the problem as a forest, grown when first asked for."""
+        if self._forest is None:
+            self._forest = Forest(self.problem)
+        return self._forest
 
     @property
     def left(self) -> float:

@@ -1,7 +1,7 @@
 """The scopes of a gang as a tree of parts, when they nest.
 
-Scopes that overlap without nesting have no tree; the engine then keeps to
-methods that read the flat list.
+Scopes that overlap without nesting, or nest beyond all reason, have no tree; the
+engine then keeps to methods that read the flat list.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from placement_service.problem import Gang, Problem, Scope
+
+#: Scopes within scopes that a tree may hold; whoever walks it calls itself as often.
+MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,27 +42,30 @@ class Part:
 
 
 def tree_of(problem: Problem, gang: Gang) -> Part | None:
-    """The tree of a gang's scopes, or None when they do not nest."""
+    """The tree of a gang's scopes, or None when they make none."""
     scopes = sorted(
         (s for s in gang.scopes if s.demands),
         key=lambda s: (-len(s.demands), problem.levels[max(s.required, s.preferred)].count),
     )
-    sets = [frozenset(s.demands) for s in scopes]
-    for i, a in enumerate(sets):
-        for b in sets[i + 1 :]:
-            if a & b and not b <= a:
-                return None
-
-    def grow(scope: Scope | None, demands: frozenset[int], rest: list[int]) -> Part:
-        children = []
-        covered: frozenset[int] = frozenset()
-        while rest:
-            first = rest[0]
-            below = [i for i in rest[1:] if sets[i] <= sets[first]]
-            rest = [i for i in rest[1:] if i not in below]
-            children.append(grow(scopes[first], sets[first], below))
-            covered |= sets[first]
-        return Part(scope, tuple(sorted(demands - covered)), tuple(children))
-
-    everything = frozenset(range(len(gang.demands)))
-    return grow(None, everything, list(range(len(scopes))))
+    # The innermost scope so far around each demand, and each scope's own; -1 is the root.
+    around = [-1] * len(gang.demands)
+    parents: list[int] = []
+    depths: list[int] = []
+    for i, scope in enumerate(scopes):
+        parent = around[scope.demands[0]]
+        depth = depths[parent] + 1 if parent >= 0 else 1
+        # Larger scopes come first: one that reaches beyond the scopes around it cuts them.
+        if depth > MAX_DEPTH or any(around[d] != parent for d in scope.demands):
+            return None
+        parents.append(parent)
+        depths.append(depth)
+        for d in scope.demands:
+            around[d] = i
+    loose: list[list[int]] = [[] for _ in range(len(scopes) + 1)]
+    for d, i in enumerate(around):
+        loose[i].append(d)
+    children: list[list[Part]] = [[] for _ in range(len(scopes) + 1)]
+    for i in range(len(scopes) - 1, -1, -1):
+        part = Part(scopes[i], tuple(loose[i]), tuple(reversed(children[i])))
+        children[parents[i]].append(part)
+    return Part(None, tuple(loose[-1]), tuple(reversed(children[-1])))

@@ -13,6 +13,9 @@ from placement_service.snapshot import CPU, MEMORY, PodGang, Policy, Snapshot
 #: Values are in thousandths of a GPU.
 UNITS_PER_GPU = 1000
 
+#: No gang is worth more, so that the values of all gangs add up exactly in 53 bits.
+MAX_VALUE = 2**39
+
 #: What a minimum that fills one whole node without GPUs is worth.
 UNITS_PER_NODE_WITHOUT_GPUS = 10
 
@@ -25,7 +28,7 @@ def largest_node(snapshot: Snapshot) -> dict[str, int]:
 
 
 def gang_value(gang: PodGang, policy: Policy, largest: dict[str, int]) -> int:
-    """The value of a gang's minimum, in thousandths of a GPU; at least 1.
+    """The value of a gang's minimum, in thousandths of a GPU; from 1 to MAX_VALUE.
 
     A group counts `min_replicas` pods of the smallest request among its pending
     pods; a group without pending pods counts nothing.
@@ -42,5 +45,5 @@ def gang_value(gang: PodGang, policy: Policy, largest: dict[str, int]) -> int:
             for r in requests
         )
     if gpus:
-        return gpus * UNITS_PER_GPU
-    return max(1, round(nodes * UNITS_PER_NODE_WITHOUT_GPUS))
+        return min(gpus * UNITS_PER_GPU, MAX_VALUE)
+    return min(max(1, round(nodes * UNITS_PER_NODE_WITHOUT_GPUS)), MAX_VALUE)

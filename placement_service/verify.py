@@ -11,7 +11,7 @@ at terms that some pod carries; the others cost one pass over the plan.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -65,6 +65,15 @@ class Plan:
         for pod in self.new:
             by_node[pod.node.name].append(pod)
         return tuple((pods[0].node, tuple(pods)) for pods in by_node.values())
+
+    @cached_property
+    def nodes_by_label(self) -> dict[tuple[str, str], list[Node]]:
+        """Nodes by each label that they have."""
+        found: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
+        for node in self.snapshot.nodes:
+            for label in node.labels.items():
+                found[label].append(node)
+        return dict(found)
 
     @cached_property
     def crowd(self) -> Crowd:
@@ -272,27 +281,28 @@ def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
     for template, pods in plan.new_by_template:
         for constraint in dict.fromkeys(template.spread_constraints):
             key = constraint.topology_key
-            question = _eligibility(template, constraint)
-            if question not in eligible:
-                eligible[question] = _eligible_domains(plan.snapshot, template, constraint)
-            domains = eligible[question]
             counts = Counter(m.domain(key) for m in plan.crowd.matching(constraint))
-            fewest = min((counts[domain] for domain in domains), default=0)
-            if len(domains) < constraint.min_domains:
-                fewest = 0
             for pod in _first_on_each_node(pods):
                 domain = pod.node.labels.get(key)
                 itself = constraint.matches(pod.namespace, template.labels)
+                count = counts[domain] + (not itself)
                 if domain is None:
                     yield (
                         f"pod {pod.name} is to be spread over {key}, "
                         f"but its node {pod.node.name} has no such label"
                     )
-                elif (count := counts[domain] + (not itself)) - fewest > constraint.max_skew:
-                    yield (
-                        f"pod {pod.name} is in {key}={domain} with {count} pods to be spread, "
-                        f"the emptiest has {fewest} and the skew may be {constraint.max_skew}"
-                    )
+                # So few are within the skew however empty another domain is.
+                elif count > constraint.max_skew:
+                    question = _eligibility(template, constraint)
+                    if question not in eligible:
+                        eligible[question] = _eligible_domains(plan, template, constraint)
+                    fewest = _fewest(counts, eligible[question], constraint)
+                    if count - fewest > constraint.max_skew:
+                        yield (
+                            f"pod {pod.name} is in {key}={domain} with {count} pods to be "
+                            f"spread, the emptiest has {fewest} and the skew may be "
+                            f"{constraint.max_skew}"
+                        )
 
 
 #: Every rule, in the order of the documentation. A rule tells each way in which a plan breaks it.
@@ -424,14 +434,26 @@ def _eligibility(template: PodTemplate, constraint: SpreadConstraint) -> object:
     )
 
 
-def _eligible_domains(
-    snapshot: Snapshot, template: PodTemplate, constraint: SpreadConstraint
-) -> set[str]:
+def _eligible_domains(plan: Plan, template: PodTemplate, constraint: SpreadConstraint) -> set[str]:
     """Values of the constraint's key on the nodes that count for it."""
+    nodes: Sequence[Node] = plan.snapshot.nodes
+    if template.node_selector and not constraint.ignore_node_affinity:
+        # At least the selected nodes: those with the rarest label that is demanded.
+        nodes = min((plan.nodes_by_label.get(d, []) for d in template.node_selector), key=len)
     return {
         node.labels[constraint.topology_key]
-        for node in snapshot.nodes
+        for node in nodes
         if constraint.topology_key in node.labels
         and (constraint.ignore_node_affinity or template.selects(node))
         and (not constraint.honor_taints or template.tolerates(node))
     }
+
+
+def _fewest(
+    counts: Mapping[str | None, int], domains: set[str], constraint: SpreadConstraint
+) -> int:
+    """Pods in the emptiest of the domains that count, 0 when there are too few of those."""
+    # Where there are more domains than pods lie in, one of them has none.
+    if len(domains) < constraint.min_domains or len(domains) > len(counts):
+        return 0
+    return min((counts.get(domain, 0) for domain in domains), default=0)

@@ -58,9 +58,7 @@ class Extras:
     def refused(self, gang: Gang, standing: tuple[Reason, ...]) -> tuple[Reason, ...]:
         """The same reasons, which keep a whole gang waiting, said of its extras."""
         head = _head(sum(self.waiting(gang).values()))
-        return tuple(
-            replace(r, message=f"{head}: {r.message[:1].lower()}{r.message[1:]}") for r in standing
-        )
+        return tuple(replace(r, message=f"{head}: {r.message}") for r in standing)
 
     def reasons(self, gang: Gang) -> tuple[Reason, ...]:
         """One reason for all of the gang's waiting pods."""

@@ -503,7 +503,12 @@ def _parse_group(
         template, found = templates.get(pod_set.template, namespace)
         if found:
             _add(violations, f"{path}.pod_sets[{k}].template", found)
-        pods = tuple([Pod(pod.name, pod.uid) for pod in pod_set.pods])
+        pods = tuple(
+            [
+                Pod(pod.name, pod.uid, pod.rank if pod.HasField("rank") else None)
+                for pod in pod_set.pods
+            ]
+        )
         pod_sets.append(PodSet(template, pods))
     return PodGroup(
         name=message.name,
@@ -525,7 +530,10 @@ def _gang_to_proto(gang: PodGang) -> workload_pb2.PodGang:
                 pod_sets=[
                     workload_pb2.PodSet(
                         template=_template_to_proto(pod_set.template),
-                        pods=[workload_pb2.Pod(name=p.name, uid=p.uid) for p in pod_set.pods],
+                        pods=[
+                            workload_pb2.Pod(name=p.name, uid=p.uid, rank=p.rank)
+                            for p in pod_set.pods
+                        ],
                     )
                     for pod_set in group.pod_sets
                 ],

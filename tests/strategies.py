@@ -172,7 +172,8 @@ def gangs_of(
         groups.append(group)
     previous: tuple[str, ...] = ()
     if Feature.PREVIOUS_NODES in features:
-        previous = tuple(draw(st.lists(st.sampled_from([n.name for n in nodes]), max_size=2)))
+        homes = [node.name for node in nodes] + ["nodes/gone"]
+        previous = tuple(draw(st.lists(st.sampled_from(homes), max_size=2)))
     return PodGang(
         name=f"namespaces/{NAMESPACE}/podgangs/{name}",
         groups=tuple(groups),

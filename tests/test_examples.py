@@ -60,3 +60,14 @@ def test_the_script_prints_the_plan() -> None:
         )
     assert "namespaces/ml/pods/serve-decode-0 -> nodes/" in done.stdout
     assert "namespaces/ml/podgangs/train waits: " in done.stdout
+
+
+def test_the_script_says_how_it_is_called() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "plan.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+    )
+    assert (done.returncode, done.stderr) == (1, "usage: plan.py HOST:PORT FILE\n")

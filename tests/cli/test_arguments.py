@@ -47,6 +47,18 @@ def test_files_may_be_given_together_and_apart() -> None:
         pytest.param(["plan", "-f", "a", "--server", "host"], id="server without port"),
         pytest.param(["plan", "-f", "a", "--server", ":1"], id="server without host"),
         pytest.param(["plan", "-f", "a", "--server", "h:0"], id="server with port 0"),
+        pytest.param(["plan", "-f", "a", "--tls-ca", "ca"], id="TLS without a server"),
+        pytest.param(["plan", "-f", "a", "--kubeconfig", "k"], id="a kubeconfig for files"),
+        pytest.param(["plan", "-f", "a", "--context", "c"], id="a context for files"),
+        pytest.param(["plan", "-f", "a", "--scheduler-name", "s"], id="a scheduler for files"),
+        pytest.param(
+            ["plan", "-f", "a", "--server", "h:1", "--tls-ca", "ca", "--tls-key", "k"],
+            id="a key without certificate",
+        ),
+        pytest.param(
+            ["plan", "-f", "a", "--server", "h:1", "--tls-key", "k", "--tls-certificate", "c"],
+            id="a certificate in plain text",
+        ),
         pytest.param(["expand", "-f", "a", "-o", "json"], id="expand has no output"),
         pytest.param(["paln", "-f", "a"], id="unknown command"),
     ],
@@ -58,6 +70,17 @@ def test_wrong_arguments_end_with_status_2(
         arguments.parse(wrong)
     assert ended.value.code == 2
     assert "usage: placementctl" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments.parse(["plan", "-f", "a", "--time-limt", "5s"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "usage: placementctl plan" in told
+    assert "placementctl plan: error: unrecognized arguments: --time-limt" in told
 
 
 @pytest.mark.parametrize("asked", [["--help"], ["plan", "--help"], ["expand", "--help"]])

@@ -23,7 +23,8 @@ import yaml
 import placement
 from placement import v1
 from placement.errors import BusyError, InvalidRequestError, Violation
-from placement.testing import ScriptedServer, scripted_server
+from placement.testing import ScriptedServer, scripted_server, serve
+from tests.certificates import issue
 
 COMMAND = [sys.executable, "-m", "placement.cli"]
 
@@ -117,6 +118,27 @@ def cluster(tmp_path: Path) -> str:
 def server() -> Iterator[ScriptedServer]:
     with scripted_server(lambda _: [v1.Progress(phase="greedy"), an_answer()]) as scripted:
         yield scripted
+
+
+def test_a_service_behind_tls_is_asked_by_whoever_has_a_certificate(
+    cluster: str, tmp_path: Path
+) -> None:
+    issue(tmp_path, "server", "client")
+    authority = str(tmp_path / "ca.crt")
+    with serve(
+        tls_certificate=tmp_path / "server.crt",
+        tls_key=tmp_path / "server.key",
+        tls_client_ca=tmp_path / "ca.crt",
+    ) as address:
+        ask = ["plan", "-f", cluster, "-o", "json", "--tls-ca", authority, "--time-limit", "5s"]
+        ask += ["--server", "localhost:" + address.rpartition(":")[2]]
+        own = ("--tls-certificate", str(tmp_path / "client.crt"))
+        done = run(*ask, *own, "--tls-key", str(tmp_path / "client.key"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["bindings"]
+        missing = run(*ask, *own, "--tls-key", "missing.key")
+        assert missing.returncode == 2
+        assert "missing.key" in missing.stderr
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -232,6 +254,14 @@ def test_wrong_arguments_have_the_status_of_wrong_input() -> None:
     assert (done.returncode, done.stdout) == (2, "")
 
 
+def test_an_authority_that_is_not_there_is_wrong_input(cluster: str) -> None:
+    done = run("plan", "-f", cluster, "--server", "localhost:1", "--tls-ca", "/does/not/exist")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "placementctl: /does/not/exist: cannot be read: No such file or directory\n"
+    )
+
+
 def test_what_the_service_finds_wrong_is_wrong_input_too(cluster: str) -> None:
     error = InvalidRequestError(
         "invalid", violations=[Violation("gangs[0].name", "is empty")], violation_count=3
@@ -250,7 +280,8 @@ def test_a_service_that_gives_no_answer_has_status_3(cluster: str) -> None:
         done = run("plan", "-f", cluster, "--server", server.address)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "placementctl: the service could not answer: resource exhausted: 17 requests wait\n"
+        f"placementctl: the service at {server.address} could not answer: "
+        "resource exhausted: 17 requests wait\n"
     )
 
 

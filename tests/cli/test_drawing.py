@@ -153,7 +153,7 @@ def test_a_node_without_gpus_shows_its_pods() -> None:
     )
     assert lines(request, reply(request, {"a": "n1 n1"})) == want(
         """
-        ╭─ 3 nodes ─ 3 nodes ─╮
+        ╭─ cluster ─ 3 nodes ─╮
         │ AA· ▒ ·             │
         ╰─────────────────────╯
          A  a

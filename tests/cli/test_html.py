@@ -69,7 +69,7 @@ def an_answer(name: str = "r1") -> tuple[v1.ComputePlacementRequest, v1.Placemen
 def test_the_page_is_well_formed_and_tells_the_plan() -> None:
     reader = read(page(*an_answer()))
     text = " ".join(reader.text)
-    for told in ("3 of 4 gangs placed", "block r10", "proven optimal", "no room for r1", "waiting"):
+    for told in ("3 of 4 gangs placed", "block r10", "proven optimal", "No room for r1", "waiting"):
         assert told in text
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from placement.cli.live import of_scheduler
+from placement.cli.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
 from tests.cluster.api import POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node
@@ -60,6 +61,7 @@ def test_a_cluster_that_is_not_reached_ends_with_three(tmp_path: Path) -> None:
         done = run(*command.split(), "--kubeconfig", str(tmp_path / "none"))
         assert done.returncode == 3
         assert "the cluster could not be read" in done.stderr
+        assert str(tmp_path / "none") in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -81,6 +83,12 @@ def test_only_pods_of_the_scheduler_wait() -> None:
     assert left == ["n1", "ours", "runs", "g"]
 
 
+def test_a_pod_on_a_node_that_is_gone_does_not_count() -> None:
+    bodies = [build.node("n1"), *(build.pod(n, nodeName=n) for n in ("n1", "n2")), build.pod("w")]
+    left = [body["metadata"]["name"] for body in on_nodes_that_are_there(bodies)]
+    assert left == ["n1", "n1", "w"]
+
+
 def waiting() -> GangStatus:
     conditions = [{"type": "Scheduled", "status": "False", "reason": "R", "message": "too small"}]
     status = {"phase": "Pending", "conditions": conditions}
@@ -95,7 +103,7 @@ def test_a_status_holds_what_was_written_and_what_is_there() -> None:
 
 def test_the_table_says_why_a_gang_waits() -> None:
     text = as_table([waiting()], width=80)
-    assert "ml/g: R" in text
+    assert "\n\nml/g: R\n" in text
     assert "too small" in text
     assert as_table([]) == "There is no PodGang.\n"
 
@@ -104,3 +112,13 @@ def test_json_has_the_names_of_kubernetes() -> None:
     (gang,) = as_json([waiting()])["podGangs"]
     assert gang["placementScore"] is None
     assert gang["bound"] == 1
+
+
+def test_the_table_is_whole_in_80_columns() -> None:
+    gang = replace(
+        waiting(), namespace="serving", name="chat-0-prefill-leader-12", message="x " * 99
+    )
+    lines = as_table([gang], width=80).splitlines()
+    assert "serving/chat-0-prefill-leader-12" in lines[2]
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  x") for line in lines[5:])

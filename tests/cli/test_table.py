@@ -80,9 +80,20 @@ def test_everything_that_people_ask_is_there_in_80_columns() -> None:
     )
 
 
-def test_wide_terminals_are_told_what_the_tiers_mean() -> None:
+def test_where_there_is_room_people_are_told_what_the_tiers_mean() -> None:
+    """In 80 columns when all is proven, in more when the verdicts are longer."""
     text = below_the_drawing(*an_answer(), width=160)
     assert "within 3.2 % of the best possible   GPUs of admitted gangs" in text
+    request, placement = an_answer()
+    del placement.tiers[:]
+    placement.tiers.add(name="admitted", value=32, bound=32)
+    assert "proven optimal   GPUs of admitted gangs" in below_the_drawing(request, placement)
+
+
+def test_without_gangs_there_is_no_table_of_them() -> None:
+    request = question([node("n1", gpus=8)], [])
+    text = below_the_drawing(request, reply(request, {}))
+    assert text.startswith("0 of 0 gangs placed")
 
 
 def test_new_pods_have_a_column_when_others_ran_before() -> None:
@@ -139,3 +150,27 @@ def test_lines_keep_to_the_width_and_end_without_blanks(width: int) -> None:
 )
 def test_first_sentences(text: str, want: str) -> None:
     assert first_sentence(text) == want
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 90, 100, 120, 160])
+def test_however_narrow_it_is_no_word_is_lost(width: int) -> None:
+    request = question(
+        [node(f"n{i}", gpus=8, block="b0", rack=f"r{i // 2}") for i in range(4)],
+        [
+            gang("a-name-of-thirty-two-characters", pods=3, gpus=8, minimum=2),
+            gang("train", pods=4, gpus=8, required=RACK),
+        ],
+    )
+    request.gangs[0].groups[0].bound_pods.add(name="namespaces/ml/pods/runs", node="nodes/n0")
+    message = "Rack r0 has room for 2 of 4 pods of 8 nvidia.com/gpu."
+    placement = reply(
+        request,
+        {"a-name-of-thirty-two-characters": "n1 n2 n3"},
+        scores={"a-name-of-thirty-two-characters": 1.0},
+        reasons={"train": [v1.Reason(message=message)]},
+    )
+    table = below_the_drawing(request, placement, width=width)
+    assert max(map(len, table.splitlines())) <= width
+    for word in (*message.split(), "new", "min", "score", "where,", "why", "nodes"):
+        assert word in table.split()
+    assert "a-name-of-thirty-two-characters" in table or width < 80

@@ -103,3 +103,17 @@ def test_the_verdict_on_a_proven_answer() -> None:
     reason = v1.TerminationReason.TERMINATION_REASON_OPTIMAL
     placement = v1.Placement(termination=v1.Termination(reason=reason))
     assert words.verdict(placement) == "Proven optimal"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("no node has room.", "No node has room."),
+        ("rack r7 has room.", "Rack r7 has room."),
+        ("gpu.clique a1 has room.", "gpu.clique a1 has room."),
+        ("GPUs are missing.", "GPUs are missing."),
+        ("", ""),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_with_a_name(text: str, want: str) -> None:
+    assert words.sentence(text) == want

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from placement.kubernetes import InputError, Objects, expand, expand_all, translate
+from placement.kubernetes.objects import not_a_name
 from tests.kubernetes.build import Body, container, gang, group, node, pod, priority_class
 
 
@@ -464,7 +465,7 @@ def test_every_problem_of_a_set_is_named() -> None:
         "spec.replicas": "must be at least 0, not -1",
         f"{at}cliques[0].spec.minAvailable": "minAvailable 3 is more than replicas 2",
         f"{at}cliques[1].name": "a is there more than once",
-        f"{at}cliques[2].name": "'B' is not a Kubernetes name",
+        f"{at}cliques[2].name": not_a_name("B"),
         f"{at}cliques[3].spec.replicas": "must be at least 1, not 0",
         f"{at}cliques[4].spec.replicas": "is missing",
         f"{at}cliques[4].spec.podSpec": "is missing",

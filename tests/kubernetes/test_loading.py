@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, load
+from placement.kubernetes.objects import not_a_name
 from tests.kubernetes.build import Body, container, node, pod, priority_class, problems
 
 
@@ -216,8 +217,8 @@ def test_hostile_text_is_a_problem(tmp_path: Path, text: str, want: str) -> None
         pytest.param(
             {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "A/b", "namespace": "x y"}},
             {
-                "metadata.name": "'A/b' is not a Kubernetes name",
-                "metadata.namespace": "'x y' is not a Kubernetes name",
+                "metadata.name": not_a_name("A/b"),
+                "metadata.namespace": not_a_name("x y"),
             },
             id="no Kubernetes names",
         ),
@@ -235,7 +236,11 @@ def test_an_object_without_identity_is_a_problem(body: Body, want: dict[str, str
 def test_an_object_with_a_wrong_name_is_read_on() -> None:
     broken = pod("A_0", containers=[container(cpu="1x")])
     assert problems(broken) == [
-        ("Pod ml/A_0", "metadata.name", "'A_0' is not a Kubernetes name"),
+        (
+            "Pod ml/A_0",
+            "metadata.name",
+            not_a_name("A_0"),
+        ),
         ("Pod ml/A_0", "spec.containers[0].resources.requests[cpu]", "'1x' is not a quantity"),
     ]
 
@@ -249,3 +254,9 @@ def test_an_escape_for_a_whole_character_is_text(tmp_path: Path) -> None:
 def test_kinds_of_other_groups_are_not_mistaken() -> None:
     stranger = {**priority_class("p", 1), "apiVersion": "example.com/v1"}
     assert not Objects.of([stranger]).priority_classes
+
+
+def test_who_chose_a_wrong_name_is_told_what_a_right_one_is() -> None:
+    assert not_a_name("A_0") == (
+        "'A_0' is not a Kubernetes name (lower-case letters, digits, '-' and '.')"
+    )

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement import v1
+from placement.kubernetes.objects import not_a_name
 from placement.kubernetes.podspec import PodSpec, PodSpecReader
 from tests.kubernetes.build import (
     container,
@@ -540,7 +541,7 @@ def test_every_problem_of_a_spec_is_named_with_its_path() -> None:
             "must be one of DoNotSchedule, ScheduleAnyway, not Sometimes"
         ),
         "spec.hostNetwork": "must be true or false, not yes",
-        "spec.nodeName": "'A B' is not a Kubernetes name",
+        "spec.nodeName": not_a_name("A B"),
         "spec.priority": "must be a whole number, not high",
         "spec.schedulingGates": "must be a list, not x",
     }

@@ -46,6 +46,11 @@ def snapshot(nodes: int = 3, gangs: tuple[PodGang, ...] | None = None) -> Snapsh
     )
 
 
+def open_snapshot(nodes: int = 3, pods: int = 2) -> Snapshot:
+    """A gang that fits and one that fits nowhere, so that no first answer is proven."""
+    return snapshot(nodes, (gang("train", pods=pods, gpus=4), gang("huge", pods=1, gpus=9)))
+
+
 def request(
     question: Snapshot | None = None,
     *,

@@ -39,6 +39,24 @@ def test_neighbours_in_rank_are_neighbours_in_the_topology() -> None:
     assert [b.node for b in bindings] == ["nodes/n0", "nodes/n2", "nodes/n1", "nodes/n3"]
 
 
+def test_ranks_count_before_names() -> None:
+    """And the lowest are bound first; pods without a rank come last."""
+    question = snapshot(2, (gang("train", pods=4, gpus=8),))
+    (group,) = question.gangs[0].groups
+    ranks = (10, 9, None, 0)
+    pods = tuple(
+        replace(pod, rank=rank) for pod, rank in zip(group.pod_sets[0].pods, ranks, strict=True)
+    )
+    group = replace(group, pod_sets=(replace(group.pod_sets[0], pods=pods),))
+    question = replace(question, gangs=(replace(question.gangs[0], groups=(group,)),))
+    bindings = name_pods(question, [Assignment(0, 0, 0, 0, 2), Assignment(0, 0, 0, 1, 1)])
+    assert {b.pod.rpartition("-")[2]: b.node for b in bindings} == {
+        "3": "nodes/n0",
+        "1": "nodes/n0",
+        "0": "nodes/n1",
+    }
+
+
 def test_broad_levels_come_before_narrow_ones() -> None:
     """Blocks b1 and b2; racks x (b1), y (b2), z (b1): x and z are one block."""
     places = {"n0": ("b1", "x"), "n1": ("b2", "y"), "n2": ("b1", "z")}

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from placement_service.engine import search
 from placement_service.formulate import formulate
 from placement_service.plan import Plan, to_solution
+from placement_service.snapshot import (
+    EPHEMERAL_STORAGE,
+    HOSTNAME,
+    MEMORY,
+    PODS,
+    Node,
+    PackingScope,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+)
 from placement_service.solution import Solution, TierName
-from tests.scenario import Group, Scenario
+from tests.scenario import GPU, Group, Scenario
 
 
 def search_from(scenario: Scenario, plan: Plan) -> Solution:
@@ -36,3 +51,39 @@ def test_gangs_that_ask_for_the_same_may_need_more_domains_or_fewer() -> None:
 
     topology = next(t for t in solution.tiers if t.name is TierName.TOPOLOGY)
     assert (topology.value, topology.bound) == (1, 1)
+
+
+LARGE = 2**53
+
+
+@pytest.mark.parametrize(
+    ("room", "asked"),
+    [
+        pytest.param({MEMORY: LARGE}, [{MEMORY: 1}, {MEMORY: 2}], id="room for all that there is"),
+        pytest.param(
+            {}, [{EPHEMERAL_STORAGE: 1}, {EPHEMERAL_STORAGE: LARGE}], id="no limit at all"
+        ),
+        pytest.param({GPU: LARGE}, [{GPU: LARGE}, {GPU: LARGE - 1}], id="gangs beyond all value"),
+    ],
+)
+def test_amounts_whose_sums_leave_64_bits_make_no_bound_wrong(
+    room: dict[str, int], asked: list[dict[str, int]]
+) -> None:
+    nodes = tuple(
+        Node(f"nodes/n{i}", {HOSTNAME: f"n{i}", "rack": f"r{i % 2}"}, {PODS: 110, **room})
+        for i in range(2100)
+    )
+    gangs = tuple(
+        PodGang(
+            f"namespaces/ml/podgangs/g{i}",
+            (PodGroup("w", 30, (PodSet(PodTemplate({PODS: 1, **requests}), pods(f"g{i}", 30)),)),),
+            packing_scopes=(PackingScope("all", ("w",), "rack", "rack"),),
+        )
+        for i, requests in enumerate(asked)
+    )
+    scenario = Scenario("", nodes, gangs)
+    scenario.place().expect(placed=["g0", "g1"], extra=0, topology=0)
+
+
+def pods(prefix: str, count: int) -> tuple[Pod, ...]:
+    return tuple(Pod(f"namespaces/ml/pods/{prefix}-{i}") for i in range(count))

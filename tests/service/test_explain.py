@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -96,9 +97,9 @@ def test_an_uninitialized_gang_that_uses_unsupported_things_says_both() -> None:
     assert why(scenario) == (
         Reason(
             Code.UNSUPPORTED,
-            "The gang uses pod a-0: spec.resourceClaims, which is not supported.",
+            "the gang uses pod a-0: spec.resourceClaims, which is not supported.",
         ),
-        Reason(Code.UNINITIALIZED, "The gang's pods are still being made."),
+        Reason(Code.UNINITIALIZED, "the gang's pods are still being made."),
     )
 
 
@@ -108,7 +109,7 @@ def test_missing_pods_are_counted_and_gated_ones_named() -> None:
     gang = replace(gang, groups=(replace(gang.groups[0], gated_count=2),))
     # One bound and one pending make two of four.
     assert only(replace(scenario, gangs=(gang,))) == Reason(
-        Code.PODS_MISSING, "Group w needs 4 pods and has 2; 2 more are gated.", asked=4, found=2
+        Code.PODS_MISSING, "group w needs 4 pods and has 2; 2 more are gated.", asked=4, found=2
     )
 
 
@@ -116,14 +117,14 @@ def test_a_gang_waits_for_its_base() -> None:
     scenario = (
         Scenario("r1: x1=8").gang("base", pods=2, gpus=8).gang("a", pods=1, gpus=1, base="base")
     )
-    assert only(scenario) == Reason(Code.BASE_NOT_PLACED, "The base gang base is not placed.")
+    assert only(scenario) == Reason(Code.BASE_NOT_PLACED, "the base gang base is not placed.")
 
 
 def test_a_level_that_no_node_has_is_named_in_full() -> None:
     scenario = Scenario("r1: x1=8").gang("a", pods=2, gpus=1, pack="example.com/no-such-level")
     assert only(scenario) == Reason(
         Code.NO_SUCH_LEVEL,
-        "No node has the label example.com/no-such-level, of which group w must share one value.",
+        "no node has the label example.com/no-such-level, of which group w must share one value.",
         level="example.com/no-such-level",
         asked=2,
     )
@@ -136,7 +137,7 @@ def test_running_pods_in_several_domains_are_told_where() -> None:
     # Five run, two of them in r1.
     assert only(scenario) == Reason(
         Code.REQUIRED_DOMAIN_BROKEN,
-        "Running pods of group w are in rack r1, rack r2, x4 without the label and x9, which is "
+        "running pods of group w are in rack r1, rack r2, x4 without the label and x9, which is "
         "gone, where one rack is required (level rack).",
         level="rack",
         asked=5,
@@ -309,8 +310,9 @@ def test_too_few_racks_in_a_block_for_parts_that_need_one_each() -> None:
     assert only(scenario.gang("a", *groups)) == Reason(
         Code.NO_COMBINATION,
         "the cluster has room for 1 of 2 parts of 2 pods of 8 nvidia.com/gpu that need one rack "
-        "each (required level rack).",
+        "each; after those rack r2 has most left, for 1 of 2 (required level rack).",
         level="rack",
+        domain="r2",
         asked=4,
         found=2,
         state=State.EMPTY_QUEUE,
@@ -403,7 +405,7 @@ def test_what_only_the_proof_knows_is_said_to_be_proven() -> None:
     )
     assert only(scenario) == Reason(
         Code.POD_RULES,
-        "It is proven that the 2 pods do not fit together under spread over rack, even with no "
+        "it is proven that the 2 pods do not fit together under spread over rack, even with no "
         "other waiting; by counting alone they would.",
         state=State.EMPTY_QUEUE,
     )
@@ -416,9 +418,63 @@ def test_no_combination_is_proven_where_counting_sees_none() -> None:
     )
     assert only(scenario) == Reason(
         Code.NO_COMBINATION,
-        "It is proven that the 3 pods do not fit together, even with no other waiting "
-        "(required level rack); by counting alone they would.",
+        "it is proven that the 3 pods do not fit together, even with no other waiting "
+        "(required level rack); by counting alone they would, but a trial placed only 2 of 3 "
+        "pods in rack r1.",
+        level="rack",
+        domain="r1",
+        asked=3,
+        found=2,
         state=State.EMPTY_QUEUE,
+    )
+
+
+def test_no_combination_names_the_domain_in_which_most_fit() -> None:
+    # Both racks have 12 GPUs left; in r2 all three are on nodes of 4.
+    scenario = Scenario("r1: x1=4 x2=4 x3=4 | r2: x4=8 x5=4").gang(
+        "a", Group("six", pods=1, gpus=6), Group("three", pods=2, gpus=3), pack="rack"
+    )
+    reason = only(scenario)
+    assert reason.code is Code.NO_COMBINATION
+    assert (reason.domain, reason.asked, reason.found) == ("r2", 3, 2)
+
+
+def test_no_combination_of_scopes_that_fit_by_themselves_names_the_best_of_them() -> None:
+    # Each pair fits either rack, and "b" must be with both others.
+    scopes = [PackingScope("one", ("a", "b"), "rack"), PackingScope("two", ("b", "c"), "rack")]
+    groups = [Group(name, pods=1, gpus=4) for name in "abc"]
+    scenario = Scenario("r1: x1=8 | r2: x2=8").gang("a", *groups, scopes=scopes)
+    reason = only(scenario)
+    assert reason.code is Code.NO_COMBINATION
+    assert reason.message.endswith("; by counting alone they would, best in rack r1.")
+    assert (reason.level, reason.domain, reason.asked, reason.found) == ("rack", "r1", 0, 0)
+
+
+def test_a_pod_larger_than_any_node_is_told_the_largest() -> None:
+    # More nodes are in r2, but r1 has the one with most GPUs left.
+    cluster = Scenario("r1: x1=4/8 x2=6/8 | r2: x3=4 x4=4 x5=4").node("x2", cpus=32)
+    assert only(cluster.gang("a", pods=2, gpus=8, pack="rack")) == Reason(
+        Code.REQUIRED_DOMAIN_TOO_SMALL,
+        "rack r1 has room for 0 of 2 pods of 8 nvidia.com/gpu; the most free on one node is "
+        "6 nvidia.com/gpu, on x2; no other rack has more (required level rack).",
+        level="rack",
+        domain="r1",
+        asked=2,
+        state=State.EMPTY_QUEUE,
+    )
+    assert only(cluster.gang("a", Group("w", pods=1, gpus=1, cpus=80))).message == (
+        "the cluster has room for 0 of 1 pod of 1 nvidia.com/gpu; cpu binds, nvidia.com/gpu alone "
+        "would do for 22; a pod asks for 80 cpu and the most free on one node is 64 cpu, on x1."
+    )
+
+
+def test_one_pod_of_several_that_is_larger_than_any_node_is_told_the_largest() -> None:
+    groups = Group("small", pods=2, gpus=1), Group("large", pods=1, gpus=16)
+    reason = only(Scenario("r1: x1=8 x2=4").gang("a", *groups, pack="rack"))
+    assert reason.message == (
+        "rack r1 has room for at most 2 of 3 pods (2 of 1 nvidia.com/gpu and 1 of 16 "
+        "nvidia.com/gpu); free is 12 of 18 nvidia.com/gpu; the most free on one node is "
+        "8 nvidia.com/gpu, on x1 (required level rack)."
     )
 
 
@@ -438,7 +494,7 @@ def test_a_gang_that_fits_alone_is_told_who_took_the_room() -> None:
         ),
         Reason(
             Code.OUTCOMPETED,
-            "The gang fits if gang b (priority 5) waits; its own priority is 0.",
+            "the gang fits if gang b (priority 5) waits; its own priority is 0.",
             asked=1,
             state=State.AFTER_PLAN,
         ),
@@ -454,7 +510,7 @@ def test_the_gang_of_lowest_priority_that_suffices_is_named() -> None:
         .gang("a", pods=1, gpus=8)
     )
     assert why(scenario)[-1].message == (
-        "The gang fits if gang low (priority 5) waits; its own priority is 0."
+        "the gang fits if gang low (priority 5) waits; its own priority is 0."
     )
 
 
@@ -475,7 +531,7 @@ def test_all_gangs_that_must_wait_are_named() -> None:
         Code.NOT_SEARCHED,
     ]
     assert reasons[1].message == (
-        "The gang fits if gangs one (priority 5) and two (priority 5) wait; its own priority is 0."
+        "the gang fits if gangs one (priority 5) and two (priority 5) wait; its own priority is 0."
     )
 
 
@@ -487,7 +543,7 @@ def test_a_base_waits_together_with_the_gangs_based_on_it() -> None:
         .gang("a", pods=1, gpus=8)
     )
     assert why(scenario)[-1].message == (
-        "The gang fits if gangs base (priority 5) and scaled (priority 5) wait; "
+        "the gang fits if gangs base (priority 5) and scaled (priority 5) wait; "
         "its own priority is 0."
     )
 
@@ -499,12 +555,12 @@ def test_what_holds_alone_comes_first_and_what_the_plan_adds_second() -> None:
     )
     assert [(r.message, r.state) for r in why(scenario)] == [
         (
-            "Even with no other gang waiting, the cluster has room for 4 of 9 pods of "
+            "even with no other gang waiting, the cluster has room for 4 of 9 pods of "
             "4 nvidia.com/gpu.",
             State.EMPTY_QUEUE,
         ),
         (
-            "Beside the gangs that are placed, the cluster has room for 2 of 9 pods of "
+            "beside the gangs that are placed, the cluster has room for 2 of 9 pods of "
             "4 nvidia.com/gpu.",
             State.AFTER_PLAN,
         ),
@@ -534,7 +590,7 @@ def test_a_gang_that_still_fits_was_not_tried() -> None:
     ((reason,),) = reasons_of(snapshot, Solution((), ())).values()
     assert reason == Reason(
         Code.NOT_SEARCHED,
-        "The gang fits beside what is placed; the search ended before it was added.",
+        "the gang fits beside what is placed; the search ended before it was added.",
     )
 
 
@@ -548,7 +604,7 @@ def test_without_a_proof_the_gap_is_told() -> None:
     # 9 would be an eighth more than 8.
     assert reasons[-1] == Reason(
         Code.NOT_SEARCHED,
-        "The search ended before a proof that the gang has to wait (gap 12.5% in admitted value).",
+        "the search ended before a proof that the gang has to wait (gap 12.5% in admitted value).",
     )
 
 
@@ -560,6 +616,19 @@ def test_past_the_deadline_only_the_request_speaks() -> None:
         [Code.NOT_SEARCHED],
         [Code.UNINITIALIZED],
     ]
+
+
+def test_a_trial_that_time_ends_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gang fits, but whoever places it finds that time has run out."""
+    snapshot = Scenario("r1: x1=8").gang("a", pods=1, gpus=8).snapshot()
+    problem = formulate(snapshot, POLICY)
+    clock = SimpleNamespace(monotonic=lambda: float("inf"))
+    monkeypatch.setattr("placement_service.gang_placer.time", clock)
+    ((reason,),) = explain(
+        problem, Solution((), ()), score(snapshot, POLICY, ()), deadline=time.monotonic() + 60
+    )
+    assert reason.code is Code.NOT_SEARCHED
+    assert reason.message.startswith("no placement was found")
 
 
 # --- extras -----------------------------------------------------------------------
@@ -735,16 +804,17 @@ def test_every_gang_that_waits_has_a_true_reason(snapshot: Snapshot, proven: boo
         assert bool(reasons) == (waiting > 0 or not outcome.placed)
         rest = [b for b in bindings if b.gang != gang.name]
         for reason in reasons:
+            assert re.fullmatch(r"[a-z0-9].*\.", reason.message)
             if reason.code in NO_ROOM and (reason.asked or reason.found):
                 assert reason.asked > reason.found
             if outcome.placed:
                 continue
             alone = reason.state is not State.AFTER_PLAN
-            if reason.code in NO_ROOM and "No way" not in reason.message:
+            if reason.code in NO_ROOM and "no way" not in reason.message:
                 assert not fits(snapshot, i, () if alone else rest)
             if reason.code is Code.OUTCOMPETED:
                 named = set(re.findall(r"(\w+) \(priority", reason.message))
-                assert named or "Alone" in reason.message
+                assert named or "alone" in reason.message
                 out = {g.name for g in snapshot.gangs if g.name.rpartition("/")[2] in named}
                 left = [b for b in rest if named and b.gang not in out]
                 assert fits(snapshot, i, left)

@@ -28,7 +28,7 @@ from placement_service.snapshot import Policy, Request
 from placement_service.solution import Limit, Solution, Tier, TierName
 from placement_service.verify import verify
 from tests.service import engines
-from tests.service.questions import gang, request, snapshot
+from tests.service.questions import gang, node, open_snapshot, request, snapshot
 
 Report = Callable[[Solution], None]
 
@@ -102,18 +102,30 @@ def test_a_request_that_is_only_checked_gets_an_empty_answer() -> None:
     assert placement.revision == "7"
 
 
-def test_a_proven_first_answer_is_not_searched_on() -> None:
-    def proven(problem: Problem, previous: object, /, *, deadline: float) -> Solution:
-        start = first_answer(problem)
-        return replace(start, tiers=tuple(replace(t, bound=t.value) for t in start.tiers))
+def test_a_first_answer_that_leaves_nothing_to_wish_for_is_not_searched_on() -> None:
+    """The node is in use already, so that not even a whole node is lost."""
 
     def never(*_: object, **__: object) -> Found:
         raise AssertionError("searched")
 
     defects = Defects()
-    placement = ask(stages=stages(never, first_answer=proven), report_defect=defects)
+    question = snapshot(1, (gang("train", pods=1, gpus=4),))
+    question = replace(question, nodes=(node("n0", used=2),))
+    placement = ask(request(question), stages=stages(never), report_defect=defects)
     assert placement.termination.optimal
     assert defects == []
+
+
+def test_a_proven_first_answer_is_searched_on_for_nodes_to_keep_whole() -> None:
+    searched: list[bool] = []
+
+    def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
+        searched.append(start.proven)
+        return Found(start, Limit.TIME)
+
+    placement = ask(stages=stages(search))
+    assert searched == [True]
+    assert placement.termination.optimal
 
 
 @pytest.mark.parametrize(
@@ -128,7 +140,7 @@ def test_a_plan_that_breaks_rules_is_never_the_answer(
 ) -> None:
     """Three pods of 4 GPUs do not fit one node of 8, which the engine says they do."""
     defects = Defects()
-    question = request(snapshot(2, (gang("train", pods=3, gpus=4),)))
+    question = request(open_snapshot(2, pods=3))
     placement = ask(question, stages=stages(ending_with(engine)), report_defect=defects)
     assert want_defect in defects
     assert verify(question.snapshot, placement.bindings) == ()
@@ -176,7 +188,7 @@ def test_when_everything_fails_the_answer_is_empty_and_says_so() -> None:
     assert len(defects) == 3
     assert placement.bindings == ()
     assert [r.code for r in placement.gangs[0].reasons] == [ReasonCode.NOT_SEARCHED]
-    assert placement.termination.gap is None
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(0, 8), (0, 0), (0, 0)]
 
 
 def test_claims_are_replaced_by_what_the_bindings_are_worth() -> None:
@@ -210,7 +222,8 @@ def test_the_answer_says_what_ended_the_search(
     def search(problem: Problem, start: Solution, /, **_: Any) -> Found:
         return Found(replace(start, limit=own_limit), found_limit, 5)
 
-    placement = ask(request(policy=Policy(deterministic=True)), stages=stages(search))
+    question = request(open_snapshot(), policy=Policy(deterministic=True))
+    placement = ask(question, stages=stages(search))
     assert placement.termination.limit is want_limit
     assert placement.stats.solver_memory_bytes == 5
     assert placement.stats.deterministic == (want_limit is Limit.EFFORT)
@@ -230,9 +243,27 @@ def test_the_search_gets_a_deadline_that_leaves_time_for_the_rest() -> None:
 
 def test_without_time_the_first_answer_is_the_answer() -> None:
     """The time limit bounds the search; only the call's deadline makes an error."""
-    placement = ask(budget=budget(0.0))
+    placement = ask(request(open_snapshot()), budget=budget(0.0))
     assert placement.gangs[0].placed
     assert placement.termination.limit is Limit.TIME
+    # Both gangs, all extras, no domain too many: more there is not.
+    assert [(t.value, t.bound) for t in placement.tiers] == [(8, 17), (0, 0), (0, 0), (1, None)]
+    assert placement.termination.gap == 9 / 8
+
+
+def test_a_first_answer_that_places_everything_is_proven_without_a_search() -> None:
+    placement = ask(budget=budget(0.0))
+    assert placement.termination.optimal
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(8, 8), (0, 0), (0, 0)]
+
+
+def test_without_a_search_what_cannot_be_placed_at_all_is_not_missing() -> None:
+    """A gang whose pods are being made, and one that scales it out."""
+    made = replace(gang("made", pods=1, gpus=1), uninitialized=True)
+    follower = replace(gang("more", pods=1, gpus=1), base_gang=made.name)
+    question = request(snapshot(1, (made, follower, gang("train", pods=2, gpus=4, minimum=1))))
+    placement = ask(question, budget=budget(0.0))
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(4, 4), (1, 1), (0, 0)]
 
 
 def test_a_deadline_that_passes_before_the_first_answer_is_an_error() -> None:
@@ -266,9 +297,9 @@ def test_progress_tells_of_the_first_answer_and_of_every_better_one() -> None:
         return Found(replace(start, tiers=bounded))
 
     seen: list[Progress] = []
-    ask(stages=stages(search), observer=seen.append)
+    ask(request(open_snapshot()), stages=stages(search), observer=seen.append)
     assert [p.phase for p in seen] == ["greedy", "bound"]
-    assert [p.tiers[0].bound for p in seen] == [None, 8.0]
+    assert [p.tiers[0].bound for p in seen] == [17.0, 8.0]
     assert [p.placed_gang_count for p in seen] == [1, 1]
 
 

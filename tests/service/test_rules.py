@@ -183,6 +183,22 @@ class TestRequiredPacking:
         placed = cluster.gang("a", pods=2, gpus=8, pack="rack", scopes=[scope]).place()
         placed.expect(nodes={"a": {"x1": 1, "x2": 1}})
 
+    @pytest.mark.parametrize(
+        "cover",
+        [
+            pytest.param([("a", "b", "c")], id="the same"),
+            pytest.param([("a", "b"), ("b", "c")], id="overlapping"),
+        ],
+    )
+    def test_any_number_of_scopes_may_lie_upon_each_other(
+        self, cover: list[tuple[str, ...]]
+    ) -> None:
+        scopes = [PackingScope(f"s{i}", cover[i % len(cover)], "rack") for i in range(1200)]
+        groups = [Group(name, pods=1, gpus=8) for name in "abc"]
+        scenario = Scenario("r1: x1=8 x2=8 | r2: x3=8 x4=8 x5=8")
+        scenario = scenario.gang("a", *groups, scopes=scopes)
+        scenario.place().expect(nodes={"a": {"x3": 1, "x4": 1, "x5": 1}})
+
     def test_one_rack_per_gang_is_packed_as_bins(self) -> None:
         # Racks of 4 and 3 nodes, gangs of 3, 2 and 2. With 3 in the rack of 4, one 2 is left out;
         # all fit as 2 + 2 there and 3 in the other.
@@ -240,6 +256,10 @@ class TestPreferredPacking:
         for node in ("x1", "x4"):
             scenario = cluster.gang("a", pods=1, gpus=8, previous=[node])
             scenario.place().expect(nodes={"a": {node: 1}}, topology=0)
+
+    def test_previous_nodes_that_are_all_gone_cost_nothing(self) -> None:
+        scenario = Scenario(self.RACKS).gang("a", pods=1, gpus=8, previous=["gone"])
+        scenario.place().expect(placed=["a"], topology=0)
 
     def test_packing_goes_before_previous_nodes(self) -> None:
         # Staying on x1 and x3 costs a whole domain; leaving one of them a thousandth.
@@ -470,6 +490,18 @@ class TestFragmentation:
     def test_pods_without_gpus_go_to_nodes_without(self) -> None:
         scenario = Scenario("x1=8 x2=0").gang("a", Group("w", pods=2, cpus=4))
         scenario.place().expect(nodes={"a": {"x2": 2}}, fragmentation=0)
+
+    def test_pods_without_gpus_that_share_a_host_with_others_count(self) -> None:
+        groups = Group("w", pods=1, gpus=4), Group("side", pods=2, cpus=1)
+        scenario = Scenario("x1=8 x2=4/8").gang("a", *groups, pack="host")
+        scenario.place().expect(nodes={"a": {"x2": 3}}, fragmentation=2)
+
+    def test_a_level_of_single_nodes_counts_beside_the_level_of_hosts(self) -> None:
+        # In a rack the node and its rack are lost, outside only the node.
+        scenario = Scenario("r1: x1=8 | r2: x2=8 | r3: x3=8 | x4=8 x5=8")
+        scenario = scenario.gang("a", pods=2, gpus=8)
+        scenario = scenario.gang("huge", pods=9, gpus=8, pack="rack")
+        scenario.place().expect(nodes={"a": {"x4": 1, "x5": 1}}, fragmentation=2)
 
 
 class TestOrderAndDeterminism:

@@ -125,6 +125,10 @@ class TestTopology:
         assert result.topology == 2
         assert result.value(TierName.TOPOLOGY) == 0.002
 
+    def test_previous_nodes_that_are_all_gone_cost_nothing(self) -> None:
+        scenario = Scenario(RACKS).gang("a", pods=1, previous=["gone", "away"])
+        assert scored(scenario, a_w_0="x1").topology == 0
+
 
 class TestSets:
     def set_of_two(self, **base: str) -> Scenario:
@@ -203,6 +207,11 @@ class TestFragmentation:
         scenario = Scenario("x1=8 x2=0").gang("a", Group("w", pods=2, cpus=1))
         assert scored(scenario, a_w_0="x2", a_w_1="x2").fragmentation == 0
         assert scored(scenario, a_w_0="x1", a_w_1="x1").fragmentation == 2
+
+    def test_pods_without_gpus_count_even_where_they_must_be(self) -> None:
+        groups = Group("w", pods=1, gpus=4), Group("side", pods=2, cpus=1)
+        scenario = Scenario("x1=4/8").gang("a", *groups, pack="host")
+        assert scored(scenario, a_w_0="x1", a_side_0="x1", a_side_1="x1").fragmentation == 2
 
     def test_without_any_gpu_every_node_and_pod_counts(self) -> None:
         scenario = Scenario("r1: x1=0 x2=0").gang("a", Group("w", pods=1, cpus=1), pack="rack")

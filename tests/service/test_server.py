@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import ValidationError
 
 from placement_service.server import make_server
-from placement_service.settings import Settings
+from placement_service.settings import Settings, faults
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")
 
@@ -70,12 +70,28 @@ def test_with_an_authority_only_clients_with_certificates_are_served(
         pytest.param({"tls_key": "k.pem"}, id="a key without certificate"),
         pytest.param({"tls_client_ca": "ca.pem"}, id="an authority without certificate"),
         pytest.param({"max_concurrent": 0}, id="nobody may compute"),
+        pytest.param({"engine": "no_such_module:search"}, id="an engine that is not there"),
+        pytest.param({"engine": "placement_service.engine"}, id="an engine without a function"),
         pytest.param({"engine_": "x:y"}, id="a setting that does not exist"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate(settings)
+
+
+def test_wrong_settings_are_told_by_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACEMENT_PORT", "x")
+    monkeypatch.setenv("PLACEMENT_TLS_KEY", "missing.pem")
+    with pytest.raises(ValidationError) as found:
+        Settings()
+    assert faults(found.value).splitlines() == [
+        "PLACEMENT_PORT: Input should be a valid integer, unable to parse string as an integer",
+        "PLACEMENT_TLS_KEY: Path does not point to a file",
+    ]
+    with pytest.raises(ValidationError) as found:
+        Settings(port=0, tls_key=None, tls_client_ca=Path(__file__))
+    assert faults(found.value) == "tls_client_ca needs tls_certificate and tls_key"
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

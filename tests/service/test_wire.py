@@ -124,7 +124,7 @@ EVERYTHING = Request(
                     PodGroup(
                         "decode",
                         2,
-                        (PodSet(TEMPLATE, (Pod("namespaces/ml/pods/base-0", "uid-0"),)),),
+                        (PodSet(TEMPLATE, (Pod("namespaces/ml/pods/base-0", "uid-0", rank=0),)),),
                         (BoundPod("namespaces/ml/pods/base-1", "nodes/n1"),),
                         gated_count=3,
                     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -58,12 +59,30 @@ _CHANNEL_OPTIONS = (
 )
 
 
+def tls(
+    ca: str | Path, *, certificate: str | Path | None = None, key: str | Path | None = None
+) -> grpc.ChannelCredentials:
+    """Credentials for a service whose certificate is signed by an authority in ``ca``.
+
+    With ``certificate`` and ``key`` the client shows who it is (mutual TLS). All are PEM
+    files. Raises OSError when one cannot be read, ValueError when one of the pair is missing.
+    """
+    if (certificate is None) != (key is None):
+        raise ValueError("certificate and key belong together")
+    return grpc.ssl_channel_credentials(
+        root_certificates=Path(ca).read_bytes(),
+        private_key=None if key is None else Path(key).read_bytes(),
+        certificate_chain=None if certificate is None else Path(certificate).read_bytes(),
+    )
+
+
 class PlacementClient:
     """A connection to the service; a context manager that closes it.
 
     ``target`` is an address such as ``"placement.svc:50051"`` or ``"dns:///placement:50051"``,
-    reached in plain text unless ``credentials`` are given. It may instead be a channel of
-    your own; that stays yours: it is not closed, and its retry policy is what you gave it.
+    reached in plain text unless ``credentials`` are given (see `tls`). It may instead be a
+    channel of your own; that stays yours: it is not closed, and its retry policy is what you
+    gave it.
     ``timeout`` is the deadline of each call in seconds; the service answers by the sooner of
     it, less a margin, and the request's ``time_limit``.
 

@@ -10,6 +10,7 @@ Nothing is retried here: whoever calls knows what repeating means.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -140,17 +141,12 @@ class Cluster:
         connections: int = 32,
         observe: Callable[[Call], None] = lambda call: None,
     ) -> Cluster:
-        """The cluster of a kubeconfig; without one that of `KUBECONFIG`, or the one we run in.
+        """The cluster of a kubeconfig, of `KUBECONFIG`, of ~/.kube/config, or the one we run in.
 
-        Raises `ApiError` when none is configured.
+        The first that is there counts. Raises `ApiError` when none is configured.
         """
         configuration = kubernetes.client.Configuration()
-        try:
-            kubernetes.config.load_config(
-                config_file=kubeconfig, context=context, client_configuration=configuration
-            )
-        except (kubernetes.config.ConfigException, OSError, TypeError) as error:
-            raise ApiError(0, f"no cluster is configured: {error}") from error
+        _configure(configuration, kubeconfig or os.environ.get("KUBECONFIG"), context)
         # Repeating is for the caller to decide; urllib3 would do it three times unasked.
         configuration.retries = False
         configuration.connection_pool_maxsize = connections
@@ -247,7 +243,11 @@ class Cluster:
         headers = {**self._client.default_headers, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        try:
+            # Reads a token anew that has run out, from a file or by a program.
+            self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        except (kubernetes.config.ConfigException, OSError) as error:
+            raise ApiError(0, f"no credentials for the API server: {error}") from error
         url = self._client.configuration.host + path
         if query:
             url += "?" + urlencode(query)
@@ -259,7 +259,10 @@ class Cluster:
                 url,
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=min(_CONNECT, timeout), read=timeout),
+                # The total covers both, or an answer could take the time twice.
+                timeout=urllib3.Timeout(
+                    connect=min(_CONNECT, timeout), read=timeout, total=timeout
+                ),
                 preload_content=False,
             )
             status = response.status
@@ -270,6 +273,31 @@ class Cluster:
         if status >= 400:
             raise _refusal(response)
         return response
+
+
+def _configure(
+    configuration: kubernetes.client.Configuration, kubeconfig: str | None, context: str | None
+) -> None:
+    """Say where the cluster is and who asks. `kubeconfig` may list several files."""
+    usual = os.path.expanduser("~/.kube/config")
+    files = (kubeconfig or usual).split(os.pathsep)
+    try:
+        if any(os.path.exists(os.path.expanduser(file)) for file in files):
+            kubernetes.config.load_kube_config(
+                config_file=os.pathsep.join(files),
+                context=context,
+                client_configuration=configuration,
+            )
+        elif kubeconfig:
+            raise ApiError(0, f"no cluster is configured: {kubeconfig}: No such file or directory")
+        elif context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+        else:
+            raise ApiError(
+                0, f"no cluster is configured: KUBECONFIG is not set, and there is no {usual}"
+            )
+    except (kubernetes.config.ConfigException, OSError, TypeError) as error:
+        raise ApiError(0, f"no cluster is configured: {error}") from error
 
 
 class WatchStream(Iterator[Body]):

@@ -27,7 +27,8 @@ Nothing is changed in any cluster: files, or what a cluster holds, in, answer ou
 _EXAMPLES = """\
 examples:
   # What would happen to everything that waits in this cluster?
-  kubectl get nodes,pods,podgangs,priorityclasses -A -o json | placementctl plan -f -
+  kubectl get nodes,pods,podgangs,podcliquesets,clustertopologybindings,priorityclasses \\
+    -A -o json | placementctl plan -f -
 
   # The same, read from the current cluster.
   placementctl plan --live
@@ -47,7 +48,7 @@ examples:
   placementctl plan -f cluster.json
   placementctl plan -f nodes/ gangs/ -o html > plan.html
   placementctl plan -f cluster.json --time-limit 1m30s -o json
-  kubectl get nodes,pods,podgangs -A -o json | placementctl plan -f - --server placement:50051
+  placementctl plan -f cluster.json --server localhost:50051
   placementctl plan --live --context prod --scheduler-name placement-service
 
 exit status:
@@ -65,7 +66,20 @@ examples:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of one call. Wrong ones end the process with status 2."""
-    return _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    parser: argparse.ArgumentParser = options.parser
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if options.command == "plan":
+        if not options.live and (options.kubeconfig or options.context or options.scheduler_name):
+            parser.error("--kubeconfig, --context and --scheduler-name go with --live")
+        if not options.server and any((options.tls_ca, options.tls_certificate, options.tls_key)):
+            parser.error("--tls-ca, --tls-certificate and --tls-key go with --server")
+        if bool(options.tls_certificate) != bool(options.tls_key):
+            parser.error("--tls-certificate and --tls-key belong together")
+        if options.tls_key and not options.tls_ca:
+            parser.error("--tls-certificate and --tls-key need --tls-ca")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,7 +114,7 @@ def _add_plan(commands: Any) -> None:
         action="store_true",
         help="plan what waits in the current cluster; it is only read",
     )
-    _add_cluster(plan)
+    _add_cluster(plan, only="with --live: ")
     plan.add_argument(
         "--scheduler-name",
         metavar="NAME",
@@ -121,6 +135,15 @@ def _add_plan(commands: Any) -> None:
         help="ask this service; without it the service is started inside the command",
     )
     plan.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="PEM file with the authorities of the service; turns on TLS",
+    )
+    plan.add_argument(
+        "--tls-certificate", metavar="FILE", help="PEM file to show the service, for mutual TLS"
+    )
+    plan.add_argument("--tls-key", metavar="FILE", help="PEM file with the certificate's key")
+    plan.add_argument(
         "--time-limit",
         metavar="DURATION",
         type=duration,
@@ -132,6 +155,7 @@ def _add_plan(commands: Any) -> None:
         metavar="FILE",
         help="YAML or JSON of placement.v1.Policy, such as 'deterministic: true'",
     )
+    plan.set_defaults(parser=plan)
 
 
 def _add_expand(commands: Any) -> None:
@@ -144,6 +168,7 @@ def _add_expand(commands: Any) -> None:
         allow_abbrev=False,
     )
     _add_files(expand)
+    expand.set_defaults(parser=expand)
 
 
 def _add_status(commands: Any) -> None:
@@ -158,13 +183,16 @@ def _add_status(commands: Any) -> None:
         "-o", "--output", choices=("table", "json"), default="table", help="table or json"
     )
     _add_cluster(status)
+    status.set_defaults(parser=status)
 
 
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
+def _add_cluster(parser: argparse.ArgumentParser, *, only: str = "") -> None:
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="how to reach the cluster (default: as kubectl does)"
+        "--kubeconfig",
+        metavar="FILE",
+        help=f"{only}how to reach the cluster (default: as kubectl does)",
     )
-    parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig to use")
+    parser.add_argument("--context", metavar="NAME", help=f"{only}context of the kubeconfig to use")
 
 
 def _add_files(parser: Any, *, required: bool = True) -> None:

@@ -54,6 +54,7 @@ h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .6re
 table { border-collapse: collapse; } th, td { text-align: left; padding: .25rem .9rem .25rem 0;
   border-bottom: 1px solid var(--line); vertical-align: top; }
 th { font-weight: 600; color: var(--faint); } .n { text-align: right; }
+.gang { white-space: nowrap; } .where { min-width: 18rem; }
 .placed, .running, .proven { color: var(--good); } .waiting { color: var(--bad); }
 ul.why { margin: .2rem 0 1rem; padding-left: 1.2rem; }
 """
@@ -216,7 +217,8 @@ def _legend(summary: Summary) -> list[str]:
     keys = [
         f'<li class="faint"><span class="key {name}"></span>{words}</li>' for name, words in signs
     ]
-    return ['<ul class="legend">', *gangs, *keys, "</ul>"]
+    scale = '<li class="faint">each cell a node, its parts GPUs</li>'
+    return ['<ul class="legend">', *gangs, *keys, scale, "</ul>"]
 
 
 def _key(gang: GangSummary) -> str:
@@ -228,10 +230,10 @@ def _key(gang: GangSummary) -> str:
 
 def _gangs(summary: Summary) -> list[str]:
     rows = [
-        f"<tr><td>{_key(g)}</td><td>{escape(summary.title(g))}</td>"
+        f'<tr><td>{_key(g)}</td><td class="gang">{escape(summary.title(g))}</td>'
         f'<td class="{g.state.value}">{g.state.value}</td><td class="n">{g.new}</td>'
         f'<td class="n">{g.running}/{g.asked}</td><td class="n">{g.minimum}</td>'
-        f'<td class="n">{score(g)}</td><td>{escape(where(g, summary))}</td></tr>'
+        f'<td class="n">{score(g)}</td><td class="where">{escape(where(g, summary))}</td></tr>'
         for g in summary.gangs
     ]
     return [

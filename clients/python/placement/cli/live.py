@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, ApiError, Cluster
-from placement.kubernetes.objects import POD, POD_GANG
+from placement.kubernetes.objects import NODE, POD, POD_GANG
+from placement.kubernetes.trimming import Trimmer
 
 Body = dict[str, Any]
 
@@ -23,15 +24,30 @@ def read(
     Raises `ApiError`.
     """
     bodies: list[Body] = []
+    # Whole, twenty thousand pods take more than half a gigabyte.
+    trimmer = Trimmer()
     with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
         for resource in PLANNED_FROM:
             try:
                 for page in cluster.pages(resource, fields=UNFINISHED if resource is PODS else ""):
-                    bodies += page.items
+                    bodies += map(trimmer.trim, page.items)
             except ApiError as error:
                 if error.status != 404:
                     raise
+    bodies = on_nodes_that_are_there(bodies)
     return of_scheduler(bodies, scheduler_name) if scheduler_name else bodies
+
+
+def on_nodes_that_are_there(bodies: Iterable[Body]) -> list[Body]:
+    """Without pods that were bound to a node that is gone: they run nowhere."""
+    bodies = list(bodies)
+    there = {_key(body)[1] for body in bodies if body["kind"] == NODE}
+
+    def runs(body: Body) -> bool:
+        node = body["kind"] == POD and (body.get("spec") or {}).get("nodeName")
+        return not node or node in there
+
+    return [body for body in bodies if runs(body)]
 
 
 def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:

@@ -77,7 +77,7 @@ def _plan(options: argparse.Namespace) -> int:
         if policy is not None:
             request.policy.CopyFrom(policy)
         # 3. The answer, written before the service is stopped.
-        placement = _ask(request, address, timeout=options.time_limit + PATIENCE)
+        placement = _ask(request, address, options)
         if isinstance(placement, int):
             return placement
         _write(request, placement, options.output)
@@ -152,22 +152,31 @@ def _service(options: argparse.Namespace) -> Iterator[Callable[[], str]]:
 
 
 def _ask(
-    request: ComputePlacementRequest, address: Callable[[], str], *, timeout: float
+    request: ComputePlacementRequest, address: Callable[[], str], options: argparse.Namespace
 ) -> Placement | int:
     """The placement, or the exit status when there is none."""
     from rich.console import Console
 
     from placement.cli.embedded import StartError
     from placement.cli.progress import ProgressLine
-    from placement.client import PlacementClient
+    from placement.client import PlacementClient, tls
     from placement.errors import InvalidRequestError, PlacementError
     from placement.v1 import Placement
 
+    credentials = None
+    if options.tls_ca:
+        try:
+            credentials = tls(
+                options.tls_ca, certificate=options.tls_certificate, key=options.tls_key
+            )
+        except OSError as error:
+            _complain([f"{error.filename}: cannot be read: {error.strerror}"])
+            return WRONG_INPUT
     try:
         with (
             ProgressLine(Console(stderr=True), gangs=len(request.gangs)) as progress,
-            PlacementClient(address()) as client,
-            client.stream(request, timeout=timeout) as events,
+            PlacementClient(address(), credentials=credentials) as client,
+            client.stream(request, timeout=options.time_limit + PATIENCE) as events,
         ):
             for event in events:
                 if isinstance(event, Placement):
@@ -183,7 +192,8 @@ def _ask(
         return NO_ANSWER
     except PlacementError as error:
         name = error.code.name.replace("_", " ").lower()
-        _complain([f"the service could not answer: {name}: {error.message}"])
+        where = f" at {options.server}" if options.server else ""
+        _complain([f"the service{where} could not answer: {name}: {error.message}"])
         return NO_ANSWER
     _complain(["the service ended the stream without an answer"])
     return NO_ANSWER

@@ -270,9 +270,13 @@ def folded(domains: Sequence[Domain], level: str) -> list[str]:
 
 
 def rooms(picture: Picture) -> str:
-    """What a picture in a single box shows: ``4 racks``, or ``9 nodes`` without levels."""
+    """What a picture in a single box shows: ``4 racks``, or ``9 nodes`` without levels.
+
+    Nodes without GPUs are counted by `contents`, and not twice.
+    """
     if not picture.levels:
-        return count(len(picture.root.spots), "node")
+        spots = picture.root.spots
+        return count(len(spots), "node") if any(s.gpus for s in spots) else "cluster"
     return count(sum(bool(d.value) for d in picture.root.inner), picture.level_names[0])
 
 

@@ -30,6 +30,10 @@ class GangStatus:
     pods: int
     placement_score: float | None
 
+    @property
+    def title(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
 
 def statuses(bodies: Iterable[Body], *, namespace: str = "") -> tuple[GangStatus, ...]:
     """All gangs, or those of one namespace, by namespace and name."""
@@ -55,6 +59,7 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
 
     from rich import box
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -63,20 +68,19 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
     if not gangs:
         return "There is no PodGang.\n"
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("namespace", "gang", "phase", "scheduled"):
-        table.add_column(title, overflow="fold")
-    for title in ("bound", "minimum", "pods", "score"):
+    table.add_column("gang", overflow="fold")
+    for title in ("phase", "scheduled"):
+        table.add_column(title, no_wrap=True)
+    for title in ("bound", "min", "score"):
         table.add_column(title, justify="right", no_wrap=True)
     styles = {"True": "green", "False": "red"}
     for gang in gangs:
         table.add_row(
-            Text(printable(gang.namespace)),
-            Text(printable(gang.name)),
+            Text(printable(gang.title)),
             Text(printable(gang.phase)),
             Text(printable(gang.scheduled), style=styles.get(gang.scheduled, "")),
-            f"{gang.bound:,}",
-            f"{gang.minimum:,}",
-            f"{gang.pods:,}",
+            f"{gang.bound}/{gang.pods}",
+            str(gang.minimum),
             "" if gang.placement_score is None else number(gang.placement_score),
         )
     console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
@@ -84,10 +88,9 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
         console.print(table)
         for gang in gangs:
             if gang.scheduled == "False":
-                console.print(
-                    Text(printable(f"{gang.namespace}/{gang.name}: {gang.reason}"), style="bold")
-                )
-                console.print(Text(f"  {printable(gang.message)}"))
+                console.print()
+                console.print(Text(printable(f"{gang.title}: {gang.reason}"), style="bold"))
+                console.print(Padding(Text(printable(gang.message)), (0, 0, 0, 2)))
     return re.sub(r"[ \t]+$", "", capture.get(), flags=re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from placement.cli.words import level_names, namespaced, natural, printable
+from placement.cli.words import level_names, namespaced, natural, printable, sentence
 from placement.v1 import (
     Binding,
     ComputePlacementRequest,
@@ -234,7 +234,7 @@ def _gang(
         nodes=len(seats),
         uses=_uses(result),
         score=result.placement_score if result.HasField("placement_score") else None,
-        reasons=tuple(printable(r.message) for r in result.reasons),
+        reasons=tuple(sentence(printable(r.message)) for r in result.reasons),
         mark=mark,
         number=number,
     )

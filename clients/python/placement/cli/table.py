@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -37,8 +38,8 @@ LONGEST_DOMAIN = 20
 #: Longer names of gangs wrap.
 LONGEST_GANG = 32
 
-#: Narrower terminals are not told what the tiers mean.
-WIDE = 110
+#: The last column says where, or why not; narrower ones become lines below the gang's name.
+NARROWEST_WHERE = 28
 
 STATE_STYLES = {
     State.PLACED: "green",
@@ -57,9 +58,11 @@ MEANINGS = {
 
 def report(summary: Summary, placement: Placement, *, width: int) -> RenderableType:
     """Gangs, why some wait, how good the plan is."""
-    parts = [gang_table(summary), *reasons(summary), ""]
+    parts: list[RenderableType] = []
+    if summary.gangs:
+        parts += [gang_table(summary, width=width), *reasons(summary), ""]
     if placement.tiers:
-        parts += [tier_table(placement, with_meanings=width >= WIDE), ""]
+        parts += [tier_table(placement, width=width), ""]
     return Group(
         *parts,
         Text(conclusion(summary, placement), style="bold"),
@@ -67,15 +70,24 @@ def report(summary: Summary, placement: Placement, *, width: int) -> RenderableT
     )
 
 
-def gang_table(summary: Summary) -> RenderableType:
+def gang_table(summary: Summary, *, width: int) -> RenderableType:
     """A row per gang, in the request's order."""
+    if width - _needed(_gang_table(summary)) - 2 >= NARROWEST_WHERE:
+        return _gang_table(summary, where_last=True)
+    return _gang_table(summary, where_below=True)
+
+
+def _gang_table(summary: Summary, *, where_last: bool = False, where_below: bool = False) -> Table:
     gangs = summary.gangs
     some_ran = any(g.new != g.running for g in gangs)
     some_extra = any(g.minimum != g.asked for g in gangs)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("")
     longest = max((len(summary.title(g)) for g in gangs), default=0)
-    table.add_column("gang", overflow="fold", min_width=min(longest, LONGEST_GANG))
+    if where_below:
+        table.add_column("gang, and where, or why not", overflow="fold", ratio=1)
+    else:
+        table.add_column("gang", overflow="fold", min_width=min(longest, LONGEST_GANG))
     table.add_column("state", no_wrap=True)
     if some_ran:
         table.add_column("new", justify="right", no_wrap=True)
@@ -83,18 +95,24 @@ def gang_table(summary: Summary) -> RenderableType:
     if some_extra:
         table.add_column("min", justify="right", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("where, or why not", overflow="fold", min_width=20)
+    if where_last:
+        table.add_column("where, or why not", overflow="fold")
     for gang in gangs:
+        name = Text(summary.title(gang))
+        if where_below:
+            for line in where(gang, summary).splitlines():
+                name.append(f"\n{line}", style="dim")
         row = [
             Text(f" {gang.mark} ", style=f"{INK} on {colour(gang.number)}")
             if gang.mark
             else Text(),
-            Text(summary.title(gang)),
+            name,
             Text(gang.state.value, style=STATE_STYLES[gang.state]),
             Text(f"{gang.running}/{gang.asked}"),
             Text(score(gang)),
-            Text(where(gang, summary)),
         ]
+        if where_last:
+            row.append(Text(where(gang, summary)))
         if some_extra:
             row.insert(4, Text(str(gang.minimum)))
         if some_ran:
@@ -150,8 +168,22 @@ def reasons(summary: Summary) -> list[RenderableType]:
     return lines
 
 
-def tier_table(placement: Placement, *, with_meanings: bool) -> RenderableType:
-    """What each tier of the objective reaches and what is proven about it."""
+def tier_table(placement: Placement, *, width: int) -> RenderableType:
+    """What each tier of the objective reaches, what is proven about it, and if there is room
+    what it means."""
+    table = _tier_table(placement, with_meanings=True)
+    if _needed(table) <= width:
+        return table
+    return _tier_table(placement, with_meanings=False)
+
+
+def _needed(table: Table) -> int:
+    """The columns that a table takes when nothing in it wraps."""
+    console = Console(width=10_000)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def _tier_table(placement: Placement, *, with_meanings: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("objective", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)

@@ -69,6 +69,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
+def sentence(text: str) -> str:
+    """The text with a capital, unless it begins with what may be a name."""
+    first = text.split(maxsplit=1)[0] if text.split() else ""
+    return text[0].upper() + text[1:] if first.isalpha() else text
+
+
 def shorten(text: str, most: int) -> str:
     """At most so many characters; what goes is left of the end, which tells apart."""
     if len(text) <= most:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement.kubernetes.objects import Object, is_name
+from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpecReader
 from placement.kubernetes.reading import At
 
@@ -182,7 +182,7 @@ def _name(at: At, others: Mapping[str, object]) -> str:
     if name in others:
         at.problem(f"{name} is there more than once")
     elif name and not is_name(name):
-        at.problem(f"{name!r} is not a Kubernetes name")
+        at.problem(not_a_name(name))
     return name
 
 

@@ -30,6 +30,7 @@ from placement.kubernetes.templates import Templates
 
 #: Label of a scaled gang's pods: the name of the base gang.
 BASE_POD_GANG: Final = "grove.io/base-podgang"
+_POD_INDEX: Final = "grove.io/podclique-pod-index"
 
 Key = tuple[str, str]
 
@@ -231,7 +232,7 @@ class GangMessages:
             else:
                 template = self._templates.of(pod)
                 _, alike = sets.setdefault(id(template), (template, []))
-                alike.append(v1.Pod(name=pod.resource_name, uid=pod.uid))
+                alike.append(v1.Pod(name=pod.resource_name, uid=pod.uid, rank=_rank(pod)))
         return v1.PodGroup(
             name=group.name,
             min_replicas=group.min_replicas,
@@ -266,6 +267,12 @@ class GangMessages:
         if before is None:
             return []
         return sorted({f"nodes/{pod.node}" for pod in before.members(self._pods) if pod.node})
+
+
+def _rank(pod: Pod) -> int | None:
+    """The index that Grove gives a pod in its clique; its name ends in random letters."""
+    text = pod.labels.get(_POD_INDEX, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _unsupported(gang: Gang, members: Iterable[Pod]) -> list[str]:

@@ -174,6 +174,11 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
+def not_a_name(text: object) -> str:
+    """What is wrong with a text that is no name."""
+    return f"{text!r} is not a Kubernetes name (lower-case letters, digits, '-' and '.')"
+
+
 def is_part_name(text: str) -> bool:
     """Whether a text can name a part of an object, such as a group: capitals are allowed."""
     return is_name(text.lower().replace("_", "-"))
@@ -200,11 +205,9 @@ def _identify(
     elif name is None or name == "":
         noted.append(Problem(file, title, "metadata.name", "is missing"))
     elif not is_name(name):
-        noted.append(Problem(file, title, "metadata.name", f"{name!r} is not a Kubernetes name"))
+        noted.append(Problem(file, title, "metadata.name", not_a_name(name)))
     if namespace != "" and not is_name(namespace):
-        noted.append(
-            Problem(file, title, "metadata.namespace", f"{namespace!r} is not a Kubernetes name")
-        )
+        noted.append(Problem(file, title, "metadata.namespace", not_a_name(namespace)))
     return one
 
 

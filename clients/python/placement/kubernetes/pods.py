@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from placement.kubernetes.objects import Object, is_name
+from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpec, PodSpecReader
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
@@ -83,7 +83,7 @@ def _read_pod(one: Object, at: At, reader: PodSpecReader) -> Pod | None:
     priority = spec.get("priority")
     node = spec.get("nodeName").text()
     if node and not is_name(node):
-        spec.get("nodeName").problem(f"{node!r} is not a Kubernetes name")
+        spec.get("nodeName").problem(not_a_name(node))
     facts = reader.read(spec.value)
     unsupported = [f"spec.{path}" for path in facts.unsupported]
     unsupported += [f"metadata.annotations[{key}]" for key in GPU_SHARING if key in annotations]

@@ -60,12 +60,14 @@ class PodSet(_message.Message):
     def __init__(self, template: _Optional[_Union[PodTemplate, _Mapping]] = ..., pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("name", "uid")
+    __slots__ = ("name", "uid", "rank")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+    rank: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
 
 class BoundPod(_message.Message):
     __slots__ = ("name", "node")

@@ -1,0 +1,99 @@
+"""Where the cluster is: files that are named, the usual one, or the pod that we run in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import kubernetes.config.incluster_config as incluster
+import pytest
+
+from placement.cluster import NODES, ApiError
+from placement.cluster import Cluster as Connection
+from tests.cluster.apiserver import ADMIN
+from tests.cluster.build import node
+from tests.cluster.fixtures import Cluster
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def names(connection: Connection) -> list[str]:
+    with connection:
+        return [one["metadata"]["name"] for page in connection.pages(NODES) for one in page.items]
+
+
+@pytest.fixture
+def in_a_pod(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a kubelet gives to each container: an address, a token, an authority."""
+    address = urlsplit(cluster.server.url)
+    token = tmp_path / "token"
+    token.write_text(cluster.server.token(ADMIN))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
+    monkeypatch.setattr(incluster, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster, "SERVICE_CERT_FILENAME", str(cluster.server.ca_file))
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_a_pod_finds_the_cluster_that_it_runs_in(cluster: Cluster) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    assert names(Connection.connect()) == ["a"]
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_a_kubeconfig_goes_before_the_pod(tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match="none: No such file"):
+        Connection.connect(kubeconfig=str(tmp_path / "none"))
+
+
+def test_the_environment_names_files_of_which_some_may_be_missing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    files = [str(tmp_path / "none"), str(cluster.kubeconfig())]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(files))
+    assert names(Connection.connect()) == ["a"]
+
+
+def test_the_usual_file_is_found(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_nodes(node("a", gpus=4))
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text(cluster.kubeconfig().read_text())
+    assert names(Connection.connect()) == ["a"]
+
+
+def test_without_any_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(ApiError) as raised:
+        Connection.connect()
+    assert raised.value.message == (
+        "no cluster is configured: KUBECONFIG is not set, "
+        f"and there is no {tmp_path / '.kube' / 'config'}"
+    )
+
+
+def test_a_context_that_is_not_there_is_named(cluster: Cluster) -> None:
+    with pytest.raises(ApiError, match="zzz"):
+        Connection.connect(kubeconfig=str(cluster.kubeconfig()), context="zzz")
+
+
+@pytest.mark.usefixtures("in_a_pod")
+def test_a_token_that_is_gone_for_a_moment_is_no_answer(tmp_path: Path) -> None:
+    """It is read anew every minute, in whichever thread asks then: none may end by it."""
+    with Connection.connect() as connection:
+        hook = connection._client.configuration.refresh_api_key_hook
+        (loader,) = (
+            cell.cell_contents
+            for cell in hook.__closure__
+            if isinstance(cell.cell_contents, incluster.InClusterConfigLoader)
+        )
+        loader.token_expires_at = loader.token_expires_at.min
+        (tmp_path / "token").unlink()
+        with pytest.raises(ApiError, match="no credentials") as none:
+            connection.request("GET", NODES.path)
+        assert none.value.status == 0
