@@ -8,7 +8,8 @@ STAMP  := $(VENV)/.installed
 
 CONTAINER_ENGINE ?= docker
 IMAGE            ?= placement-service
-PYTEST_ARGS      ?=
+# A process for each core; each has an API server of its own.
+PYTEST_ARGS      ?= -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
 
@@ -40,7 +41,7 @@ lint: setup ## Check style, types, layers and protos.
 	$(BIN)/buf format --diff --exit-code proto
 
 .PHONY: test
-test: setup ## Run the tests. PYTEST_ARGS='-n auto' uses all cores.
+test: setup ## Run the tests. PYTEST_ARGS='tests/cli -x' and the like narrow it down.
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: run

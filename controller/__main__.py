@@ -32,7 +32,7 @@ from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.probes import Probes
 from controller.report import Reporter
-from controller.settings import Settings
+from controller.settings import Settings, faults
 from controller.steps import Entered, ignored
 from controller.watch import Watcher
 from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, ApiError, Cluster
@@ -68,8 +68,9 @@ def main(entered: Entered = ignored) -> None:
     options = parser.parse_args()
     try:
         settings = Settings.load(options.config)
-    except (ValidationError, OSError, yaml.YAMLError) as error:
-        sys.exit(f"placement-controller: the settings are wrong\n{error}")
+    except (ValueError, OSError, yaml.YAMLError) as error:
+        told = faults(error) if isinstance(error, ValidationError) else error
+        sys.exit(f"placement-controller: the settings are wrong\n{told}")
     logs.configure(settings.log_format, settings.log_level)
     told_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,7 +113,7 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
             ThreadPoolExecutor(settings.parallel_calls, thread_name_prefix="call")
         )
         binder = KubernetesBinder(
-            cluster, timeout=settings.bind_timeout, may_act=lambda: leadership.leads
+            cluster, timeout=settings.bind_timeout, may_act=lambda: cycle.leads()
         )
         recorder = Recorder(
             cluster,
@@ -141,11 +142,15 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
                 pool,
                 scheduler_name=settings.scheduler_name,
                 may_act=lambda: cycle.may_act(),
-                entered=entered,
+                entered=lambda step: cycle.entered(step),
             ),
             looker=binder,
             reporter=Reporter(
-                cluster, recorder, pool, may_act=lambda: leadership.leads, entered=entered
+                cluster,
+                recorder,
+                pool,
+                may_act=lambda: cycle.leads(),
+                entered=lambda step: cycle.entered(step),
             ),
             leadership=leadership,
             term=leadership.term,
@@ -228,14 +233,16 @@ def _elector(settings: Settings, cluster: Cluster, metrics: Metrics) -> Elector 
     if not (settings.leader_election and settings.binds):
         metrics.leader.set(1)
         return None
-    return Elector(
+    elector = Elector(
         cluster,
         namespace=settings.lease_namespace,
         name=settings.lease_name,
         identity=settings.identity,
         timing=Timing(settings.lease_duration, settings.renew_deadline, settings.renew_period),
-        on_change=lambda leads: metrics.leader.set(leads),
     )
+    # Asked, not told: whoever is held up cannot tell.
+    metrics.leader.set_function(lambda: float(elector.leads))
+    return elector
 
 
 def _rules(settings: Settings) -> Rules:

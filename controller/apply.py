@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from controller.cache import ClusterCache, ClusterView
-from controller.standing import Key, Standing, is_free, references, standing_of
+from controller.standing import Key, is_free
 from controller.steps import Entered, Step, ignored
 from placement import v1
 from placement.cluster import PODS, ApiError, Body, Cluster
@@ -133,7 +133,7 @@ def plans(
 def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_name: str) -> str:
     """Why a plan made on `view` must not be begun any more; empty when it may."""
     planned = view.standings[plan.gang]
-    now = _standing(cache, plan.gang, scheduler_name)
+    now = cache.standing(plan.gang)
     if now is None or now.uid != planned.uid:
         return "the PodGang is gone"
     if now.generation != planned.generation:
@@ -155,14 +155,14 @@ def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_
         if with_plan < group.minimum:
             return f"group {group.name} would run {with_plan} pods of {group.minimum}"
     if plan.base is not None:
-        base = _standing(cache, plan.base, scheduler_name)
+        base = cache.standing(plan.base)
         if base is None or not base.is_met:
             return f"its base {plan.base[1]} is not bound"
     return ""
 
 
 class Applier:
-    """Carries plans out, one gang after another."""
+    """Carries plans out, one gang after another. `may_act` is asked before each gang."""
 
     def __init__(
         self,
@@ -203,7 +203,9 @@ class Applier:
         return Outcome(plan, tried)
 
     def _bind_one(self, binding: Binding, stop: threading.Event) -> Tried:
-        if stop.is_set() or not self._may_act():
+        # A gang that was begun is finished, also when we are told to stop. Whether a request
+        # may still be sent, the binder knows.
+        if stop.is_set():
             return Tried(binding, Result.SKIPPED)
         self._entered(Step.BIND)
         tried = self._binder.bind(binding)
@@ -313,19 +315,6 @@ class KubernetesBinder:
             refused = error.status in (404, 409)
             return Tried(binding, Result.CONFLICT, str(error)) if refused else None
         return found
-
-
-def _standing(cache: ClusterCache, key: Key, scheduler_name: str) -> Standing | None:
-    gang = cache.gang(key)
-    if gang is None:
-        return None
-    members = {
-        pod: body
-        for _, pods in references(gang)
-        for pod in pods
-        if (body := cache.pod(pod)) is not None
-    }
-    return standing_of(gang, members, scheduler_name)
 
 
 def _key(name: str) -> Key:

@@ -14,7 +14,7 @@ from typing import Protocol
 import grpc
 
 from placement import v1
-from placement.client import PlacementClient
+from placement.client import PlacementClient, tls
 from placement.errors import UnavailableError
 
 
@@ -82,8 +82,4 @@ class ServiceAsker:
     def _credentials(self) -> grpc.ChannelCredentials | None:
         if self._ca is None:
             return None
-        return grpc.ssl_channel_credentials(
-            root_certificates=self._ca.read_bytes(),
-            private_key=None if self._key is None else self._key.read_bytes(),
-            certificate_chain=None if self._certificate is None else self._certificate.read_bytes(),
-        )
+        return tls(self._ca, certificate=self._certificate, key=self._key)

@@ -77,8 +77,10 @@ def refreshed(
         elif _differ(waiter.standing, standing):
             waiter = replace(waiter, standing=standing, due=min(waiter.due, now), attempts=0)
         elif waiter.attempts and waiter.room != room:
-            # Not at once: a node's pods leave it one by one.
-            waiter = replace(waiter, due=min(waiter.due, waiter.tried + backoff.shortest))
+            # Not at once: a node's pods leave it one by one, and somewhere a pod ends all the
+            # time. Who was tried often waits longer, up to a limit.
+            end = waiter.tried + min(backoff.after(waiter.attempts), 10 * backoff.shortest)
+            waiter = replace(waiter, due=min(waiter.due, end))
         result[key] = waiter
     return result
 
@@ -116,21 +118,24 @@ def wait(queue: Queue, *, now: float, window: Window) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A gang that waits, with what its turn depends on. `base` is the gang that it scales."""
+    """A gang that waits, with what its turn depends on. `base` is the gang that it scales,
+    `due` when its back-off ends."""
 
     key: Key
     priority: int
     base: Key | None = None
     attempts: int = 0
+    due: float = 0.0
     since: float = 0.0
 
 
 def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
     """The gangs of one batch, bases before what scales them, at most so many.
 
-    When not all fit, those that were not tried in vain come first, then higher priority,
-    then who waits longest: whoever cannot be helped does not keep the others waiting. A
-    gang whose base waits too comes only with its base.
+    When not all fit, those that were not tried in vain come first, then those whose
+    back-off ends first: whoever cannot be helped does not keep the others waiting, and
+    everybody has a turn. Among equals higher priority goes first, then who waits longest.
+    A gang whose base waits too comes only with its base.
     """
     by_key = {candidate.key: candidate for candidate in candidates}
     taken: dict[Key, None] = {}
@@ -143,9 +148,10 @@ def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
     return tuple(taken)
 
 
-def _turn(candidate: Candidate) -> tuple[bool, int, bool, float, Key]:
+def _turn(candidate: Candidate) -> tuple[bool, float, int, bool, float, Key]:
     return (
         candidate.attempts > 0,
+        candidate.due if candidate.attempts else 0.0,
         -candidate.priority,
         candidate.base is not None,
         candidate.since,

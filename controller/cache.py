@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.standing import Body, Key, Standing, key_of, node_of, references, standing_of
+from controller.standing import (
+    Body,
+    Key,
+    Standing,
+    is_free,
+    key_of,
+    node_of,
+    references,
+    standing_of,
+)
 from placement.kubernetes.objects import (
     CLUSTER_TOPOLOGY_BINDING,
     NODE,
@@ -44,6 +53,8 @@ class ClusterView:
     `revision` grows with every change; `room` with every change after which something
     may fit that did not before. `marks` tells for each node when something last happened
     to it that is not our doing and may leave less room: it changed, or got a pod.
+    `strays` are pods of ours that could be bound, if only a PodGang referred to them.
+    `left` are the nodes that pods of a gang ran on and have left, or are about to leave.
     """
 
     revision: int
@@ -55,6 +66,8 @@ class ClusterView:
     priority_classes: Mapping[Key, Body]
     topology_bindings: Mapping[Key, Body]
     standings: Mapping[Key, Standing]
+    strays: frozenset[Key]
+    left: Mapping[Key, frozenset[str]]
 
 
 class ClusterCache:
@@ -75,6 +88,8 @@ class ClusterCache:
         self._owners: dict[Key, set[Key]] = {}
         self._standings: dict[Key, Standing] = {}
         self._stale: set[Key] = set()
+        self._strays: set[Key] = set()
+        self._left: dict[Key, frozenset[str]] = {}
 
     # What the watches tell.
 
@@ -102,10 +117,14 @@ class ClusterCache:
         """Objects as the cache keeps them, so that a long list never stands there whole."""
         return [self._trimmer.trim(body) for body in bodies]
 
-    def unsync(self) -> None:
-        """Nothing counts as known until every kind was listed anew."""
+    def unsync(self, kind: str) -> None:
+        """A kind counts as unknown until it is listed anew, and so does what became of the
+        bindings that no watch has confirmed: the list will tell."""
         with self._changed:
-            self._synced.clear()
+            self._synced.discard(kind)
+            if kind == POD:
+                for key, assumed in tuple(self._assumed.items()):
+                    self.forget(key, assumed.uid)
 
     @property
     def is_synced(self) -> bool:
@@ -169,7 +188,9 @@ class ClusterCache:
                 if gang is None:
                     self._standings.pop(key, None)
                 else:
-                    self._standings[key] = standing_of(gang, pods, self._scheduler_name)
+                    self._standings[key] = standing_of(
+                        gang, pods, self._scheduler_name, has_node=self._has_node
+                    )
             self._stale.clear()
             return ClusterView(
                 revision=self._revision,
@@ -181,6 +202,8 @@ class ClusterCache:
                 priority_classes=dict(self._stores[PRIORITY_CLASS]),
                 topology_bindings=dict(self._stores[CLUSTER_TOPOLOGY_BINDING]),
                 standings=dict(self._standings),
+                strays=frozenset(self._strays),
+                left=dict(self._left),
             )
 
     def pod(self, key: Key) -> Body | None:
@@ -190,15 +213,24 @@ class ClusterCache:
             assumed = self._assumed.get(key)
             return pod if pod is None or assumed is None else _bound(pod, assumed.node)
 
-    def gang(self, key: Key) -> Body | None:
-        """One gang as it is now, None when it is gone."""
+    def standing(self, key: Key) -> Standing | None:
+        """How one gang stands now, None when it is gone."""
         with self._changed:
-            return self._stores[POD_GANG].get(key)
+            gang = self._stores[POD_GANG].get(key)
+            if gang is None:
+                return None
+            members = {
+                pod: body
+                for _, pods in references(gang)
+                for pod in pods
+                if (body := self.pod(pod)) is not None
+            }
+            return standing_of(gang, members, self._scheduler_name, has_node=self._has_node)
 
     def mark(self, node: str) -> int | None:
         """The mark of a node as it is now (see `ClusterView`), None when it is gone."""
         with self._changed:
-            return self._marks.get(node, 0) if ("", node) in self._stores[NODE] else None
+            return self._marks.get(node, 0) if self._has_node(node) else None
 
     # Under the lock.
 
@@ -214,6 +246,7 @@ class ClusterCache:
         self._revision += 1
         if kind == POD:
             self._mark(key, before, body)
+            self._remember(key, before, body)
             self._settle_assumed(key, body)
             self._room += _frees_room(before, body)
             self._touch_pod(key)
@@ -223,11 +256,17 @@ class ClusterCache:
             # Priorities and levels change what goes before what, and nodes where to.
             self._room += 1
             if kind == NODE:
-                self._marks[key[1]] = self._revision
+                if body is None:
+                    self._marks.pop(key[1], None)
+                else:
+                    self._marks[key[1]] = self._revision
+                if before is None or body is None:
+                    # Rare enough to read every gang anew: which of its pods are lost?
+                    self._stale.update(self._stores[POD_GANG])
 
     def _mark(self, key: Key, before: Body | None, body: Body | None) -> None:
         """Marks the node that a pod came to, or takes more of, by another's hand."""
-        if body is None or not (node := node_of(body)):
+        if body is None or not (node := node_of(body)) or not self._has_node(node):
             return
         assumed = self._assumed.get(key)
         as_planned = (
@@ -237,6 +276,19 @@ class ClusterCache:
         )
         if not as_planned and (before is None or before["spec"] != body["spec"]):
             self._marks[node] = self._revision
+
+    def _remember(self, key: Key, before: Body | None, body: Body | None) -> None:
+        """Notes the node that a pod leaves, for what will replace it: images and models are
+        still there. Grove takes the reference away once the pod is being deleted."""
+        if before is None or not (node := node_of(before)):
+            return
+        stays = (
+            body is not None
+            and body["metadata"].get("uid") == before["metadata"].get("uid")
+            and not body["metadata"].get("deletionTimestamp")
+        )
+        for gang in () if stays else self._owners.get(key, ()):
+            self._left[gang] = self._left.get(gang, frozenset()) | {node}
 
     def _settle_assumed(self, key: Key, body: Body | None) -> None:
         assumed = self._assumed.get(key)
@@ -258,12 +310,32 @@ class ClusterCache:
                         owners.discard(key)
                     if not owners:
                         del self._owners[pod]
+                    self._sort_out(pod)
         self._stale.add(key)
+        if body is None:
+            self._left.pop(key, None)
 
     def _touch_pod(self, key: Key) -> None:
         self._revision += 1
         self._stale |= self._owners.get(key, set())
+        self._sort_out(key)
         self._changed.notify_all()
+
+    def _sort_out(self, key: Key) -> None:
+        """Whether a pod is a stray."""
+        pod = self._stores[POD].get(key)
+        if (
+            pod is not None
+            and is_free(pod, self._scheduler_name)
+            and key not in self._assumed
+            and key not in self._owners
+        ):
+            self._strays.add(key)
+        else:
+            self._strays.discard(key)
+
+    def _has_node(self, name: str) -> bool:
+        return ("", name) in self._stores[NODE]
 
 
 def _bound(pod: Body, node: str) -> Body:

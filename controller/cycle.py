@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +22,14 @@ from controller.cache import ClusterCache, ClusterView
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.question import Question, key_of_resource, pose, without
-from controller.report import Reporter
+from controller.report import POD_MESSAGE_EVERY, Reporter
 from controller.standing import Body, Key, Standing, State
 from controller.steps import Entered, Step, ignored
 from placement import v1
 from placement.cluster import ApiError
 from placement.errors import BusyError, InvalidRequestError, PlacementError
 from placement.kubernetes import InputError
+from placement.kubernetes.objects import POD, POD_GANG
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ _TICK = 0.05
 _IDLE = 1.0
 #: Seconds until what could not be written, or looked at, is tried again.
 _RETRY = 2.0
+#: ... and what cannot be written time and again.
+_LONGEST_RETRY = 15.0
 #: Questions with faulty parts left out, one after another, in one cycle.
 _MOST_QUESTIONS = 4
 
@@ -128,14 +131,24 @@ class Cycle:
         self._asker.cancel()
         self._cache.wake()
 
+    def leads(self) -> bool:
+        """Whether what was begun may be carried on: we lead, and in the same term. What was
+        planned in another may be overtaken by what another leader did."""
+        return self._leadership.leads and self._leadership.term == self._term
+
     def may_act(self) -> bool:
         """Whether the next gang may be begun."""
-        return self._leadership.leads and not self._stopped.is_set()
+        return self.leads() and not self._stopped.is_set()
 
     @property
     def stuck_for(self) -> float:
         """Seconds since the cycle last moved."""
         return self._clock() - self._moved_at
+
+    def entered(self, step: Step) -> None:
+        """A step inside one of the cycle's own: it moves."""
+        self._moved_at = self._clock()
+        self._tell(step)
 
     # In the thread of the cycle.
 
@@ -144,6 +157,7 @@ class Cycle:
         while not self._stopped.is_set():
             if not self._leadership.leads:
                 self._enter(Step.COLLECT)
+                self._metrics.nothing_known()
                 self._stopped.wait(_TICK)
             elif self._leadership.term != self._term:
                 self._begin_term()
@@ -168,9 +182,11 @@ class Cycle:
             # 4. Ask.
             self._enter(Step.ASK)
             placement, question = self._ask(question)
-            had_turn = (*question.asked, *question.refused)
+            # Without an answer nobody's turn has passed, but of those whom no answer helps.
+            had_turn = tuple(question.refused)
             if placement is not None:
-                self._note(placement)
+                had_turn += question.asked
+                self._note(question, placement)
                 # 5. to 7. Apply: gang by gang, binding in parallel.
                 self._enter(Step.APPLY)
                 self._apply(question, placement, view)
@@ -184,37 +200,42 @@ class Cycle:
 
     def _forget(self) -> None:
         self._queue: batch.Queue = {}
+        self._uids: dict[Key, str] = {}
         self._answers: dict[Key, Notice] = {}
         self._outcomes: dict[Key, Outcome] = {}
         self._stale: set[Key] = set()
         self._half_since: dict[Key, float] = {}
         self._waiting_since: dict[Key, float] = {}
         self._reported: dict[Key, tuple[Body, Standing, Notice | None]] = {}
-        self._report_after = -math.inf
+        self._again_at: dict[Key, float] = {}
+        self._stray_since: dict[Key, float] = {}
+        self._told: set[Key] = set()
+        # What could not be written, gangs and strays: until when it rests, and how long.
+        self._resting: dict[tuple[str, Key], tuple[float, float]] = {}
         self._unscored: tuple[Key, ...] = ()
         self._unknown: dict[Key, Binding] = {}
         self._settle_after = -math.inf
         self._failures = 0
         self._failing_since = math.inf
         self._ask_after = -math.inf
+        self._overtaken = 0
 
     def _begin_term(self) -> None:
         """Forgets what another leader may have overtaken, and reads the cluster anew."""
         self._term = self._leadership.term
         self._forget()
-        self._cache.unsync()
         self._relist()
 
     # 1. Collect.
 
     def _collect(self) -> ClusterView | None:
-        while self.may_act() and self._leadership.term == self._term:
+        while self.may_act():
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
                 self._settle()
                 view = self._look()
-                if self._pause() <= 0 or self._changed(view):
+                if self._pause() <= 0 or self._changed(view) or self._strays():
                     return view
                 pause = min(_IDLE, self._pause())
             self._moved_at = self._clock()
@@ -242,6 +263,9 @@ class Cycle:
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
         view, now = self._cache.view(), self._clock()
+        self._stray_since = {key: self._stray_since.get(key, now) for key in view.strays}
+        self._told &= view.strays
+        self._metrics.strays.set(len(view.strays))
         self._queue = batch.refreshed(
             self._queue, view.standings, room=view.room, now=now, backoff=self._rules.backoff
         )
@@ -259,13 +283,23 @@ class Cycle:
 
     def _watch_over(self, standings: Mapping[Key, Standing], now: float) -> None:
         """Since when gangs are half bound, or wait for pods; and what the metrics say."""
+        # What is remembered of a gang says nothing about a later one of its name.
+        later = {key for key, s in standings.items() if self._uids.get(key, s.uid) != s.uid}
+        self._uids = {key: standing.uid for key, standing in standings.items()}
+        for memory in (
+            self._answers,
+            self._outcomes,
+            self._reported,
+            self._again_at,
+            self._half_since,
+            self._waiting_since,
+        ):
+            for key in (later & memory.keys()) | (memory.keys() - standings.keys()):
+                del memory[key]
         half = {key for key, s in standings.items() if s.is_half_bound and s.state in _ACTIVE}
         waiting = {key for key, s in standings.items() if s.state is State.WAITING}
         self._half_since = {key: self._half_since.get(key, now) for key in half}
         self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
-        for memory in (self._answers, self._outcomes, self._reported):
-            for key in memory.keys() - standings.keys():
-                del memory[key]
         counts = dict.fromkeys(State, 0)
         for standing in standings.values():
             counts[standing.state] += 1
@@ -279,20 +313,55 @@ class Cycle:
         """Seconds until the service is to be asked."""
         now = self._clock()
         pause = batch.wait(self._queue, now=now, window=self._rules.window)
-        if self._unscored:
+        if self._unscored and len(self._queue) < self._rules.window.most:
+            # There is room for them in the question.
             pause = 0.0
         return max(pause, self._ask_after - now)
 
     def _changed(self, view: ClusterView) -> tuple[Key, ...]:
         """The gangs about which there may be something new to write."""
-        if not self._rules.binds or self._clock() < self._report_after:
+        now = self._clock()
+        if not self._rules.binds:
             return ()
         return tuple(
             key
             for key, standing in view.standings.items()
             if standing.state is not State.FOREIGN
-            and self._reported.get(key) != (view.gangs[key], standing, self._notice(standing))
+            and not self._rests(POD_GANG, key)
+            and (
+                self._reported.get(key) != (view.gangs[key], standing, self._notice(standing))
+                or now >= self._again_at.get(key, math.inf)
+            )
         )
+
+    def _strays(self) -> tuple[Key, ...]:
+        """The pods without a gang that are to be told so. Their gang may be yet to come."""
+        now = self._clock()
+        if not self._rules.binds:
+            return ()
+        return tuple(
+            key
+            for key, since in self._stray_since.items()
+            if key not in self._told
+            and not self._rests(POD, key)
+            and now - since >= self._rules.waiting_notice
+        )
+
+    def _rests(self, kind: str, key: Key) -> bool:
+        return self._clock() < self._resting.get((kind, key), (-math.inf, 0.0))[0]
+
+    def _rest(self, kind: str, keys: Iterable[Key], unwritten: Collection[Key]) -> None:
+        """Lets those rest that could not be written, twice as long each time, and no others:
+        one that is refused for ever keeps nobody waiting."""
+        now = self._clock()
+        for key in keys:
+            before = self._resting.pop((kind, key), (0.0, _RETRY / 2))[1]
+            if key in unwritten:
+                wait = min(2 * before, _LONGEST_RETRY)
+                self._resting[kind, key] = now + wait, wait
+        self._resting = {
+            one: rest for one, rest in self._resting.items() if rest[0] > now - _LONGEST_RETRY
+        }
 
     # 3. Translate.
 
@@ -310,7 +379,9 @@ class Cycle:
             self._ask_after = self._clock() + self._rules.backoff.longest
             return Question(v1.ComputePlacementRequest(), ())
         request = question.request
-        request.time_limit.FromNanoseconds(round(self._rules.time_limit * 1e9))
+        # The sooner the answer, the less it is overtaken where others bind all the time.
+        limit = min(self._rules.time_limit, max(0.5, self._rules.time_limit / 2**self._overtaken))
+        request.time_limit.FromNanoseconds(round(limit * 1e9))
         request.policy.deterministic = self._rules.deterministic
         request.label = f"cycle at revision {view.revision}"
         return question
@@ -319,8 +390,9 @@ class Cycle:
 
     def _ask(self, question: Question) -> tuple[v1.Placement | None, Question]:
         """The answer, None when there is none, and the question that was really asked."""
-        for _ in range(_MOST_QUESTIONS):
+        for left in reversed(range(_MOST_QUESTIONS)):
             self._refuse(question.refused)
+            self._moved_at = self._clock()
             if not question.request.gangs:
                 return None, question
             try:
@@ -328,7 +400,7 @@ class Cycle:
                     question.request, timeout=self._rules.time_limit + self._rules.patience
                 )
             except InvalidRequestError as error:
-                smaller = without(question, error)
+                smaller = without(question, error) if left else None
                 if smaller is None:
                     self._fail(question, error)
                     return None, question
@@ -367,10 +439,15 @@ class Cycle:
         if now - self._failing_since >= self._rules.waiting_notice:
             told = notices.of_failure(f"{error.code.name}: {error}")
             for key in question.asked:
-                self._answers[key] = told
+                # The words differ from one failure to the next; the first ones will do.
+                if (before := self._answers.get(key)) is None or before.reason != told.reason:
+                    self._answers[key] = told
 
-    def _note(self, placement: v1.Placement) -> None:
+    def _note(self, question: Question, placement: v1.Placement) -> None:
         """Remembers what the answer says about each gang."""
+        for gang in question.request.gangs:
+            # About whom nothing is said, nothing is to be asked again.
+            self._answers.setdefault(key_of_resource(gang.name), Notice())
         for result in placement.gangs:
             self._answers[key_of_resource(result.name)] = notices.of_result(result)
         if placement.termination.HasField("gap"):
@@ -397,6 +474,7 @@ class Cycle:
             return
         for outcome in self._applier.apply(wanted, view):
             self._record(outcome)
+        self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
 
     def _record(self, outcome: Outcome) -> None:
         key = outcome.plan.gang
@@ -405,6 +483,8 @@ class Cycle:
         if outcome.stale:
             self._metrics.stale.inc()
             self._stale.add(key)
+            # What it is that overtakes differs each time; the first one will do.
+            self._outcomes.setdefault(key, outcome)
             logger.info("plan overtaken: %s", outcome.stale, extra=extra)
             return
         for one in outcome.tried:
@@ -434,6 +514,14 @@ class Cycle:
         if key in self._waiting_since:
             due = now - self._waiting_since[key] >= self._rules.waiting_notice
             return notices.of_waiting(standing) if due else None
+        waiter, outcome = self._queue.get(key), self._outcomes.get(key)
+        if (
+            waiter is not None
+            and outcome is not None
+            and now - waiter.since >= self._rules.waiting_notice
+            and not (answer is not None and answer.reason)
+        ):
+            return notices.of_outcome(outcome, answer)
         return answer
 
     def _report(self, view: ClusterView) -> None:
@@ -443,18 +531,23 @@ class Cycle:
             view, changed, {key: notice for key, notice in told.items() if notice is not None}
         )
         for key in changed:
+            self._again_at.pop(key, None)
             if key not in unwritten:
                 self._reported[key] = (view.gangs[key], view.standings[key], told[key])
-        if unwritten:
-            self._report_after = self._clock() + _RETRY
+        again_at = self._clock() + POD_MESSAGE_EVERY
+        self._again_at.update(dict.fromkeys(self._reporter.postponed, again_at))
+        strays = self._strays()
+        untold = self._reporter.report_strays(
+            view, strays, notices.of_stray(self._rules.scheduler_name)
+        )
+        self._told.update(key for key in strays if key not in untold)
+        self._rest(POD_GANG, changed, unwritten)
+        self._rest(POD, strays, untold)
 
     # 10. Requeue.
 
     def _requeue(self, had_turn: Iterable[Key], view: ClusterView) -> None:
         now = self._clock()
-        if self._failures:
-            # Without an answer nobody's turn has passed.
-            return
         self._queue = batch.tried(
             self._queue, had_turn, room=view.room, now=now, backoff=self._rules.backoff
         )

@@ -1,5 +1,8 @@
 """Events of events.k8s.io, each once: what repeats is counted up, and not too often.
 
+The numbers in a note differ from one moment to the next, and a gang may have a thousand
+pods: about one topic an object has one event at a time, whatever the words.
+
 What was said is remembered in this process only; after a restart it may be said once
 more. An event that cannot be written is lost, as events are.
 """
@@ -25,6 +28,7 @@ _MOST_REMEMBERED: Final = 50_000
 @dataclass(slots=True)
 class _Said:
     name: str
+    note: str
     count: int
     at: float
 
@@ -32,7 +36,8 @@ class _Said:
 class Recorder:
     """Writes events about objects. May be used by several threads.
 
-    `repeat` is the least time between two updates of one event, in seconds.
+    `repeat` is the least time between two events about an object's topic, or two updates of
+    one, in seconds.
     """
 
     def __init__(
@@ -52,21 +57,28 @@ class Recorder:
         self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
 
     def record(
-        self, about: Mapping[str, Any], *, type: str, reason: str, action: str, note: str
+        self,
+        about: Mapping[str, Any],
+        *,
+        type: str,
+        reason: str,
+        topic: str,
+        action: str,
+        note: str,
     ) -> bool:
         """Writes an event, or counts up the one that says the same; false when neither.
 
-        Raises `ApiError`.
+        `topic` is finer than the reason and coarser than the note. Raises `ApiError`.
         """
         metadata = about["metadata"]
         note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
-        key = metadata.get("uid", ""), reason, note
+        key = metadata.get("uid", ""), reason, topic
         said = self._said.get(key)
         now = self._clock()
         if said is not None and now - said.at < self._repeat:
             return False
         namespace = metadata.get("namespace") or "default"
-        if said is not None:
+        if said is not None and said.note == note:
             said.at = now
             try:
                 self._count_up(namespace, said)
@@ -77,9 +89,9 @@ class Recorder:
             else:
                 return True
         # What and about whom makes the name: said twice, it is still one event.
-        text = "\0".join((self._instance, *key, str(now)))
+        text = "\0".join((self._instance, *key, note, str(now)))
         name = f"{metadata['name'][:200]}.{sha256(text.encode()).hexdigest()[:16]}"
-        self._said[key] = _Said(name, 1, now)
+        self._said[key] = _Said(name, note, 1, now)
         while len(self._said) > _MOST_REMEMBERED:
             self._said.popitem(last=False)
         self._cluster.request(

@@ -4,6 +4,7 @@ Each replica judges by its own clock how long the lease has not changed; the tim
 in it are for people, so wrong clocks do no harm. A leader that could not renew in time
 stops acting before another may begin, also when its thread was held up: whoever acts asks
 `leads`, which compares times and trusts no flag. The clock goes on while a machine sleeps.
+A lease that is deleted is made anew by its holder; others wait as long as if it were there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from typing import Any
 from placement.cluster import LEASES, ApiError, Cluster
 
 logger = logging.getLogger(__name__)
+
+
+#: Seconds after its end at which a lease has surely run out.
+_JUST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,6 @@ class Elector:
         identity: str,
         timing: Timing,
         clock: Callable[[], float] = boot_clock,
-        on_change: Callable[[bool], None] = lambda leads: None,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
@@ -75,14 +79,16 @@ class Elector:
         self._identity = identity
         self._timing = timing
         self._clock = clock
-        self._on_change = on_change
         self._stopped = threading.Event()
         self._until = float("-inf")
         self._led = False
+        self._complained = ""
         self._term = 0
-        # The version of the lease that was seen last, and when it was seen first.
+        # The version of the lease that was seen last, empty when there was none, when it was
+        # seen first, and for how long it promised its holder to lead.
         self._seen = ""
         self._seen_at = 0.0
+        self._promised = 0.0
 
     @property
     def leads(self) -> bool:
@@ -98,12 +104,18 @@ class Elector:
         """Renews, or tries to take the lease, until stopped; then gives it up."""
         while not self._stopped.is_set():
             self.attempt()
-            self._stopped.wait(self._timing.renew_period)
+            self._stopped.wait(self._pause())
         self._give_up()
 
     def stop(self) -> None:
         """Ends `run`. Whatever acts as the leader must have ended before."""
         self._stopped.set()
+
+    def _pause(self) -> float:
+        """Seconds until the next look: when another's lease runs out, if that is sooner."""
+        left = self._seen_at + self._promised - self._clock()
+        waits = not self.leads and left > 0
+        return min(self._timing.renew_period, left + _JUST) if waits else self._timing.renew_period
 
     def attempt(self) -> None:
         """Looks at the lease once and does what is to be done."""
@@ -111,9 +123,23 @@ class Elector:
         try:
             self._attempt(now)
         except ApiError as error:
-            if error.status != 409:  # Another one was faster.
-                logger.warning("lease: %s", error, extra={"status": error.status})
+            self._complain(error)
+        else:
+            self._complained = ""
         self._tell()
+
+    def _complain(self, error: ApiError) -> None:
+        """Once, until it is another complaint: what is wrong here may stay so for long."""
+        if error.status == 409 or self._complained == str(error):  # 409: another was faster.
+            return
+        self._complained = str(error)
+        logger.warning(
+            "the lease %s/%s cannot be had: %s",
+            self._namespace,
+            self._name,
+            error,
+            extra={"status": error.status},
+        )
 
     def _attempt(self, now: float) -> None:
         path = LEASES.path_of(self._name, self._namespace)
@@ -124,6 +150,11 @@ class Elector:
         except ApiError as error:
             if error.status != 404:
                 raise
+            if self._seen:
+                self._seen, self._seen_at = "", now
+            if not self.leads and now - self._seen_at < self._promised:
+                # Deleted; whoever held it does not know yet, and goes on for a while.
+                return
             body = self._body({}, now=_micro_time(), transitions=0)
             made = self._cluster.request(
                 "POST", LEASES.path_in(self._namespace), body=body, timeout=timeout
@@ -133,11 +164,12 @@ class Elector:
         version = lease["metadata"].get("resourceVersion", "")
         if version != self._seen:
             self._seen, self._seen_at = version, now
+        spec = lease.get("spec") or {}
+        self._promised = float(spec.get("leaseDurationSeconds") or 0)
         todo = move(lease, me=self._identity, unchanged_for=now - self._seen_at)
         if todo is Move.WAIT:
             self._until = float("-inf")
             return
-        spec = lease.get("spec") or {}
         transitions = int(spec.get("leaseTransitions") or 0) + (todo is Move.TAKE)
         acquired = spec.get("acquireTime") if todo is Move.RENEW else None
         body = self._body(
@@ -150,6 +182,7 @@ class Elector:
         if not self.leads:
             self._term += 1
         self._seen, self._seen_at = lease["metadata"].get("resourceVersion", ""), since
+        self._promised = self._timing.duration
         self._until = since + self._timing.renew_deadline
 
     def _give_up(self) -> None:
@@ -173,7 +206,6 @@ class Elector:
         if leads != self._led:
             self._led = leads
             logger.info("leading" if leads else "not leading", extra={"identity": self._identity})
-            self._on_change(leads)
 
     def _body(
         self,

@@ -33,6 +33,7 @@ class Metrics:
         self.half_bound = self._gauge(
             "half_bound_gangs", "Gangs with some, but too few, pods bound."
         )
+        self.strays = self._gauge("stray_pods", "Pods of ours that no PodGang refers to.")
         self.oldest = self._gauge(
             "queue_oldest_seconds", "How long the gang that waits longest has waited."
         )
@@ -48,8 +49,16 @@ class Metrics:
         self.leader = self._gauge("leader", "1 while this replica acts.")
         for state in State:
             self.gangs.labels(state.value)
-        for step in Step:
+        # The others come within these, several at a time.
+        for step in set(Step) - {Step.BIND, Step.BOUND, Step.WRITE}:
             self.steps.labels(step.name.lower())
+
+    def nothing_known(self) -> None:
+        """Who does not lead does not look: what was seen last would be told for ever."""
+        for state in State:
+            self.gangs.labels(state.value).set(0)
+        for gauge in (self.half_bound, self.strays, self.oldest):
+            gauge.set(0)
 
     def called(self, call: Call) -> None:
         """Counts one request to the API server."""

@@ -22,6 +22,8 @@ REFUSED: Final = "Refused"
 WAITING_FOR_PODS: Final = "WaitingForPods"
 HALF_BOUND: Final = "HalfBound"
 NO_ANSWER: Final = "NoAnswer"
+NOT_BOUND: Final = "NotBound"
+NO_POD_GANG: Final = "NoPodGang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,19 @@ def of_waiting(standing: Standing) -> Notice:
         WAITING_FOR_PODS,
         _joined(
             f"group {group.name} has {group.bound + len(group.free)} of {group.minimum} pods"
-            f" that run or may be bound" + (f", {group.gated} are gated" if group.gated else "")
+            f" that run or may be bound"
+            + (f", {_are(group.gated)} gated" if group.gated else "")
+            + (f", {_are(group.lost)} on nodes that are gone" if group.lost else "")
             for group in standing.groups
             if not group.could_be_met
         ),
+    )
+
+
+def of_stray(scheduler_name: str) -> Notice:
+    """A pod of ours that belongs to no gang."""
+    return Notice(
+        NO_POD_GANG, f"no PodGang refers to this pod, and {scheduler_name} places pods of PodGangs"
     )
 
 
@@ -79,6 +90,17 @@ def of_half_bound(standing: Standing, why: Notice | None, outcome: Outcome | Non
     if outcome is not None and outcome.why:
         told.append(f"the last binding failed: {outcome.why}")
     return Notice(HALF_BOUND, _joined(told), None if why is None else why.score)
+
+
+def of_outcome(outcome: Outcome, answer: Notice | None) -> Notice:
+    """There is a place, and yet nothing comes of it."""
+    what = "plans are overtaken by events" if outcome.stale else "pods cannot be bound"
+    score = None if answer is None else answer.score
+    return Notice(NOT_BOUND, _joined([f"there is a place, but {what}: {outcome.why}"]), score)
+
+
+def _are(count: int) -> str:
+    return f"{count} {'is' if count == 1 else 'are'}"
 
 
 def _joined(texts: Iterable[str]) -> str:

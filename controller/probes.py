@@ -42,7 +42,10 @@ class Probes:
             def log_message(self, format: str, *args: object) -> None:
                 """Probes come every few seconds; nobody wants to read of them."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise OSError(f"probes cannot listen on {host}:{port} (http_port): {error}") from error
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="probes", daemon=True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from controller.batch import Candidate, Queue, chosen
 from controller.cache import ClusterView
-from controller.standing import Body, Key, State, node_of, references
+from controller.standing import Body, Key, State, is_ours, node_of, references
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, translate
@@ -41,15 +41,23 @@ def pose(
     """The question: where do the pods of the gangs that wait go.
 
     Besides them it holds what they depend on: their bases, and the running gangs that
-    share a base with them. The gangs of `also` have nothing that waits; about them it
-    asks how well they stand, as far as there is room.
+    share a base with them. What replaces a pod would like its node again. The gangs of
+    `also` have nothing that waits; about them it asks how well they stand, as far as there
+    is room.
     """
     messages, snapshot, refused = _translated(view, scheduler_name)
     by_key = {key_of_resource(gang.name): gang for gang in messages}
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
     asked = chosen(
         [
-            Candidate(key, by_key[key].priority, bases.get(key), waiter.attempts, waiter.since)
+            Candidate(
+                key,
+                by_key[key].priority,
+                bases.get(key),
+                waiter.attempts,
+                waiter.due,
+                waiter.since,
+            )
             for key, waiter in queue.items()
             if key in by_key
         ],
@@ -64,6 +72,9 @@ def pose(
         for key in by_key
         if bases.get(key, key) in roots and (key not in queue or key in roots)
     )
+    for key in sent:
+        before = {f"nodes/{name}" for name in view.left.get(key, ()) if ("", name) in view.nodes}
+        by_key[key].previous_nodes.extend(sorted(before - set(by_key[key].previous_nodes)))
     snapshot.revision = str(view.revision)
     request = v1.ComputePlacementRequest(gangs=[by_key[key] for key in sent])
     request.snapshot.MergeFrom(snapshot)
@@ -118,8 +129,9 @@ def _translated(
     pods = {
         key: pod
         for key, pod in view.pods.items()
-        # Who waits for another scheduler holds nothing and is not ours to place.
-        if node_of(pod) or pod["spec"].get("schedulerName") == scheduler_name
+        # Who waits for another scheduler holds nothing and is not ours to place, and who was
+        # bound to a node that is gone runs nowhere.
+        if (("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name))
     }
     gangs = {
         key: gang

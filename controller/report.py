@@ -26,7 +26,15 @@ from typing import Any, Final
 
 from controller.cache import ClusterView
 from controller.events import Recorder
-from controller.notices import NO_ANSWER, PLACED, REFUSED, WAITING_FOR_PODS, Notice
+from controller.notices import (
+    NO_ANSWER,
+    NO_POD_GANG,
+    NOT_BOUND,
+    PLACED,
+    REFUSED,
+    WAITING_FOR_PODS,
+    Notice,
+)
 from controller.standing import Body, Key, Standing, State, condition_of, is_initialized
 from controller.steps import Entered, Step, ignored
 from placement.cluster import (
@@ -47,12 +55,14 @@ SCHEDULER_ERROR: Final = "SchedulerError"
 FAILED_SCHEDULING: Final = "FailedScheduling"
 
 #: Reasons for which no room would help; autoscalers act on Unschedulable alone.
-_NOT_FOR_ROOM: Final = frozenset({REFUSED, NO_ANSWER, WAITING_FOR_PODS, "Unsupported"})
+_NOT_FOR_ROOM: Final = frozenset(
+    {REFUSED, NO_ANSWER, NOT_BOUND, NO_POD_GANG, WAITING_FOR_PODS, "Unsupported"}
+)
 #: States in which a gang's status is ours to write.
 _OURS: Final = frozenset({State.WAITING, State.PENDING, State.SETTLED})
 #: Seconds after which a pod's condition follows a message that changed; its reason does
 #: not, and a gang of a thousand pods is a thousand writes.
-_POD_MESSAGE_EVERY: Final = 60.0
+POD_MESSAGE_EVERY: Final = 60.0
 _CONFLICTS: Final = 3
 
 
@@ -157,6 +167,7 @@ class Reporter:
         self._clock = clock
         # When a pod's condition was last written, by uid.
         self._pod_writes: dict[str, float] = {}
+        self._postponed: set[Key] = set()
 
     def report(
         self, view: ClusterView, keys: Iterable[Key], notices: Mapping[Key, Notice]
@@ -176,8 +187,9 @@ class Reporter:
         self._pod_writes = {
             uid: at
             for uid, at in self._pod_writes.items()
-            if self._clock() - at < _POD_MESSAGE_EVERY
+            if self._clock() - at < POD_MESSAGE_EVERY
         }
+        self._postponed.clear()
         unwritten = self._executor.map(
             lambda one: self._attempt(
                 one[0], lambda: self._gang(view.gangs[one[0]], one[1], notices.get(one[0]))
@@ -185,9 +197,24 @@ class Reporter:
             gangs,
         )
         unwritten_pods = self._executor.map(
-            lambda one: self._attempt(one[0], lambda: self._pod(one[1], one[2])), pods
+            lambda one: self._attempt(one[0], lambda: self._pod(one[1], one[2], one[0])), pods
         )
         return frozenset(key for key in (*unwritten, *unwritten_pods) if key is not None)
+
+    @property
+    def postponed(self) -> frozenset[Key]:
+        """The gangs of the last report some of whose pods have an older message, for it was
+        too soon to write it anew."""
+        return frozenset(self._postponed)
+
+    def report_strays(
+        self, view: ClusterView, keys: Iterable[Key], notice: Notice
+    ) -> frozenset[Key]:
+        """Says about these pods what keeps them waiting; returns those that were not told."""
+        unwritten = self._executor.map(
+            lambda key: self._attempt(key, lambda: self._pod(view.pods[key], notice)), keys
+        )
+        return frozenset(key for key in unwritten if key is not None)
 
     def _attempt(self, key: Key, write: Callable[[], None]) -> Key | None:
         """Writes; the key when it failed, which the next cycle tries again."""
@@ -200,7 +227,7 @@ class Reporter:
             logger.warning(
                 "report not written: %s",
                 error,
-                extra={"gang": "/".join(key), "status": error.status},
+                extra={"object": "/".join(key), "status": error.status},
             )
             return key
         return None
@@ -221,6 +248,7 @@ class Reporter:
                 gang,
                 type="Normal" if wanted.scheduled else "Warning",
                 reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
+                topic=wanted.reason,
                 action="Scheduling",
                 note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
             )
@@ -252,7 +280,7 @@ class Reporter:
                 return False
         return False
 
-    def _pod(self, pod: Body, notice: Notice) -> None:
+    def _pod(self, pod: Body, notice: Notice, gang: Key | None = None) -> None:
         metadata = pod["metadata"]
         uid = metadata.get("uid", "")
         change = pod_patch(pod, notice, now=_time())
@@ -261,6 +289,8 @@ class Reporter:
         before = condition_of(pod, POD_SCHEDULED) or {}
         (wanted,) = change["status"]["conditions"]
         if before.get("reason") == wanted["reason"] and uid in self._pod_writes:
+            if gang is not None:
+                self._postponed.add(gang)
             return
         change["metadata"] = {"uid": uid}
         try:
@@ -280,6 +310,7 @@ class Reporter:
             pod,
             type="Warning",
             reason=FAILED_SCHEDULING,
+            topic=notice.reason,
             action="Scheduling",
             note=wanted["message"],
         )

@@ -8,17 +8,41 @@ example ``PLACEMENT_CONTROLLER_SERVICE=placement:50051``, or a key of the YAML f
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FilePath, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
 )
+
+_PREFIX: Final = "PLACEMENT_CONTROLLER_"
+#: What Kubernetes puts into the environment for a Service named placement-controller.
+_SERVICE_LINK: Final = re.compile(r"(SERVICE_(HOST|PORT)|PORT)(_.*)?")
+
+
+def _unknown_variables() -> list[str]:
+    """Variables that look like settings and are none: a misspelled one must not be overlooked."""
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith(_PREFIX)
+        and (rest := name.removeprefix(_PREFIX)).lower() not in Settings.model_fields
+        and not _SERVICE_LINK.fullmatch(rest)
+    )
+
+
+def faults(error: ValidationError) -> str:
+    """A line for each wrong setting."""
+    return "\n".join(
+        ": ".join([*map(str, one["loc"]), one["msg"].removeprefix("Value error, ")])
+        for one in error.errors()
+    )
 
 
 def _identity() -> str:
@@ -29,9 +53,7 @@ def _identity() -> str:
 class Settings(BaseSettings):
     """The controller's settings."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PLACEMENT_CONTROLLER_", frozen=True, extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="forbid")
 
     scheduler_name: str = Field(default="placement-service", min_length=1)
     """Pods with this `spec.schedulerName` are ours; no others are ever bound."""
@@ -42,11 +64,11 @@ class Settings(BaseSettings):
 
     service: str = ""
     """Address HOST:PORT of the placement service; empty starts one in this process."""
-    service_ca: Path | None = None
+    service_ca: FilePath | None = None
     """PEM file with the authorities of the service; turns on TLS."""
-    service_certificate: Path | None = None
+    service_certificate: FilePath | None = None
     """PEM file with our certificate chain, for mutual TLS; belongs to `service_key`."""
-    service_key: Path | None = None
+    service_key: FilePath | None = None
     """PEM file with our private key."""
     time_limit: float = Field(default=5.0, gt=0, le=3600)
     """How long the service may search for one answer."""
@@ -64,7 +86,8 @@ class Settings(BaseSettings):
     shortest_backoff: float = Field(default=1.0, gt=0)
     """A gang that got no place waits so long before it is asked about again ..."""
     longest_backoff: float = Field(default=60.0, gt=0)
-    """... twice as long each time, up to this. Room that appears ends the wait."""
+    """... twice as long each time, up to this. Once there is room that was not there before,
+    ten times the shortest wait is the longest."""
 
     parallel_calls: int = Field(default=16, ge=1, le=256)
     """Requests to the API server that are under way at once while binding and reporting."""
@@ -75,7 +98,8 @@ class Settings(BaseSettings):
     waiting_notice: float = Field(default=30.0, ge=0)
     """After so long a gang whose pods are missing or gated is reported as waiting."""
     event_repeat: float = Field(default=300.0, ge=0)
-    """The same event for the same object is counted up at most this often."""
+    """An event with the same reason for the same object comes, or is counted up, at most this
+    often."""
 
     leader_election: bool = True
     """Whether replicas elect one that acts."""
@@ -131,6 +155,12 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _asking_is_not_being_stuck(self) -> Settings:
+        if self.time_limit + self.service_patience >= self.stuck_after:
+            raise ValueError("time_limit + service_patience must be less than stuck_after")
+        return self
+
+    @model_validator(mode="after")
     def _lease_outlives_its_leader(self) -> Settings:
         if not self.renew_period < self.renew_deadline < self.lease_duration:
             raise ValueError("renew_period < renew_deadline < lease_duration must hold")
@@ -143,8 +173,11 @@ class Settings(BaseSettings):
     def load(cls, file: Path | None) -> Settings:
         """The settings of the environment and of a file, if one is named.
 
-        Raises pydantic's ValidationError, and OSError or yaml.YAMLError for the file.
+        Raises ValueError, of which pydantic's ValidationError is one, and OSError or
+        yaml.YAMLError for the file.
         """
+        if unknown := _unknown_variables():
+            raise ValueError("\n".join(f"{name}: there is no such setting" for name in unknown))
         if file is None:
             return cls()
         # pydantic-settings takes a file that is not there for an empty one.

@@ -6,7 +6,7 @@ counts; whether and where something fits is for the service to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -35,7 +35,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupStanding:
-    """Pods of one group by how far they are; `ready` ones are `bound` too."""
+    """Pods of one group by how far they are; `ready` ones are `bound` too, and `lost` ones,
+    whose node the cluster has no more, are neither: they will never run."""
 
     name: str
     minimum: int
@@ -43,6 +44,7 @@ class GroupStanding:
     ready: int = 0
     free: tuple[Key, ...] = ()
     gated: int = 0
+    lost: int = 0
 
     @property
     def is_met(self) -> bool:
@@ -132,44 +134,58 @@ def node_of(pod: Body) -> str:
     return str(pod["spec"].get("nodeName") or "")
 
 
+def is_ours(pod: Body, scheduler_name: str) -> bool:
+    """Whether a pod asks for us as its scheduler."""
+    return bool(pod["spec"].get("schedulerName") == scheduler_name)
+
+
 def is_free(pod: Body, scheduler_name: str) -> bool:
     """Whether a pod is ours and may be bound."""
     spec = pod["spec"]
     return (
-        spec.get("schedulerName") == scheduler_name
+        is_ours(pod, scheduler_name)
         and not spec.get("nodeName")
         and not spec.get("schedulingGates")
         and not pod["metadata"].get("deletionTimestamp")
     )
 
 
-def standing_of(gang: Body, pods: Mapping[Key, Body], scheduler_name: str) -> Standing:
-    """How a gang stands, given the pods that have not finished."""
+def standing_of(
+    gang: Body,
+    pods: Mapping[Key, Body],
+    scheduler_name: str,
+    *,
+    has_node: Callable[[str], bool],
+) -> Standing:
+    """How a gang stands, given the pods that have not finished and which nodes there are."""
     metadata = gang["metadata"]
     ours = False
     groups = []
     for group, keys in references(gang):
-        bound = ready = gated = 0
+        bound = ready = gated = lost = 0
         free = []
         for key in keys:
             pod = pods.get(key)
             if pod is None or pod["metadata"].get("deletionTimestamp"):
                 # One that is being deleted is no member any more: its replacement will be.
                 continue
-            is_ours = pod["spec"].get("schedulerName") == scheduler_name
-            ours = ours or is_ours
-            if node_of(pod):
+            is_its = is_ours(pod, scheduler_name)
+            ours = ours or is_its
+            if node := node_of(pod):
+                if not has_node(node):
+                    lost += 1
+                    continue
                 bound += 1
                 condition = condition_of(pod, "Ready")
                 ready += condition is not None and condition.get("status") == "True"
-            elif not is_ours:
+            elif not is_its:
                 continue
             elif pod["spec"].get("schedulingGates"):
                 gated += 1
             else:
                 free.append(key)
         minimum = int(group.get("minReplicas") or 0)
-        groups.append(GroupStanding(group["name"], minimum, bound, ready, tuple(free), gated))
+        groups.append(GroupStanding(group["name"], minimum, bound, ready, tuple(free), gated, lost))
     return Standing(
         key=key_of(gang),
         uid=metadata.get("uid", ""),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST = 0.2
 _LONGEST = 15.0
+#: Seconds; a watch that ends sooner, and told nothing, is broken.
+_BRIEF = 1.0
 
 
 class Action(Enum):
@@ -101,14 +104,17 @@ class Watcher:
                         self._relist, revision = False, ""
                 if not revision:
                     revision = self._list()
-                revision = self._follow(revision)
+                if revision:
+                    revision = self._follow(revision)
             except ApiError as error:
                 revision = self._recover(error, revision)
 
     def relist(self) -> None:
-        """Lists everything anew, without waiting for the watch to end."""
+        """Lists everything anew, without waiting for the watch to end; until then the kind
+        counts as unknown."""
         with self._lock:
             self._relist = True
+            self._cache.unsync(self._resource.kind)
             if self._stream is not None:
                 self._stream.close()
         self._woken.set()
@@ -119,16 +125,20 @@ class Watcher:
         self.relist()
 
     def _list(self) -> str:
+        """Lists everything; where to watch from, empty when it is to be listed once more."""
         kind = self._resource.kind
         bodies: list[standing.Body] = []
         revision = ""
         for page in self._cluster.pages(self._resource, fields=self._fields):
             bodies += self._cache.trimmed(page.items)
             revision = page.revision
-        self._cache.replace(kind, bodies)
+        with self._lock:
+            if self._relist:
+                # Begun before somebody asked for a new list, it may be older than they want.
+                return ""
+            self._cache.replace(kind, bodies)
         self._on_list(kind)
         logger.info("listed %d", len(bodies), extra={"kind": kind, "revision": revision})
-        self._failures = 0
         return revision
 
     def _follow(self, revision: str) -> str:
@@ -144,6 +154,7 @@ class Watcher:
             self._stream = stream
             if self._relist:
                 stream.close()
+        began, started = revision, time.monotonic()
         try:
             with stream:
                 for event in stream:
@@ -154,6 +165,11 @@ class Watcher:
         finally:
             with self._lock:
                 self._stream = None
+                wanted = self._relist
+        if revision == began and time.monotonic() - started < _BRIEF and not wanted:
+            # Whoever is in between, asking again at once would go on without end.
+            raise _Broken(ApiError(0, "the watch ended as it began"), revision)
+        self._failures = 0
         return revision
 
     def _take(self, event: Body) -> str:
@@ -171,14 +187,19 @@ class Watcher:
         """Waits as the error demands; returns where to go on, empty for a new list."""
         if isinstance(error, _Broken):
             revision = error.revision
+        # A list that succeeds does not count: with history that is lost at once each time,
+        # everything would be listed without end.
         self._failures += 1
         todo = after(error, self._failures, absent_poll=self._absent_poll, jitter=self._jitter())
         kind = self._resource.kind
-        level = logging.DEBUG if todo.action is Action.ABSENT else logging.WARNING
+        # An outage is said at its beginning, and ever less often while it lasts.
+        is_power_of_two = self._failures & (self._failures - 1) == 0
+        level = logging.WARNING if is_power_of_two else logging.DEBUG
         if todo.action is Action.ABSENT:
-            if self._failures == 1:
-                level = logging.INFO
+            level = logging.INFO if self._failures == 1 else logging.DEBUG
             self._cache.replace(kind, [])
+            # However long that lasts, it slows down nothing that goes wrong later.
+            self._failures = min(self._failures, 2)
         logger.log(
             level,
             "%s; %s in %.1f s",
@@ -188,7 +209,9 @@ class Watcher:
             extra={"kind": kind, "status": error.status},
         )
         self._woken.clear()
-        if not self._stopped.is_set():
+        with self._lock:
+            wanted = self._relist
+        if not wanted:
             self._woken.wait(todo.seconds)
         return revision if todo.action is Action.RESUME else ""
 

@@ -13,11 +13,11 @@ admission, the watch cache with bookmarks, the checks of `pods/binding`.
 
 from __future__ import annotations
 
-import ctypes
 import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,8 +39,14 @@ _LAST_LINES: Final = 20
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 #: No session of tests lasts longer.
 _TOKEN_SECONDS: Final = 24 * 3600
-_PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None)
+#: Becomes another program, that Linux kills when its parent ends. Not a preexec_fn: that
+#: forks this process as it is, which gRPC with calls under way does not always outlive.
+_DIE_WITH_PARENT: Final = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class StartError(Exception):
@@ -257,13 +263,12 @@ class ApiServer:
         log = self._directory / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-S", "-E", "-c", _DIE_WITH_PARENT, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 # Interrupts are for the tests; their end, however violent, is ours too.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
         try:
             _wait(lambda: process.poll() is not None or is_ready(), name)
@@ -306,10 +311,6 @@ def _with_free_port(start: Callable[[int], subprocess.Popen[bytes]]) -> subproce
             if last == _TRIES or "address already in use" not in str(error):
                 raise
     raise AssertionError("unreachable")
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:

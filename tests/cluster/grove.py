@@ -14,12 +14,14 @@ order, and after any accident.
 As Grove does, Initialized is written by a merge patch with the whole list of
 conditions as this writer knows it: what a scheduler wrote before is gone. Which
 gangs and pods a PodCliqueSet stands for is left to `placement.kubernetes.expand`,
-which has tests of its own. Not played: updates of templates, and the termination
-of gangs that fail.
+which has tests of its own. A template that changes is rolled out pod by pod. Not played: the
+termination of gangs that fail.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import threading
 import uuid
@@ -27,12 +29,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from urllib3.exceptions import HTTPError
 
 from placement.kubernetes import Objects, expand
-from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body
+from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body, Resource
 
 GATE: Final = "grove.io/podgang-pending-creation"
 SCHEDULER: Final = "placement-service"
@@ -41,6 +43,7 @@ _BASE: Final = "grove.io/base-podgang"
 _CLIQUE: Final = "grove.io/podclique"
 _GANG: Final = "grove.io/podgang"
 _INDEX: Final = "grove.io/podclique-pod-index"
+_HASH: Final = "grove.io/pod-template-hash"
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _INITIALIZED: Final = "Initialized"
 _PAUSE_SECONDS: Final = 0.05
@@ -77,12 +80,14 @@ class GroveStandIn:
         self._gangs: dict[_Key, _Gang] = {}
         #: How many gates each clique loses next: 1, 2, 4 ... as Grove starts slowly.
         self._pace: dict[_Key, int] = defaultdict(lambda: 1)
+        #: Whether the stages see everything that has happened, or what a cache knows of it.
+        self._is_sure = True
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
     def apply(self, *bodies: Body) -> None:
-        """Take PodCliqueSets, new or changed in size, and ClusterTopologyBindings.
+        """Take PodCliqueSets, new or changed in size or pods, and ClusterTopologyBindings.
 
         Nothing is made before the next stage. Topologies count for sets applied with
         or after them.
@@ -111,7 +116,7 @@ class GroveStandIn:
 
     def make_gangs(self) -> int:
         """Create the PodGangs that are missing, without references and not initialized."""
-        there = {_key(gang) for gang in self._api.items(POD_GANGS)}
+        there = {_key(gang) for gang in self._list(POD_GANGS)}
         missing = [gang.body for gang in self._wanted() if gang.key not in there]
 
         def make(body: Body) -> Body:
@@ -216,8 +221,23 @@ class GroveStandIn:
             alive = sorted((pod for pod in pods if not _is_ending(pod)), key=_is_bound)
             surplus += alive[: max(0, len(alive) - sizes.get(clique, 0))]
         self._each(lambda gang: self._api.delete(POD_GANGS, *_key(gang)[::-1]), stray)
-        self._each(lambda pod: self._api.delete(PODS, *_key(pod)[::-1]), surplus)
+        self._each(self._delete_as_seen, surplus)
         return len(stray) + len(surplus)
+
+    def roll(self) -> int:
+        """Delete pods of old templates: those without a node at once, of the others one per
+        clique, and the next when the clique is whole and Ready again."""
+        there = self._pods()
+        due = []
+        for gang in self._wanted():
+            for name, templates in gang.cliques.items():
+                alive = [pod for pod in there[gang.key[0], name] if not _is_ending(pod)]
+                current = {template["metadata"]["labels"][_HASH] for template in templates}
+                old = [pod for pod in alive if pod["metadata"]["labels"][_HASH] not in current]
+                due += [pod for pod in old if not _is_bound(pod)]
+                if len(alive) >= len(templates) and all(_is_true(pod, "Ready") for pod in alive):
+                    due += sorted(old, key=_key)[:1]
+        return len(self._each(self._delete_as_seen, due))
 
     def step(self, shuffle: random.Random | None = None) -> int:
         """Every stage once, in Grove's order or shuffled. Returns how much was written."""
@@ -229,13 +249,20 @@ class GroveStandIn:
     def settle(self) -> None:
         """`step` until nothing is due. What waits for a scheduler stays."""
         for _ in range(_MOST_STEPS):
-            if not self.step():
+            # An operator sees the cluster through a cache; that nothing is due has to be sure.
+            self._is_sure = False
+            try:
+                due = self.step()
+            finally:
+                self._is_sure = True
+            if not due and not self.step():
                 return
         raise AssertionError(f"something is due after {_MOST_STEPS} steps")
 
     def start(self) -> None:
         """Do what is due in a thread, until `stop`, through restarts of the API server."""
         self._stopping.clear()
+        self._is_sure = False
         self._thread = threading.Thread(target=self._run, name="grove-stand-in", daemon=True)
         self._thread.start()
 
@@ -245,6 +272,7 @@ class GroveStandIn:
             self._stopping.set()
             self._thread.join()
             self._thread = None
+            self._is_sure = True
         if self._error is not None:
             raise self._error
 
@@ -293,6 +321,10 @@ class GroveStandIn:
     def _pod(self, body: Body) -> Body:
         metadata = {key: one for key, one in body["metadata"].items() if key != "name"}
         metadata["generateName"] = f"{metadata['labels'][_CLIQUE]}-"
+        # The host's name tells pods of one template apart.
+        template = {key: one for key, one in body["spec"].items() if key != "hostname"}
+        digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
+        metadata["labels"] = {**metadata["labels"], _HASH: digest[:10]}
         held = {"schedulerName": self._scheduler, "schedulingGates": [{"name": GATE}]}
         return {**body, "metadata": metadata, "spec": {**body["spec"], **held}}
 
@@ -333,10 +365,12 @@ class GroveStandIn:
         wanted = {gang.key for gang in self._wanted()}
         return [gang for gang in self._ours(POD_GANGS) if _key(gang) in wanted]
 
-    def _ours(self, resource: Any) -> list[Body]:
-        return self._api.items(
-            resource, labelSelector="app.kubernetes.io/managed-by=grove-operator"
-        )
+    def _ours(self, resource: Resource) -> list[Body]:
+        return self._list(resource, labelSelector="app.kubernetes.io/managed-by=grove-operator")
+
+    def _list(self, resource: Resource, **parameters: str) -> list[Body]:
+        read = self._api.items if self._is_sure else self._api.latest
+        return read(resource, **parameters)
 
     def _pods(self) -> defaultdict[_Key, list[Body]]:
         """The pods there are, by namespace and clique."""
@@ -344,6 +378,12 @@ class GroveStandIn:
         for pod in self._ours(PODS):
             found[pod["metadata"]["namespace"], pod["metadata"]["labels"][_CLIQUE]].append(pod)
         return found
+
+    def _delete_as_seen(self, pod: Body) -> Body:
+        """Unless it has changed since: a pod chosen as pending may have been bound."""
+        namespace, name = _key(pod)
+        revision = pod["metadata"]["resourceVersion"]
+        return self._api.delete(PODS, name, namespace, revision=revision)
 
     def _each(self, act: Callable[[Body], Body], bodies: Sequence[Body]) -> list[Body]:
         """Act on all. Where somebody was faster (gone, there already, changed) the next
@@ -363,6 +403,7 @@ class GroveStandIn:
 #: In the order in which a PodCliqueSet comes to life.
 STAGES: Final = (
     GroveStandIn.trim,
+    GroveStandIn.roll,
     GroveStandIn.make_gangs,
     GroveStandIn.make_pods,
     GroveStandIn.refer,

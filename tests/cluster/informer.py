@@ -90,7 +90,10 @@ class Informer:
         revision: str = listing["metadata"]["resourceVersion"]
         now = {one["metadata"]["uid"]: one for one in listing["items"]}
         for uid in self._known.keys() - now.keys():
-            self._handler(self._known[uid], True)
+            # When it went nobody tells any more; by now it has.
+            last = self._known[uid]
+            metadata = {**last["metadata"], "resourceVersion": revision}
+            self._handler({**last, "metadata": metadata}, True)
             del self._known[uid]
         for one in now.values():
             self._see(one)

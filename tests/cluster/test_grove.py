@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tests.cluster.api import POD_GANGS, PODS, Body
-from tests.cluster.build import clique, clique_set, scaling_group
+from tests.cluster.api import POD_GANGS, PODS, Body, Resource
+from tests.cluster.build import clique, clique_set, node, scaling_group
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GATE, GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
@@ -148,6 +148,27 @@ def test_a_set_may_grow_and_shrink_and_go(cluster: Cluster, grove: GroveStandIn)
     assert cluster.gangs() == {}
 
 
+def test_a_pod_bound_since_the_operator_looked_is_kept(
+    cluster: Cluster, grove: GroveStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator's cache is behind: what it takes for pending may be running by now."""
+    grove.apply(_workers(cluster, 4))
+    grove.settle()
+    before = [cluster.api.items(PODS)]
+    latest = cluster.api.latest
+
+    def behind_at_first(resource: Resource, **parameters: str) -> list[Body]:
+        return before.pop() if resource is PODS and before else latest(resource, **parameters)
+
+    bound = cluster.pods()[0]
+    cluster.api.bind(bound, "a")
+    grove.apply(_workers(cluster, 1))
+    monkeypatch.setattr(cluster.api, "latest", behind_at_first)
+    grove.settle()
+    assert not before
+    assert [pod["metadata"]["uid"] for pod in cluster.pods()] == [bound["metadata"]["uid"]]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_stages_in_any_order_lead_to_the_same_gang(
     cluster: Cluster, grove: GroveStandIn, seed: int
@@ -175,3 +196,53 @@ def test_in_the_background_it_works_with_the_kubelet(
         return len(running) == 5
 
     cluster.wait_until(bind_what_may_be, "base and scaled gang run")
+
+
+def test_a_new_template_is_rolled_out_pod_by_pod(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet
+) -> None:
+    cluster.add_nodes(node("a"))
+    grove.apply(_workers(cluster, 2))
+    grove.settle()
+
+    def cpus() -> list[str]:
+        return sorted(
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in cluster.pods()
+        )
+
+    def run_all() -> None:
+        for pod in cluster.pods():
+            if not pod["spec"].get("nodeName"):
+                cluster.api.bind(pod, "a")
+        cluster.wait_until(
+            lambda: all(pod["status"]["phase"] == "Running" for pod in cluster.pods()), "all run"
+        )
+
+    run_all()
+    grove.apply(clique_set("g", clique("worker", 2, cpu="2"), namespace=cluster.namespace))
+    for want in (["1", "2"], ["2", "2"]):
+        assert grove.roll() == 1
+        # The next one has to wait until this one is replaced, bound and ready.
+        assert grove.roll() == 0
+        cluster.wait_until(lambda: len(cluster.pods()) == 1, "the old one is gone")
+        grove.settle()
+        assert grove.roll() == 0
+        assert cpus() == want
+        run_all()
+    assert grove.roll() == 0
+    assert sorted(_references(cluster.gangs()["g-0"])) == sorted(
+        pod["metadata"]["name"] for pod in cluster.pods()
+    )
+
+
+def test_pods_of_an_old_template_without_a_node_go_at_once(
+    cluster: Cluster, grove: GroveStandIn
+) -> None:
+    grove.apply(_workers(cluster, 3))
+    grove.settle()
+    grove.apply(clique_set("g", clique("worker", 3, cpu="2"), namespace=cluster.namespace))
+    assert grove.roll() == 3
+    # More pods are no other template.
+    grove.settle()
+    grove.apply(clique_set("g", clique("worker", 4, cpu="2"), namespace=cluster.namespace))
+    assert grove.roll() == 0

@@ -14,6 +14,7 @@ from controller.settings import Settings
 from controller.steps import Entered, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
+from tests.controller.witness import Witness
 
 #: Short waits: the cluster is on this machine, and nobody else uses it.
 QUICK: dict[str, Any] = {
@@ -51,6 +52,16 @@ def controller(
     with running(Settings(**given), entered=entered) as controller:
         yield controller
         assert not controller.failed.is_set()
+
+
+@pytest.fixture
+def witness(cluster: Cluster) -> Iterator[Witness]:
+    """Judges all that happens, from the first object to the end of the last controller.
+
+    For tests in which nothing fails, and nothing is lost behind the controller's back.
+    """
+    with Witness(cluster) as judging:
+        yield judging
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A controller in a process of its own that kills itself, by SIGKILL, at a given step.
+"""A controller in a process of its own that kills, or freezes, itself at a given step.
 
 Processes are forked from one that has imported everything and started nothing, so that
 hundreds of them take minutes and not hours.
@@ -29,12 +29,17 @@ def begin(
     service: str,
     *,
     die_at: Step | None = None,
+    freeze_at: Step | None = None,
     visit: int = 1,
     **settings: Any,
 ) -> ForkServerProcess:
-    """Starts a controller; it dies when it enters a step for the so many-th time."""
+    """Starts a controller; it dies, or freezes until `thaw`, when it enters a step for the
+    so many-th time."""
     given = {**QUICK, "service": service, "kubeconfig": kubeconfig, **settings}
-    process = _CONTEXT.Process(target=_run, args=(given, die_at, visit), daemon=True)
+    how = signal.SIGKILL if freeze_at is None else signal.SIGSTOP
+    process = _CONTEXT.Process(
+        target=_run, args=(given, freeze_at or die_at, visit, how), daemon=True
+    )
     process.start()
     return process
 
@@ -45,15 +50,28 @@ def kill(process: ForkServerProcess) -> None:
     process.join()
 
 
-def _run(settings: dict[str, Any], die_at: Step | None, visit: int) -> None:
+def is_frozen(process: ForkServerProcess) -> bool:
+    """Whether all of it stands still."""
+    threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(") ")[2].startswith("T") for thread in threads)
+
+
+def thaw(process: ForkServerProcess) -> None:
+    """Lets it go on as if no time had passed."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGCONT)
+
+
+def _run(settings: dict[str, Any], at: Step | None, visit: int, how: signal.Signals) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     told_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told_to_stop.set())
     visits = itertools.count(1)
 
     def entered(step: Step) -> None:
-        if step is die_at and next(visits) == visit:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if step is at and next(visits) == visit:
+            # To this thread: another one would let it go on for a moment.
+            signal.pthread_kill(threading.get_ident(), how)
 
     with running(Settings(**settings), entered=entered):
         told_to_stop.wait()

@@ -1,10 +1,11 @@
-"""What tests of the controller look at, and gangs without Grove."""
+"""What tests of the controller look at, and gangs to begin with, with Grove and without."""
 
 from __future__ import annotations
 
 from tests.cluster.api import POD_GANGS, PODS, Body
-from tests.cluster.build import pod_spec
+from tests.cluster.build import clique, clique_set, pod_spec
 from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
 
 
 def bound_of(cluster: Cluster, gang: str) -> int:
@@ -26,6 +27,14 @@ def condition(cluster: Cluster, gang: str, kind: str) -> Body:
     status = cluster.gangs().get(gang, {}).get("status", {})
     found: list[Body] = [c for c in status.get("conditions", ()) if c["type"] == kind]
     return found[0] if found else {}
+
+
+def serve_gang(
+    cluster: Cluster, grove: GroveStandIn, name: str = "g", *, pods: int = 4, gpus: int = 2
+) -> None:
+    """A gang of Grove's with all its pods, ready to be placed."""
+    grove.apply(clique_set(name, clique("worker", pods, gpus=gpus), namespace=cluster.namespace))
+    grove.settle()
 
 
 def add_gang(

@@ -116,10 +116,14 @@ def test_a_pod_whose_fate_is_unknown_counts_as_bound(cache: ClusterCache) -> Non
 def test_who_may_not_act_any_more_begins_nothing(cache: ClusterCache) -> None:
     binder = RecordingBinder()
     assert apply(cache, binder, plan("g", "a on n1", "b on n2"), may_act=[False]) == []
-    # Lost after the first pod: the second is not begun.
-    (outcome,) = apply(cache, binder, plan("g", "a on n1", "b on n2"), may_act=[True, True, False])
-    assert [one.result for one in outcome.tried] == [Result.BOUND, Result.SKIPPED]
-    assert binder.asked == ["a on n1"]
+
+
+def test_who_may_not_act_any_more_finishes_the_gang_that_was_begun(cache: ClusterCache) -> None:
+    binder = RecordingBinder()
+    todo = plan("g", "a on n1", "b on n2"), plan("h", "c on n1", "d on n1")
+    (outcome,) = apply(cache, binder, *todo, may_act=[True, False])
+    assert outcome.is_whole
+    assert binder.asked == ["a on n1", "b on n2"]
 
 
 @pytest.mark.parametrize(

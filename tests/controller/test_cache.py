@@ -55,12 +55,29 @@ def test_it_is_synced_once_every_kind_was_listed() -> None:
         assert not cache.is_synced
         cache.replace(kind, [])
     assert cache.is_synced
-    cache.unsync()
-    assert not cache.is_synced
+    for kind in KINDS:
+        cache.unsync(kind)
+        assert not cache.is_synced
+        cache.replace(kind, [])
+        assert cache.is_synced
+
+
+def test_before_a_new_list_of_pods_nothing_is_assumed() -> None:
+    """Nobody may be left who finds out what became of a binding that had no answer."""
+    cache = cache_of(build.node("n1"), gang("a"), pod("a"))
+    cache.assume(("ml", "a"), "1", "n1")
+    assert state(cache) is State.SETTLED
+    cache.unsync("Node")
+    assert cache.assumed
+    cache.unsync("Pod")
+    assert not cache.assumed
+    # The list shows it as it was, which is no change.
+    cache.replace("Pod", cache.trimmed([pod("a")]))
+    assert state(cache) is State.PENDING
 
 
 def test_a_gang_stands_as_its_pods_do() -> None:
-    cache = cache_of(gang("a", "b"), pod("a"))
+    cache = cache_of(build.node("n1"), gang("a", "b"), pod("a"))
     assert state(cache) is State.WAITING
     cache.observe("Pod", pod("b", schedulingGates=[{"name": "gate"}]))
     assert state(cache) is State.WAITING
@@ -84,8 +101,47 @@ def test_a_gang_without_pods_of_ours_is_not_ours() -> None:
     assert state(cache_of(gang("a"), theirs)) is State.FOREIGN
 
 
+def test_a_pod_whose_node_is_gone_is_lost() -> None:
+    cache = cache_of(build.node("n1"), gang("a", "b"), pod("a", node="n1"), pod("b", node="n1"))
+    assert state(cache) is State.SETTLED
+    cache.observe("Node", build.node("n1"), deleted=True)
+    standing = cache.view().standings["ml", "g"]
+    assert standing.state is State.WAITING
+    assert (standing.bound, standing.groups[0].lost) == (0, 2)
+    assert cache.standing(("ml", "g")) == standing
+    cache.observe("Node", build.node("n1"))
+    assert state(cache) is State.SETTLED
+
+
+def test_the_nodes_that_pods_of_a_gang_left_are_known() -> None:
+    cache = cache_of(gang("a", "b"), pod("a", node="n1"), pod("b", node="n2"))
+    assert cache.view().left == {}
+    # It is being deleted; then Grove takes the reference away, and then it is gone.
+    leaving = pod("a", node="n1")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cache.observe("Pod", leaving)
+    cache.observe("PodGang", gang("b"))
+    cache.observe("Pod", leaving, deleted=True)
+    assert cache.view().left == {("ml", "g"): {"n1"}}
+    cache.observe("Pod", pod("b", node="n2"), deleted=True)
+    assert cache.view().left == {("ml", "g"): {"n1", "n2"}}
+    cache.observe("PodGang", gang("b"), deleted=True)
+    assert cache.view().left == {}
+
+
+def test_a_pod_that_no_gang_refers_to_is_a_stray() -> None:
+    cache = cache_of(gang("a"), pod("a"), pod("b"))
+    assert cache.view().strays == {("ml", "b")}
+    cache.observe("PodGang", gang("a", "b"))
+    assert cache.view().strays == set()
+    cache.observe("PodGang", gang("b"))
+    assert cache.view().strays == {("ml", "a")}
+    cache.observe("Pod", pod("a", node="n1"))
+    assert cache.view().strays == set()
+
+
 def test_an_assumed_pod_counts_as_bound_until_it_is_told() -> None:
-    cache = cache_of(gang("a"), pod("a"))
+    cache = cache_of(build.node("n1"), gang("a"), pod("a"))
     cache.assume(("ml", "a"), "1", "n1")
     assert state(cache) is State.SETTLED
     assert node_of(cache.view().pods["ml", "a"]) == "n1"
@@ -173,7 +229,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = cache_of(gang("a", "b", "c"))
+        self.members = {"a", "b", "c"}
+        self.cache = cache_of(gang(*self.members))
         self.pods: dict[str, build.Body] = {}
         self.assumed: dict[str, str] = {}
         self.uid = 0
@@ -215,6 +272,15 @@ class AnyOrder(RuleBasedStateMachine):
             self.cache.forget(("ml", name), self.pods[name]["metadata"]["uid"])
             self.assumed.pop(name, None)
 
+    @rule(node=nodes, gone=st.booleans())
+    def node_comes_or_goes(self, node: str, gone: bool) -> None:
+        self.cache.observe("Node", build.node(node), deleted=gone)
+
+    @rule(members=st.sets(names, min_size=1))
+    def gang_refers_to(self, members: set[str]) -> None:
+        self.members = members
+        self.cache.observe("PodGang", gang(*sorted(members)))
+
     @rule()
     def is_listed(self) -> None:
         self.cache.replace("Pod", self.cache.trimmed(self.pods.values()))
@@ -225,8 +291,15 @@ class AnyOrder(RuleBasedStateMachine):
         seen = {name: node_of(body) for (_, name), body in view.pods.items()}
         wanted = {name: self.assumed.get(name) or node_of(body) for name, body in self.pods.items()}
         assert seen == wanted
-        afresh = standing_of(view.gangs["ml", "g"], view.pods, OURS)
-        assert view.standings["ml", "g"] == afresh
+        afresh = standing_of(
+            view.gangs["ml", "g"],
+            view.pods,
+            OURS,
+            has_node=lambda name: ("", name) in view.nodes,
+        )
+        assert view.standings["ml", "g"] == afresh == self.cache.standing(("ml", "g"))
+        free = {name for name in self.pods if not wanted[name]}
+        assert {name for _, name in view.strays} == free - self.members
 
 
 TestAnyOrder = AnyOrder.TestCase

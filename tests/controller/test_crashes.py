@@ -1,61 +1,36 @@
 """Killed at any line: nothing is bound twice, half done for good, or forgotten.
 
 The controller dies by SIGKILL, at each numbered step in turn and at random ones; then
-another one begins. PLACEMENT_KILLS says how many random deaths there are.
+another one begins. A `Witness` sees what each of them did. PLACEMENT_KILLS says how many
+random deaths there are.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections import Counter
 from functools import partial
-from typing import Self
+from typing import Any
 
 import pytest
 
 from controller.steps import Step
-from tests.cluster.api import PODS, Body
-from tests.cluster.build import GPU, clique, clique_set, node
+from placement import v1
+from placement.client import PlacementClient
+from placement.testing import scripted_server
+from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
-from tests.cluster.informer import Informer
 from tests.cluster.kubelet import FakeKubelet
+from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller import crashing
-from tests.controller.gangs import bound_of, scheduled
+from tests.controller.gangs import bound_of, scheduled, serve_gang
+from tests.controller.witness import UNDER_FAULTS, Witness
 
 KILLS = int(os.environ.get("PLACEMENT_KILLS", "12"))
-
-
-class Witness:
-    """Every node that every pod was ever seen on."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.nodes: dict[str, set[str]] = {}
-        self._informer = Informer(cluster.api, PODS, self._see)
-
-    def _see(self, pod: Body, is_gone: bool) -> None:
-        if node := pod["spec"].get("nodeName"):
-            self.nodes.setdefault(pod["metadata"]["uid"], set()).add(node)
-
-    def __enter__(self) -> Self:
-        self._informer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._informer.stop()
-        assert all(len(nodes) == 1 for nodes in self.nodes.values())
-
-
-def check_room(cluster: Cluster, gpus: int) -> None:
-    """No node has more than it holds."""
-    used: Counter[str] = Counter()
-    for pod in cluster.pods():
-        limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
-        used[pod["spec"].get("nodeName", "")] += int(limits.get(GPU, 0))
-    del used[""]
-    assert all(taken <= gpus for taken in used.values()), used
 
 
 def say_so(cluster: Cluster, *gangs: str) -> bool:
@@ -96,7 +71,7 @@ def test_after_a_crash_at_any_step_the_next_one_finishes(
     for name in ("g", "h"):
         grove.apply(clique_set(name, clique("worker", 4, gpus=2), namespace=cluster.namespace))
     grove.settle()
-    with Witness(cluster):
+    with Witness(cluster, UNDER_FAULTS):
         first = crashing.begin(cluster.kubeconfig(), service, die_at=step, visit=visit)
         first.join(20)
         assert first.exitcode == -9
@@ -106,7 +81,93 @@ def test_after_a_crash_at_any_step_the_next_one_finishes(
             cluster.wait_until(lambda: say_so(cluster, "g-0", "h-0"), "the gangs say so")
         finally:
             crashing.kill(second)
-    check_room(cluster, 8)
+
+
+def test_a_crash_while_the_service_thinks_costs_nothing(
+    cluster: Cluster, service: str, grove: GroveStandIn, kubelet: FakeKubelet
+) -> None:
+    """One dies while its question is under way, one as the slow answer comes, and one in the
+    middle of carrying it out."""
+    asked, thought = threading.Event(), threading.Event()
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        asked.set()
+        assert thought.wait(20)
+        with PlacementClient(service) as client:
+            return client.compute(request)
+
+    cluster.add_nodes(node("a", gpus=8))
+    serve_gang(cluster, grove)
+    with Witness(cluster, UNDER_FAULTS), scripted_server(answer) as slow:
+        config = cluster.kubeconfig()
+        first = crashing.begin(config, slow.address)
+        assert asked.wait(20)
+        crashing.kill(first)
+        assert cluster.bound() == {}
+        asked.clear()
+        second = crashing.begin(config, slow.address, die_at=Step.APPLY)
+        assert asked.wait(20)
+        thought.set()
+        second.join(20)
+        assert second.exitcode == -9
+        assert cluster.bound() == {}
+        third = crashing.begin(config, slow.address, die_at=Step.BOUND, visit=2, parallel_calls=1)
+        third.join(20)
+        assert third.exitcode == -9
+        assert len(cluster.bound()) == 2
+        last = crashing.begin(config, slow.address)
+        try:
+            cluster.wait_until(lambda: say_so(cluster, "g-0"), "the gang is bound, and says so")
+        finally:
+            crashing.kill(last)
+
+
+def test_crashes_while_a_half_bound_gang_is_reported_and_finished(
+    cluster: Cluster,
+    service: str,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+) -> None:
+    """Each one dies a step later than the one before; what is bound stays where it is."""
+    cluster.add_nodes(node("a", gpus=8), node("b", gpus=8))
+    serve_gang(cluster, grove, gpus=4)
+    stubborn = max(pod["metadata"]["name"] for pod in cluster.pods())
+    config = cluster.kubeconfig(url=fault_proxy.url)
+    # One call after another, so that the others are bound before the one that is refused.
+    how: dict[str, Any] = {"parallel_calls": 1, "half_bound_limit": 0.0}
+
+    def dies(step: Step, visit: int = 1) -> None:
+        one = crashing.begin(config, service, die_at=step, visit=visit, **how)
+        one.join(20)
+        assert one.exitcode == -9
+
+    with Witness(cluster, UNDER_FAULTS) as witness:
+        fault_proxy.fault(Refuse(403), method="POST", path=f"/{stubborn}/binding$")
+        dies(Step.BOUND, visit=4)
+        assert len(cluster.bound()) == 3
+        before = cluster.bound()
+        # The report that it is half bound, before and after it is written.
+        dies(Step.WRITE)
+        assert not scheduled(cluster, "g-0")
+        dies(Step.REQUEUE)
+        assert scheduled(cluster, "g-0")["reason"] == "HalfBound"
+        assert "runs 3 of 4 pods" in scheduled(cluster, "g-0")["message"]
+        fault_proxy.clear()
+        dies(Step.BIND)
+        assert cluster.bound() == before
+        dies(Step.BOUND)
+        assert len(cluster.bound()) == 4
+        assert scheduled(cluster, "g-0")["reason"] == "HalfBound"
+        dies(Step.WRITE)
+        last = crashing.begin(config, service, **how)
+        try:
+            cluster.wait_until(lambda: say_so(cluster, "g-0"), "the gang says that it is whole")
+        finally:
+            crashing.kill(last)
+        assert before.items() <= cluster.bound().items()
+    # Refused is refused: no pod was bound but by the one request that did it.
+    assert witness.pods_bound == 4
 
 
 @pytest.mark.timeout(120 + 10 * KILLS)
@@ -120,7 +181,8 @@ def test_random_kills_lose_nothing(
     sizes = {name: choose.choice([2, 3, 4]) for name in names}
     grove.start()
     seen: Counter[str] = Counter()
-    with Witness(cluster) as witness:
+    # Pods that wait are deleted with their gang; a new one of its name is another gang.
+    with Witness(cluster, UNDER_FAULTS) as witness:
         for kill in range(KILLS):
             name = names[kill % len(names)]
             if kill >= len(names):
@@ -134,16 +196,15 @@ def test_random_kills_lose_nothing(
             one.join(choose.uniform(1.0, 3.0))
             seen[step.name if one.exitcode == -9 else "AT_RANDOM"] += 1
             crashing.kill(one)
-            check_room(cluster, 8)
+            witness.check()
         last = crashing.begin(cluster.kubeconfig(), service)
         try:
             started = time.monotonic()
             wanted = sum(sizes[name] for name in names[: min(KILLS, len(names))])
             cluster.wait_until(lambda: len(cluster.bound()) == wanted, "all pods are bound")
             print(
-                f"{KILLS} kills at {dict(seen)}; {len(witness.nodes)} pods bound;"
+                f"{KILLS} kills at {dict(sorted(seen.items()))};"
                 f" the last controller was done after {time.monotonic() - started:.1f} s"
             )
         finally:
             crashing.kill(last)
-    check_room(cluster, 8)

@@ -147,3 +147,74 @@ def test_a_lease_given_up_is_taken_at_once(server: Server, clock: Clock) -> None
     assert not first.leads
     second.attempt()
     assert second.leads
+
+
+def test_what_stays_wrong_is_said_once(
+    server: Server, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = elector(server, clock, "first")
+    for is_down in (True, True, False, True):
+        server.is_down = is_down
+        first.attempt()
+    assert [record.getMessage() for record in caplog.records if "had" in record.message] == [
+        "the lease n/l cannot be had: down"
+    ] * 2
+
+
+def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(server: Server, clock: Clock) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    second.attempt()
+    server.lease = None
+    # Whoever looks first: the holder goes on, and has no second one beside it.
+    second.attempt()
+    assert first.leads
+    assert not second.leads
+    first.attempt()
+    second.attempt()
+    assert first.leads
+    assert first.term == 1
+    assert not second.leads
+
+
+def test_a_lease_that_is_deleted_with_its_holder_is_taken_when_it_would_have_run_out(
+    server: Server, clock: Clock
+) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    second.attempt()
+    server.lease = None
+    for _ in range(16):
+        second.attempt()
+        assert not (first.leads and second.leads)
+        clock.now += 1.0
+    assert second.leads
+
+
+def test_a_former_holder_does_not_make_anew_what_another_may_hold(
+    server: Server, clock: Clock
+) -> None:
+    """It was held up, another one took over, and the lease was deleted: all unseen by it."""
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    second.attempt()
+    clock.now += 16.0
+    second.attempt()
+    assert second.leads
+    server.lease = None
+    first.attempt()
+    assert not first.leads
+    second.attempt()
+    assert second.leads
+    first.attempt()
+    assert not first.leads
+
+
+def test_a_lease_given_up_and_deleted_is_made_soon(server: Server, clock: Clock) -> None:
+    first, second = elector(server, clock, "first"), elector(server, clock, "second")
+    first.attempt()
+    first.stop()
+    first.run()
+    server.lease = None
+    second.attempt()
+    assert second.leads

@@ -160,7 +160,7 @@ def test_missing_pods_are_counted() -> None:
         ("ml", "g"), "1", 1, State.WAITING, (GroupStanding("w", 3, 1, 0, (), gated=1),)
     )
     assert of_waiting(gated).message == (
-        "group w has 1 of 3 pods that run or may be bound, 1 are gated"
+        "group w has 1 of 3 pods that run or may be bound, 1 is gated"
     )
 
 

@@ -79,6 +79,12 @@ def test_the_environment_wins_over_the_file(
     assert (settings.service, settings.time_limit) == ("placement:50051", 9)
     with pytest.raises(OSError, match="missing"):
         Settings.load(tmp_path / "missing.yaml")
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_SERVICE_PORT_8080_TCP", "tcp://10.0.0.1:8080")
+    Settings.load(None)
+    monkeypatch.setenv("PLACEMENT_CONTROLLER_DRY_RUN", "true")
+    with pytest.raises(ValueError, match="PLACEMENT_CONTROLLER_DRY_RUN: there is no such setting"):
+        Settings.load(None)
+    monkeypatch.delenv("PLACEMENT_CONTROLLER_DRY_RUN")
     file.write_text("no_such_setting: 1\n")
     with pytest.raises(ValidationError, match="no_such_setting"):
         Settings.load(file)
@@ -91,6 +97,7 @@ def test_the_environment_wins_over_the_file(
         pytest.param({"service_ca": "ca.pem"}, id="an authority without a service"),
         pytest.param({"renew_deadline": 20.0}, id="a leader that outlives its lease"),
         pytest.param({"bind_timeout": 8.0}, id="a binding that outlives the lease"),
+        pytest.param({"time_limit": 300.0}, id="a question that looks like a hang"),
         pytest.param({"longest_backoff": 0.1}, id="a back-off that shrinks"),
         pytest.param({"mode": "advise"}, id="a mode that there is not"),
     ],

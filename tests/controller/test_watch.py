@@ -1,11 +1,19 @@
-"""What a watch does about errors, as a value. That it does so is tested in test_faults."""
+"""What a watch does about errors, as a value, and when it lists anew. See also test_faults."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
 import pytest
 
-from controller.watch import Action, Next, after
-from placement.cluster import ApiError
+from controller.cache import KINDS, ClusterCache
+from controller.watch import Action, Next, Watcher, after
+from placement.cluster import NODES, ApiError, Page
+from tests.kubernetes import build
 
 
 def todo(status: int, failures: int = 1, *, retry_after: float | None = None) -> Next:
@@ -51,3 +59,112 @@ def test_the_servers_advice_is_followed() -> None:
 
 def test_a_kind_that_is_not_there_is_looked_for_now_and_then() -> None:
     assert todo(404, failures=9) == Next(Action.ABSENT, 10.0)
+
+
+class Server:
+    """Lists one node, as soon as it may, and answers watches as it is told."""
+
+    def __init__(self, watch: Callable[[], Any] = lambda: Silence()) -> None:
+        self.lists = 0
+        self.watches = 0
+        self.listing = threading.Semaphore(0)
+        self.may_list = threading.Event()
+        self.may_list.set()
+        self._watch = watch
+
+    def pages(self, resource: object, *, fields: str = "") -> Iterator[Page]:
+        self.lists += 1
+        name = f"n{self.lists}"
+        self.listing.release()
+        assert self.may_list.wait(10)
+        yield Page((build.node(name),), "7")
+
+    def watch(self, *args: object, **kwargs: object) -> Any:
+        self.watches += 1
+        return self._watch()
+
+
+class Silence:
+    """A watch that tells nothing until it is closed."""
+
+    def __init__(self, ended: bool = False) -> None:
+        self._ended = threading.Event()
+        if ended:
+            self._ended.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        self._ended.wait(10)
+        return iter(())
+
+    def close(self) -> None:
+        self._ended.set()
+
+
+@contextmanager
+def watching(server: Server) -> Iterator[tuple[Watcher, ClusterCache]]:
+    cache = ClusterCache("placement-service")
+    for kind in KINDS:
+        cache.replace(kind, [])
+    cache.unsync("Node")
+    watcher = Watcher(server, NODES, cache)  # type: ignore[arg-type]
+    thread = threading.Thread(target=watcher.run)
+    thread.start()
+    try:
+        yield watcher, cache
+    finally:
+        server.may_list.set()
+        watcher.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def refuse(status: int) -> Any:
+    raise ApiError(status, "no")
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        pytest.param(lambda: refuse(410), id="history lost at once"),
+        pytest.param(lambda: Silence(ended=True), id="ended at once"),
+    ],
+)
+def test_watches_that_fail_at_once_are_not_opened_without_end(watch: Callable[[], Any]) -> None:
+    server = Server(watch)
+    with watching(server):
+        time.sleep(1.0)
+    # Without waits there would be thousands.
+    assert 2 <= server.lists + server.watches <= 16
+
+
+def test_a_list_that_was_begun_before_a_new_one_was_wanted_does_not_count() -> None:
+    server = Server()
+    server.may_list.clear()
+    with watching(server) as (watcher, cache):
+        assert server.listing.acquire(timeout=10)
+        # Whoever leads from now on may not rely on what this list shows.
+        watcher.relist()
+        server.may_list.set()
+        while not cache.is_synced:
+            cache.wait(cache.revision, 10)
+        assert cache.view().nodes.keys() == {("", "n2")}
+
+
+def test_what_is_known_stops_to_be_known_until_it_is_listed_anew() -> None:
+    server = Server()
+    with watching(server) as (watcher, cache):
+        while not cache.is_synced:
+            cache.wait(cache.revision, 10)
+        server.may_list.clear()
+        watcher.relist()
+        assert not cache.is_synced
+        server.may_list.set()
+        while not cache.is_synced:
+            cache.wait(cache.revision, 10)
+        assert server.lists == 2

@@ -5,8 +5,6 @@ cert-manager's kinds are not there; the certificates that it would make are made
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,8 @@ from placement.errors import PlacementError
 from placement.testing import serve
 from placement_service.probe import ailment
 from placement_service.settings import Settings as ServiceSettings
-from tests.cluster.api import NAMESPACES, PODS, Body
+from tests.certificates import issue
+from tests.cluster.api import NAMESPACES, PODS, ApiError, Body
 from tests.cluster.build import clique, clique_set, node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
@@ -55,6 +54,13 @@ def test_every_file_is_part_of_the_base() -> None:
     assert {*listed, "kustomization.yaml"} == {file.name for file in BASE.iterdir()}
 
 
+@pytest.mark.parametrize("folder", ["base", "cert-manager"])
+def test_nothing_is_changed_on_the_way(folder: str) -> None:
+    """A namespace set for all would be set for what belongs to none, too, and refused."""
+    kustomization = yaml.safe_load((BASE.parent / folder / "kustomization.yaml").read_text())
+    assert kustomization.keys() <= {"apiVersion", "kind", "resources", "images"}
+
+
 def test_containers_are_harmless() -> None:
     for body in manifests():
         if body["kind"] != "Deployment":
@@ -86,6 +92,19 @@ def test_the_api_server_takes_all_of_it(deployed: Cluster) -> None:
     for body in manifests():
         # Applied once more, it changes nothing and is refused nothing.
         deployed.api.apply(body)
+
+
+def test_its_pods_are_admitted_under_the_restricted_standard(deployed: Cluster) -> None:
+    for body in manifests():
+        if body["kind"] == "Deployment":
+            metadata = {"name": body["metadata"]["name"], "namespace": "placement-system"}
+            spec = body["spec"]["template"]["spec"]
+            deployed.api.create(PODS, {"metadata": metadata, "spec": spec})
+            deployed.api.delete(PODS, metadata["name"], "placement-system", grace=0)
+            with pytest.raises(ApiError, match="restricted"):
+                deployed.api.create(
+                    PODS, {"metadata": metadata, "spec": {**spec, "hostNetwork": True}}
+                )
 
 
 def test_its_rights_are_enough(
@@ -143,23 +162,7 @@ def test_pods_of_grove_get_our_name_where_it_is_wanted(deployed: Cluster) -> Non
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An authority, and what it signs for service and controller."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is missing")
-    folder = tmp_path_factory.mktemp("certificates")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    elliptic = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *elliptic, "-keyout", "ca.key", "-out", "ca.crt", "-days", "1",
-            "-subj", "/CN=ca")  # fmt: skip
-    for name, names in (("service", "DNS:localhost"), ("controller", "DNS:placement-controller")):
-        openssl("req", *elliptic, "-keyout", f"{name}.key", "-out", f"{name}.csr",
-                "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}")  # fmt: skip
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-                "-CAcreateserial", "-out", f"{name}.crt", "-days", "1",
-                "-copy_extensions", "copy")  # fmt: skip
-    return folder
+    return issue(tmp_path_factory.mktemp("certificates"), "service", "controller")
 
 
 def test_controller_and_service_know_each_other_by_certificates(certificates: Path) -> None:
@@ -178,10 +181,15 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
             key=certificates / "controller.key",
         )
         assert known.ask(question, timeout=10).label == "hello"
-        # Renewed while we run: the next question goes over a new connection.
-        for file in ("controller.crt", "controller.key"):
-            (certificates / file).touch()
+        # Renewed while both run, by another authority at that: the next question goes over a
+        # new connection, and there the service shows its new certificate.
+        issue(certificates, "service", "controller")
         assert known.ask(question, timeout=10).label == "hello"
+        # Half of a renewal is none.
+        (certificates / "service.key").write_bytes(b"")
+        (certificates / "controller.crt").touch()
+        assert known.ask(question, timeout=10).label == "hello"
+        issue(certificates, "service", "controller")
         known.cancel()
         stranger = ServiceAsker(f"localhost:{port}", ca=certificates / "ca.crt")
         with pytest.raises(PlacementError):

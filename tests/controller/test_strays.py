@@ -1,0 +1,44 @@
+"""Pods that ask for us and belong to no PodGang: they wait for ever, and are told so."""
+
+from __future__ import annotations
+
+from tests.cluster.api import PODS, Body
+from tests.cluster.build import node, pod_spec
+from tests.cluster.fixtures import Cluster
+from tests.controller.conftest import Start
+from tests.controller.gangs import add_gang
+
+
+def pod_scheduled(cluster: Cluster, name: str) -> Body:
+    pod = cluster.api.get(PODS, name, cluster.namespace)
+    found: list[Body] = [
+        c for c in pod["status"].get("conditions", ()) if c["type"] == "PodScheduled"
+    ]
+    return found[0] if found else {}
+
+
+def test_a_pod_without_a_gang_says_that_it_waits_for_one(cluster: Cluster, start: Start) -> None:
+    cluster.add_nodes(node("a", gpus=8))
+    for name, spec in (
+        ("alone", {"schedulerName": "placement-service"}),
+        ("theirs", {"schedulerName": "default-scheduler"}),
+    ):
+        body = {
+            "metadata": {"name": name, "namespace": cluster.namespace},
+            "spec": {**pod_spec(gpus=1), **spec},
+        }
+        cluster.api.create(PODS, body)
+    start()
+    cluster.wait_until(lambda: bool(pod_scheduled(cluster, "alone")), "it says so")
+    said = pod_scheduled(cluster, "alone")
+    # More room would not help: no autoscaler shall add nodes for it.
+    assert (said["status"], said["reason"]) == ("False", "SchedulerError")
+    assert said["message"].startswith("NoPodGang: no PodGang refers to this pod")
+    cluster.wait_until(
+        lambda: [e["involvedObject"]["name"] for e in cluster.events()] == ["alone"],
+        "so does an event",
+    )
+    # Others go on, and those of other schedulers are none of our business.
+    add_gang(cluster, "g", pods=2)
+    cluster.wait_until(lambda: len(cluster.bound()) == 2, "gangs are bound meanwhile")
+    assert pod_scheduled(cluster, "theirs") == {}
