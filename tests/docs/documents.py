@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Documents whose blocks are run.
 GUIDES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 #: Documents whose links must lead somewhere.
-DOCUMENTS = (*GUIDES, *(ROOT / name / "README.md" for name in ("bench", "examples")))
+DOCUMENTS = (*GUIDES, *(ROOT / name / "README.md" for name in ("bench", "deploy", "examples")))
 
 #: Where the documents say a server listens.
 DOCUMENTED_ADDRESS = "localhost:50051"
@@ -166,6 +166,13 @@ def essence(block: Block, text: str) -> Any:
             return plan_essence(text)
         case _:
             return _DURATION.sub("# s", text)
+
+
+def is_other(block: Block, text: str) -> bool:
+    """Whether readers should be shown this text instead; durations are no reason."""
+    if block.mark == "answer":
+        return bool(essence(block, text) != essence(block, block.text))
+    return _DURATION.sub("# s", text).split() != _DURATION.sub("# s", block.text).split()
 
 
 _GANG = re.compile(

@@ -16,7 +16,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
+from pydantic_core import PydanticUndefined
 
+from controller.metrics import Metrics
+from controller.settings import Settings as ControllerSettings
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest, ErrorReason, ReasonCode
 from placement_service.settings import Settings
@@ -139,10 +142,27 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert documented == {f"PLACEMENT_{name.upper()}" for name in Settings.model_fields}
 
 
+def test_every_setting_of_the_controller_is_documented_with_its_default() -> None:
+    rows = _rows("docs/controller.md")
+    for name, field in ControllerSettings.model_fields.items():
+        is_given = field.default not in (None, "", PydanticUndefined)
+        assert rows[name][0] == (f"`{field.default}`" if is_given else ""), name
+
+
+def test_every_metric_of_the_controller_is_documented() -> None:
+    text = (ROOT / "docs/controller.md").read_text()
+    for family in Metrics().registry.collect():
+        if family.name.startswith("placement_controller_"):
+            total = "_total" if family.type == "counter" else ""
+            assert f"`{family.name.removeprefix('placement_controller_')}{total}" in text
+
+
 def test_settings_that_the_readme_names_exist() -> None:
     named = set(re.findall(r"PLACEMENT_[A-Z_]+[A-Z]", (ROOT / "README.md").read_text()))
     assert named
-    assert {n.removeprefix("PLACEMENT_").lower() for n in named} <= set(Settings.model_fields)
+    # The last one is for tests.
+    known = {*Settings.model_fields, "kills"}
+    assert {n.removeprefix("PLACEMENT_").lower() for n in named} <= known
 
 
 def test_every_reason_is_explained_by_an_example() -> None:
