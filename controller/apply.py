@@ -41,11 +41,16 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class GangPlan:
-    """What an answer wants for one gang. `base` is the gang that must be bound before."""
+    """What an answer wants for one gang.
+
+    `base` is the gang that must be bound before. Of `leans_on`, those that the same answer
+    binds must be bound as well; see `leaning`.
+    """
 
     gang: Key
     bindings: tuple[Binding, ...]
     base: Key | None = None
+    leans_on: frozenset[Key] = frozenset()
 
 
 class Result(StrEnum):
@@ -113,9 +118,13 @@ class Binder(Protocol):
 
 
 def plans(
-    placement: v1.Placement, asked: Iterable[Key], bases: Mapping[Key, Key]
+    placement: v1.Placement,
+    asked: Iterable[Key],
+    bases: Mapping[Key, Key],
+    leaning: Mapping[Key, frozenset[Key]],
 ) -> tuple[GangPlan, ...]:
-    """The bindings of an answer by gang, bases before what scales them.
+    """The bindings of an answer by gang, bases before what scales them, and what others
+    lean on before those.
 
     Only gangs that were asked about are bound, whatever the answer holds.
     """
@@ -126,8 +135,32 @@ def plans(
             found[gang].append(
                 Binding(_key(binding.pod), binding.uid, binding.node.removeprefix("nodes/"))
             )
-    result = [GangPlan(gang, tuple(of), bases.get(gang)) for gang, of in found.items() if of]
-    return tuple(sorted(result, key=lambda plan: plan.base is not None))
+    result = [
+        GangPlan(gang, tuple(of), bases.get(gang), leaning.get(gang, frozenset()))
+        for gang, of in found.items()
+        if of
+    ]
+    # A base may lean on what scales it, which cannot come before it.
+    return (
+        *_leaners_last([plan for plan in result if plan.base is None]),
+        *_leaners_last([plan for plan in result if plan.base is not None]),
+    )
+
+
+def _leaners_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
+    """Each plan after those that it leans on. Where they lean on each other, one is first."""
+    by_gang = {plan.gang: plan for plan in plans}
+    begun: set[Key] = set()
+    done: dict[Key, GangPlan] = {}
+    todo = [*reversed(by_gang)]
+    while todo:
+        gang = todo[-1]
+        if gang in begun:
+            done.setdefault(todo.pop(), by_gang[gang])
+        else:
+            begun.add(gang)
+            todo += sorted((by_gang[gang].leans_on & by_gang.keys()) - begun, reverse=True)
+    return done.values()
 
 
 def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_name: str) -> str:
@@ -183,11 +216,17 @@ class Applier:
 
     def apply(self, plans: Sequence[GangPlan], view: ClusterView) -> Iterator[Outcome]:
         """The outcome of each plan as it comes; ends early when we may not act any more."""
+        failed: set[Key] = set()
         for plan in plans:
             if not self._may_act():
                 return
             stale = staleness(plan, view, self._cache, self._scheduler_name)
-            yield Outcome(plan, stale=stale) if stale else self._bind(plan)
+            if lost := sorted(plan.leans_on & failed):
+                stale = f"it leans on pods of {lost[0][1]}, which is not bound"
+            outcome = Outcome(plan, stale=stale) if stale else self._bind(plan)
+            if not outcome.is_whole:
+                failed.add(plan.gang)
+            yield outcome
 
     def _bind(self, plan: GangPlan) -> Outcome:
         stop = threading.Event()

@@ -19,6 +19,7 @@ from controller import batch, notices
 from controller.apply import Applier, Binding, Outcome, Result, Tried, plans
 from controller.ask import Asker
 from controller.cache import ClusterCache, ClusterView
+from controller.leaning import leans_on
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.question import Question, key_of_resource, pose, without
@@ -466,7 +467,8 @@ class Cycle:
     # 5. Apply.
 
     def _apply(self, question: Question, placement: v1.Placement, view: ClusterView) -> None:
-        wanted = plans(placement, question.asked, question.bases)
+        gangs = {key_of_resource(gang.name): gang for gang in question.request.gangs}
+        wanted = plans(placement, question.asked, question.bases, leans_on(gangs))
         if not self._rules.binds:
             for plan in wanted:
                 told = ", ".join(map(str, plan.bindings))

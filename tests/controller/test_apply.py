@@ -59,7 +59,7 @@ def cache() -> ClusterCache:
     return cache
 
 
-def plan(name: str, *bindings: str, base: str = "") -> GangPlan:
+def plan(name: str, *bindings: str, base: str = "", leans_on: str = "") -> GangPlan:
     """A plan whose bindings read "a on n1"."""
     return GangPlan(
         ("ml", name),
@@ -68,6 +68,7 @@ def plan(name: str, *bindings: str, base: str = "") -> GangPlan:
             for one, node in (binding.split(" on ") for binding in bindings)
         ),
         ("ml", base) if base else None,
+        frozenset(("ml", one) for one in leans_on),
     )
 
 
@@ -205,6 +206,61 @@ def test_a_scaled_gang_is_not_begun_before_its_base_is_bound(cache: ClusterCache
     assert "c on n1" not in binder.asked
 
 
+def test_a_gang_that_leans_on_another_is_not_bound_without_it(cache: ClusterCache) -> None:
+    binder = RecordingBinder({"a": Result.CONFLICT})
+    leaner_plan = plan("h", "c on n1", "d on n1", leans_on="g")
+    leaned_on, leaner = apply(cache, binder, plan("g", "a on n1", "b on n2"), leaner_plan)
+    assert not leaned_on.is_whole
+    assert leaner.stale == "it leans on pods of g, which is not bound"
+    assert "c on n1" not in binder.asked
+
+
+def test_a_gang_that_leans_on_another_is_bound_with_it_or_when_it_was_not_to_be_bound(
+    cache: ClusterCache,
+) -> None:
+    binder = RecordingBinder()
+    outcomes = apply(
+        cache,
+        binder,
+        plan("g", "a on n1", "b on n2", leans_on="x"),
+        plan("h", "c on n1", "d on n1", leans_on="g"),
+    )
+    assert [one.is_whole for one in outcomes] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("leaning", "bases", "order"),
+    [
+        ({"a": "b", "b": "c"}, {}, "cba"),
+        ({"a": "bc"}, {}, "bca"),
+        ({"a": "b", "b": "a"}, {}, "bac"),
+        # A base leans on what scales it, and that on a third.
+        ({"b": "a", "a": "c"}, {"a": "b"}, "bca"),
+        ({"a": "c"}, {"a": "b", "c": "b"}, "bca"),
+    ],
+)
+def test_plans_come_after_those_that_they_lean_on(
+    leaning: dict[str, str], bases: dict[str, str], order: str
+) -> None:
+    placement = v1.Placement(
+        bindings=[
+            v1.Binding(
+                pod=f"namespaces/ml/pods/{name}",
+                node="nodes/n1",
+                gang=f"namespaces/ml/podgangs/{name}",
+            )
+            for name in "abc"
+        ]
+    )
+    found = plans(
+        placement,
+        [("ml", name) for name in "abc"],
+        {("ml", name): ("ml", base) for name, base in bases.items()},
+        {("ml", k): frozenset(("ml", one) for one in on) for k, on in leaning.items()},
+    )
+    assert "".join(plan.gang[1] for plan in found) == order
+
+
 def test_plans_hold_bases_first_and_only_gangs_that_were_asked_about() -> None:
     def binding(gang: str, name: str) -> v1.Binding:
         return v1.Binding(
@@ -218,7 +274,7 @@ def test_plans_hold_bases_first_and_only_gangs_that_were_asked_about() -> None:
         bindings=[binding("scaled", "c"), binding("base", "a"), binding("stranger", "x")]
     )
     base, scaled = ("ml", "base"), ("ml", "scaled")
-    assert plans(placement, [scaled, base], {scaled: base}) == (
+    assert plans(placement, [scaled, base], {scaled: base}, {}) == (
         plan("base", "a on n1"),
         plan("scaled", "c on n1", base="base"),
     )

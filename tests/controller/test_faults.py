@@ -135,6 +135,35 @@ def test_a_gang_that_stays_half_bound_is_reported_and_finished_later(
     )
 
 
+def test_a_gang_waits_for_another_of_the_same_answer_that_its_pods_must_be_near(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    fault_proxy: FaultProxy,
+    start: Start,
+) -> None:
+    cluster.add_nodes(node("a", gpus=2), node("b", gpus=2))
+    near_cache = {
+        "labelSelector": {"matchLabels": {"app": "cache"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near_cache]}}
+    web = clique("web", 1, affinity=affinity)
+    cache = clique("cache", 1, labels={"app": "cache"})
+    grove.apply(
+        clique_set("a", web, namespace=cluster.namespace),
+        clique_set("b", cache, namespace=cluster.namespace),
+    )
+    grove.settle()
+    rule = fault_proxy.fault(Refuse(403), method="POST", path="/b-0-cache-.*/binding$")
+    start(kubeconfig=cluster.kubeconfig(url=fault_proxy.url))
+    cluster.wait_until(lambda: rule.hits >= 2, "what it needs near is refused twice")
+    assert cluster.bound() == {}
+    fault_proxy.clear()
+    cluster.wait_until(lambda: len(cluster.bound()) == 2, "both are bound")
+    assert len(set(cluster.bound().values())) == 1
+
+
 @pytest.mark.parametrize("fault", [Drop(), LoseAnswer()], ids=str)
 def test_a_binding_whose_fate_is_unknown_is_looked_into_until_it_is_known(
     cluster: Cluster,

@@ -23,6 +23,7 @@ _OPERATORS: Final[Mapping[str, v1.SelectorOperator]] = {
     "Gt": v1.SelectorOperator.SELECTOR_OPERATOR_GT,
     "Lt": v1.SelectorOperator.SELECTOR_OPERATOR_LT,
 }
+_NAMES: Final = {operator: name for name, operator in _OPERATORS.items()}
 #: For labels of pods.
 _SET_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -61,6 +62,17 @@ class LabelSelector:
 
     match_labels: tuple[tuple[str, str], ...] = ()
     match_expressions: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def of(cls, message: v1.LabelSelector) -> LabelSelector:
+        """What `message` put on the wire."""
+        return cls(
+            tuple(sorted(message.match_labels.items())),
+            tuple(
+                Requirement(e.key, _NAMES[e.operator], tuple(e.values))
+                for e in message.match_expressions
+            ),
+        )
 
     @property
     def keys(self) -> frozenset[str]:
