@@ -360,6 +360,16 @@ def test_groups_under_the_wrong_name_get_a_hint() -> None:
     ]
 
 
+def test_pods_that_a_gang_refers_to_and_are_not_there_are_warned_of() -> None:
+    done = pod("b", phase="Succeeded")
+    translation = translated(
+        node(), pod("a"), done, gang(podgroups=[group("w", "a", "b", "c", least=1)])
+    )
+    assert translation.warnings == (
+        "2 referenced pods are not in the input or finished, first ml/b of PodGang ml/g",
+    )
+
+
 def test_waiting_pods_without_gang_are_left_alone() -> None:
     gate = [{"name": "x"}]
     translation = translated(

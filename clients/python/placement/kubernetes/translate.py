@@ -7,7 +7,7 @@ expanded first, so that a manifest can be planned before it is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 
 from placement import v1
@@ -88,6 +88,20 @@ def _warnings(
         result.append("the input holds no Node")
     if not referenced and not any(True for _ in gangs):
         result.append("the input holds no PodGang")
+    missing = [
+        (gang, key)
+        for gang in gangs
+        for group in gang.groups
+        for key in group.pods
+        if key not in pods
+    ]
+    if missing:
+        gang, (namespace, name) = missing[0]
+        is_or_are = "is" if len(missing) == 1 else "are"
+        result.append(
+            f"{_count(missing, 'referenced')} {is_or_are} not in the input or finished, first"
+            f" {namespace}/{name} of {gang.object}"
+        )
     alone = [
         pod
         for key, pod in pods.items()
@@ -105,5 +119,5 @@ def _warnings(
     return result
 
 
-def _count(pods: list[Pod], state: str = "waiting") -> str:
+def _count(pods: Sized, state: str = "waiting") -> str:
     return f"{len(pods)} {state} pod{'s' if len(pods) > 1 else ''}"
