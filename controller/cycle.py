@@ -11,26 +11,27 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from controller import batch, notices
-from controller.apply import Applier, Binding, Outcome, Result, Tried, plans
+from controller.apply import Applier, Outcome, Result, plans
 from controller.ask import Asker
 from controller.cache import ClusterCache, ClusterView
+from controller.fates import Fates, Looker
 from controller.leaning import leans_on
+from controller.ledger import Ledger
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.question import Question, key_of_resource, pose, without
-from controller.report import POD_MESSAGE_EVERY, Reporter
-from controller.standing import Body, Key, Standing, State
+from controller.report import Reporter
+from controller.standing import Key, Standing, State
 from controller.steps import Entered, Step, ignored
+from controller.teller import Teller
 from placement import v1
-from placement.cluster import ApiError
 from placement.errors import BusyError, InvalidRequestError, PlacementError
 from placement.kubernetes import InputError
-from placement.kubernetes.objects import POD, POD_GANG
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +39,6 @@ logger = logging.getLogger(__name__)
 _TICK = 0.05
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
-#: Seconds until what could not be written, or looked at, is tried again.
-_RETRY = 2.0
-#: ... and what cannot be written time and again.
-_LONGEST_RETRY = 15.0
 #: Questions with faulty parts left out, one after another, in one cycle.
 _MOST_QUESTIONS = 4
 
@@ -61,12 +58,6 @@ class Alone:
 
     leads = True
     term = 0
-
-
-class Looker(Protocol):
-    """Finds out what became of a binding (see `apply.KubernetesBinder`)."""
-
-    def look(self, binding: Binding, *, timeout: float) -> Tried: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,22 +191,17 @@ class Cycle:
         self._requeue(had_turn, view)
 
     def _forget(self) -> None:
+        rules = self._rules
         self._queue: batch.Queue = {}
-        self._uids: dict[Key, str] = {}
-        self._answers: dict[Key, Notice] = {}
-        self._outcomes: dict[Key, Outcome] = {}
+        self._ledger = Ledger(
+            half_bound_limit=rules.half_bound_limit, waiting_notice=rules.waiting_notice
+        )
+        self._teller = Teller(
+            self._reporter, scheduler_name=rules.scheduler_name, stray_notice=rules.waiting_notice
+        )
+        self._fates = Fates(self._cache, self._looker)
         self._stale: set[Key] = set()
-        self._half_since: dict[Key, float] = {}
-        self._waiting_since: dict[Key, float] = {}
-        self._reported: dict[Key, tuple[Body, Standing, Notice | None]] = {}
-        self._again_at: dict[Key, float] = {}
-        self._stray_since: dict[Key, float] = {}
-        self._told: set[Key] = set()
-        # What could not be written, gangs and strays: until when it rests, and how long.
-        self._resting: dict[tuple[str, Key], tuple[float, float]] = {}
         self._unscored: tuple[Key, ...] = ()
-        self._unknown: dict[Key, Binding] = {}
-        self._settle_after = -math.inf
         self._failures = 0
         self._failing_since = math.inf
         self._ask_after = -math.inf
@@ -234,9 +220,9 @@ class Cycle:
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
-                self._settle()
+                self._fates.settle(self._clock())
                 view = self._look()
-                if self._pause() <= 0 or self._changed(view) or self._strays():
+                if self._pause() <= 0 or self._has_news(view):
                     return view
                 pause = min(_IDLE, self._pause())
             self._moved_at = self._clock()
@@ -244,69 +230,34 @@ class Cycle:
             self._stopped.wait(_TICK)
         return None
 
-    def _settle(self) -> None:
-        """Looks at the pods whose binding got no clear answer, and so count as bound."""
-        if not self._unknown or self._clock() < self._settle_after:
-            return
-        self._settle_after = self._clock() + _RETRY
-        assumed = self._cache.assumed
-        for key, binding in tuple(self._unknown.items()):
-            if key in assumed:
-                try:
-                    found = self._looker.look(binding, timeout=_RETRY)
-                except ApiError as error:
-                    logger.warning("%s: %s", binding, error, extra={"pod": "/".join(key)})
-                    return
-                if found.result is not Result.BOUND:
-                    self._cache.forget(key, binding.uid)
-            del self._unknown[key]
-
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
         view, now = self._cache.view(), self._clock()
-        self._stray_since = {key: self._stray_since.get(key, now) for key in view.strays}
-        self._told &= view.strays
-        self._metrics.strays.set(len(view.strays))
+        self._ledger.look(view.standings, now)
+        self._teller.look(view, now)
         self._queue = batch.refreshed(
             self._queue, view.standings, room=view.room, now=now, backoff=self._rules.backoff
         )
-        self._watch_over(view.standings, now)
+        self._measure(view, now)
         # Bound, and nobody lived to say how well: the next answer says it.
         self._unscored = tuple(
             key
             for key, standing in view.standings.items()
             if standing.state is State.SETTLED
             and standing.bound
-            and key not in self._answers
+            and not self._ledger.knows(key)
             and "placementScore" not in (view.gangs[key].get("status") or {})
         )
         return view
 
-    def _watch_over(self, standings: Mapping[Key, Standing], now: float) -> None:
-        """Since when gangs are half bound, or wait for pods; and what the metrics say."""
-        # What is remembered of a gang says nothing about a later one of its name.
-        later = {key for key, s in standings.items() if self._uids.get(key, s.uid) != s.uid}
-        self._uids = {key: standing.uid for key, standing in standings.items()}
-        for memory in (
-            self._answers,
-            self._outcomes,
-            self._reported,
-            self._again_at,
-            self._half_since,
-            self._waiting_since,
-        ):
-            for key in (later & memory.keys()) | (memory.keys() - standings.keys()):
-                del memory[key]
-        half = {key for key, s in standings.items() if s.is_half_bound and s.state in _ACTIVE}
-        waiting = {key for key, s in standings.items() if s.state is State.WAITING}
-        self._half_since = {key: self._half_since.get(key, now) for key in half}
-        self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
+    def _measure(self, view: ClusterView, now: float) -> None:
         counts = dict.fromkeys(State, 0)
-        for standing in standings.values():
+        for standing in view.standings.values():
             counts[standing.state] += 1
         for state, count in counts.items():
             self._metrics.gangs.labels(state.value).set(count)
-        self._metrics.half_bound.set(len(half))
+        self._metrics.strays.set(len(view.strays))
+        self._metrics.half_bound.set(self._ledger.half_bound)
         since = min((waiter.since for waiter in self._queue.values()), default=now)
         self._metrics.oldest.set(now - since)
 
@@ -319,50 +270,8 @@ class Cycle:
             pause = 0.0
         return max(pause, self._ask_after - now)
 
-    def _changed(self, view: ClusterView) -> tuple[Key, ...]:
-        """The gangs about which there may be something new to write."""
-        now = self._clock()
-        if not self._rules.binds:
-            return ()
-        return tuple(
-            key
-            for key, standing in view.standings.items()
-            if standing.state is not State.FOREIGN
-            and not self._rests(POD_GANG, key)
-            and (
-                self._reported.get(key) != (view.gangs[key], standing, self._notice(standing))
-                or now >= self._again_at.get(key, math.inf)
-            )
-        )
-
-    def _strays(self) -> tuple[Key, ...]:
-        """The pods without a gang that are to be told so. Their gang may be yet to come."""
-        now = self._clock()
-        if not self._rules.binds:
-            return ()
-        return tuple(
-            key
-            for key, since in self._stray_since.items()
-            if key not in self._told
-            and not self._rests(POD, key)
-            and now - since >= self._rules.waiting_notice
-        )
-
-    def _rests(self, kind: str, key: Key) -> bool:
-        return self._clock() < self._resting.get((kind, key), (-math.inf, 0.0))[0]
-
-    def _rest(self, kind: str, keys: Iterable[Key], unwritten: Collection[Key]) -> None:
-        """Lets those rest that could not be written, twice as long each time, and no others:
-        one that is refused for ever keeps nobody waiting."""
-        now = self._clock()
-        for key in keys:
-            before = self._resting.pop((kind, key), (0.0, _RETRY / 2))[1]
-            if key in unwritten:
-                wait = min(2 * before, _LONGEST_RETRY)
-                self._resting[kind, key] = now + wait, wait
-        self._resting = {
-            one: rest for one, rest in self._resting.items() if rest[0] > now - _LONGEST_RETRY
-        }
+    def _has_news(self, view: ClusterView) -> bool:
+        return self._rules.binds and self._teller.has_work(view, self._notice, self._clock())
 
     # 3. Translate.
 
@@ -417,10 +326,8 @@ class Cycle:
 
     def _refuse(self, refused: Mapping[Key, str]) -> None:
         for key, fault in refused.items():
-            notice = notices.of_refusal(fault)
-            if self._answers.get(key) != notice:
+            if self._ledger.answered(key, notices.of_refusal(fault)):
                 logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
-            self._answers[key] = notice
 
     def _fail(self, question: Question, error: PlacementError) -> None:
         """No answer: nothing is bound, and the service is left in peace for a moment."""
@@ -439,18 +346,16 @@ class Cycle:
         self._ask_after = now + wait
         if now - self._failing_since >= self._rules.waiting_notice:
             told = notices.of_failure(f"{error.code.name}: {error}")
-            for key in question.asked:
-                # The words differ from one failure to the next; the first ones will do.
-                if (before := self._answers.get(key)) is None or before.reason != told.reason:
-                    self._answers[key] = told
+            self._ledger.not_answered(question.asked, told)
 
     def _note(self, question: Question, placement: v1.Placement) -> None:
         """Remembers what the answer says about each gang."""
         for gang in question.request.gangs:
             # About whom nothing is said, nothing is to be asked again.
-            self._answers.setdefault(key_of_resource(gang.name), Notice())
+            if not self._ledger.knows(key := key_of_resource(gang.name)):
+                self._ledger.answered(key, Notice())
         for result in placement.gangs:
-            self._answers[key_of_resource(result.name)] = notices.of_result(result)
+            self._ledger.answered(key_of_resource(result.name), notices.of_result(result))
         if placement.termination.HasField("gap"):
             self._metrics.gap.set(placement.termination.gap)
         logger.info(
@@ -482,69 +387,34 @@ class Cycle:
         key = outcome.plan.gang
         extra: dict[str, object] = {"gang": "/".join(key), "bound": len(outcome.bound)}
         self._moved_at = self._clock()
+        self._ledger.applied(outcome)
         if outcome.stale:
             self._metrics.stale.inc()
             self._stale.add(key)
-            # What it is that overtakes differs each time; the first one will do.
-            self._outcomes.setdefault(key, outcome)
             logger.info("plan overtaken: %s", outcome.stale, extra=extra)
             return
         for one in outcome.tried:
             self._metrics.bindings.labels(one.result.value).inc()
             if one.result is Result.UNKNOWN:
-                self._unknown[one.binding.pod] = one.binding
+                self._fates.add(one.binding)
         if outcome.is_whole:
-            self._outcomes.pop(key, None)
             if (waiter := self._queue.get(key)) is not None:
                 waited = self._clock() - waiter.since
                 self._metrics.to_bound.observe(waited)
                 extra["seconds"] = round(waited, 3)
             logger.info("gang bound", extra=extra)
         else:
-            self._outcomes[key] = outcome
             logger.warning("gang not wholly bound: %s", outcome.why, extra=extra)
 
     # 8. Report.
 
     def _notice(self, standing: Standing) -> Notice | None:
         """What is to be said about a gang now."""
-        key, now = standing.key, self._clock()
-        answer = self._answers.get(key)
-        if now - self._half_since.get(key, math.inf) >= self._rules.half_bound_limit:
-            waits = notices.of_waiting(standing) if key in self._waiting_since else answer
-            return notices.of_half_bound(standing, waits, self._outcomes.get(key))
-        if key in self._waiting_since:
-            due = now - self._waiting_since[key] >= self._rules.waiting_notice
-            return notices.of_waiting(standing) if due else None
-        waiter, outcome = self._queue.get(key), self._outcomes.get(key)
-        if (
-            waiter is not None
-            and outcome is not None
-            and now - waiter.since >= self._rules.waiting_notice
-            and not (answer is not None and answer.reason)
-        ):
-            return notices.of_outcome(outcome, answer)
-        return answer
+        return self._ledger.notice(standing, self._queue, self._clock())
 
     def _report(self, view: ClusterView) -> None:
-        changed = self._changed(view)
-        told = {key: self._notice(view.standings[key]) for key in changed}
-        unwritten = self._reporter.report(
-            view, changed, {key: notice for key, notice in told.items() if notice is not None}
-        )
-        for key in changed:
-            self._again_at.pop(key, None)
-            if key not in unwritten:
-                self._reported[key] = (view.gangs[key], view.standings[key], told[key])
-        again_at = self._clock() + POD_MESSAGE_EVERY
-        self._again_at.update(dict.fromkeys(self._reporter.postponed, again_at))
-        strays = self._strays()
-        untold = self._reporter.report_strays(
-            view, strays, notices.of_stray(self._rules.scheduler_name)
-        )
-        self._told.update(key for key in strays if key not in untold)
-        self._rest(POD_GANG, changed, unwritten)
-        self._rest(POD, strays, untold)
+        if self._rules.binds:
+            self._teller.tell(view, self._notice, self._clock)
 
     # 10. Requeue.
 
@@ -562,6 +432,3 @@ class Cycle:
             self._metrics.steps.labels(self._step.name.lower()).observe(now - self._step_at)
         self._step, self._step_at, self._moved_at = step, now, now
         self._tell(step)
-
-
-_ACTIVE = frozenset({State.WAITING, State.PENDING})

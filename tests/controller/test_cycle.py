@@ -148,7 +148,7 @@ class Setting:
         """Lets time pass, with a cycle whenever there is one."""
         end = self.clock.now + seconds
         while self.clock.now < end:
-            if self.pause <= 0 or self.cycle._changed(self.cache.view()):
+            if self.pause <= 0 or self.cycle._has_news(self.cache.view()):
                 self.cycle.once()
             self.clock.now += 0.25
 
