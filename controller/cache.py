@@ -54,7 +54,8 @@ class ClusterView:
     may fit that did not before. `marks` tells for each node when something last happened
     to it that is not our doing and may leave less room: it changed, or got a pod.
     `strays` are pods of ours that could be bound, if only a PodGang referred to them.
-    `left` are the nodes that pods of a gang ran on and have left, or are about to leave.
+    `left` are the nodes that pods of a gang ran on and have left, or are about to leave; the
+    last ones, at most as many as the gang has pods, for those of long ago mean nothing.
     """
 
     revision: int
@@ -67,7 +68,7 @@ class ClusterView:
     topology_bindings: Mapping[Key, Body]
     standings: Mapping[Key, Standing]
     strays: frozenset[Key]
-    left: Mapping[Key, frozenset[str]]
+    left: Mapping[Key, tuple[str, ...]]
 
 
 class ClusterCache:
@@ -89,7 +90,7 @@ class ClusterCache:
         self._standings: dict[Key, Standing] = {}
         self._stale: set[Key] = set()
         self._strays: set[Key] = set()
-        self._left: dict[Key, frozenset[str]] = {}
+        self._left: dict[Key, tuple[str, ...]] = {}
 
     # What the watches tell.
 
@@ -288,7 +289,8 @@ class ClusterCache:
             and not body["metadata"].get("deletionTimestamp")
         )
         for gang in () if stays else self._owners.get(key, ()):
-            self._left[gang] = self._left.get(gang, frozenset()) | {node}
+            others = (other for other in self._left.get(gang, ()) if other != node)
+            self._left[gang] = (*others, node)[-_size(self._stores[POD_GANG][gang]) :]
 
     def _settle_assumed(self, key: Key, body: Body | None) -> None:
         assumed = self._assumed.get(key)
@@ -340,6 +342,11 @@ class ClusterCache:
 
 def _bound(pod: Body, node: str) -> Body:
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def _size(gang: Body) -> int:
+    """How many pods a gang has; of those that it lost Grove has taken the references away."""
+    return sum(max(len(pods), group.get("minReplicas") or 0, 1) for group, pods in references(gang))
 
 
 def _frees_room(before: Body | None, after: Body | None) -> bool:

@@ -30,11 +30,11 @@ def pod(name: str, *, uid: str = "1", node: str = "", **spec: Any) -> build.Body
     )
 
 
-def gang(*pods: str) -> build.Body:
+def gang(*pods: str, least: int | None = None) -> build.Body:
     return build.gang(
         metadata={"uid": "g", "generation": 1},
         status=INITIALIZED,
-        podgroups=[build.group("worker", *pods)],
+        podgroups=[build.group("worker", *pods, least=least)],
     )
 
 
@@ -120,13 +120,21 @@ def test_the_nodes_that_pods_of_a_gang_left_are_known() -> None:
     leaving = pod("a", node="n1")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     cache.observe("Pod", leaving)
-    cache.observe("PodGang", gang("b"))
+    cache.observe("PodGang", gang("b", least=2))
     cache.observe("Pod", leaving, deleted=True)
-    assert cache.view().left == {("ml", "g"): {"n1"}}
+    assert cache.view().left == {("ml", "g"): ("n1",)}
     cache.observe("Pod", pod("b", node="n2"), deleted=True)
-    assert cache.view().left == {("ml", "g"): {"n1", "n2"}}
+    assert cache.view().left == {("ml", "g"): ("n1", "n2")}
     cache.observe("PodGang", gang("b"), deleted=True)
     assert cache.view().left == {}
+
+
+def test_nodes_left_long_ago_are_forgotten() -> None:
+    cache = cache_of(gang("a", "b"))
+    for node in ("n1", "n2", "n1", "n3"):
+        cache.observe("Pod", pod("a", node=node))
+        cache.observe("Pod", pod("a", node=node), deleted=True)
+    assert cache.view().left == {("ml", "g"): ("n1", "n3")}
 
 
 def test_a_pod_that_no_gang_refers_to_is_a_stray() -> None:
