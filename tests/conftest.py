@@ -10,4 +10,5 @@ pytest_plugins = ["tests.cluster.fixtures"]
 # The rest is what hypothesis finds right for this place.
 settings.register_profile("usual", settings(), deadline=None)
 settings.register_profile("thorough", settings(), deadline=None, max_examples=2000)
+settings.register_profile("exhaustive", settings(), deadline=None, max_examples=10_000)
 settings.load_profile("usual")

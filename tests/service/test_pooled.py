@@ -35,6 +35,7 @@ from placement_service.state import State
 from placement_service.topology import Topology
 from placement_service.verify import verify
 from tests.brute import TooLarge, optimum
+from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario
 from tests.strategies import PACKING_ONLY, TINY, snapshots
 
@@ -384,7 +385,15 @@ def no_longer_set_apart(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, gangs=tuple(replace(g, previous_nodes=()) for g in snapshot.gangs))
 
 
-@given(snapshots(TINY, PACKING_ONLY).map(no_longer_set_apart), st.booleans())
+calm = Taste(nodes=4, pods=5, rules=0, running=0.05, host=0.05)
+
+
+@given(
+    st.one_of(
+        snapshots(TINY, PACKING_ONLY), questions(calm), questions(replace(calm, sets=1, scopes=0.2))
+    ).map(no_longer_set_apart),
+    st.booleans(),
+)
 def test_what_the_pooled_model_claims_alone_is_never_refuted(
     snapshot: Snapshot, improved: bool
 ) -> None:

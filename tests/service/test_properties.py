@@ -22,6 +22,7 @@ from placement_service.snapshot import HOSTNAME, Policy, Snapshot
 from placement_service.solution import Solution, TierName
 from placement_service.verify import verify
 from tests.brute import Optimum, TooLarge, fewest_domains, optimum
+from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario, solve
 from tests.strategies import (
     EVERYTHING,
@@ -42,7 +43,13 @@ EXAMPLES = settings().max_examples
 
 PROVABLE = (TierName.ADMITTED, TierName.EXTRA, TierName.TOPOLOGY)
 
-tiny = st.one_of(snapshots(TINY, EVERYTHING), snapshots(TINY, PACKING_ONLY))
+tiny = st.one_of(
+    snapshots(TINY, EVERYTHING),
+    snapshots(TINY, PACKING_ONLY),
+    # These have gangs that are alike, several sets of them, and a third resource.
+    questions(Taste(nodes=4, pods=5)),
+    questions(Taste(nodes=4, pods=5, sets=1, scopes=0.2, rules=0.05)),
+)
 small = st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY))
 
 
