@@ -291,6 +291,10 @@ class _Draft:
         """Now and then what gangs that are alike may differ in."""
         rng = self.rng
         homes = [*(node.name for node in nodes), "nodes/gone"]
+        if rng.random() < 0.1:
+            gang = replace(gang, packing_scopes=gang.packing_scopes[1:])
+        if rng.random() < 0.05:
+            gang = replace(gang, priority=rng.choice(self.priorities))
         if self.often("previous"):
             gang = replace(gang, previous_nodes=tuple(rng.choices(homes, k=rng.randint(1, 3))))
         if self.often("running"):
