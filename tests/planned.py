@@ -283,7 +283,7 @@ class _Draft:
         """The gang with a level at which those based on it should be near."""
         rng = self.rng
         level = self._level()
-        required, preferred = (level, "") if rng.random() < 0.5 else ("", level)
+        required, preferred = (level, "") if rng.random() < 0.3 else ("", level)
         scope = PackingScope("near", tuple(g.name for g in base.groups), required, preferred)
         return replace(base, packing_scopes=(scope, *base.packing_scopes))
 
