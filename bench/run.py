@@ -253,32 +253,34 @@ class BenchServer:
 @contextlib.contextmanager
 def running() -> Iterator[BenchServer]:
     """Runs a server on a free port, with its solver process warm."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "placement_service"],
-        env={
-            **os.environ,
-            "PLACEMENT_HOST": "127.0.0.1",
-            "PLACEMENT_PORT": str(port),
-            "PLACEMENT_LOG_LEVEL": "WARNING",
-            "PLACEMENT_MAX_MESSAGE_BYTES": str(2**31 - 1),
-        },
-    )
-    try:
-        with PlacementClient(f"127.0.0.1:{port}", timeout=START_SECONDS) as client:
-            server = BenchServer(process, client)
-            _wait_for(port, process)
-            server.line(Instance("tiny"), time_limit=START_SECONDS / 2)
-            yield server
-    finally:
-        process.terminate()
+    with socket.socket() as holder:
+        # The server may listen on the port all the same, and nobody else is given it.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "placement_service"],
+            env={
+                **os.environ,
+                "PLACEMENT_HOST": "127.0.0.1",
+                "PLACEMENT_PORT": str(port),
+                "PLACEMENT_LOG_LEVEL": "WARNING",
+                "PLACEMENT_MAX_MESSAGE_BYTES": str(2**31 - 1),
+            },
+        )
         try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            with PlacementClient(f"127.0.0.1:{port}", timeout=START_SECONDS) as client:
+                server = BenchServer(process, client)
+                _wait_for(port, process)
+                server.line(Instance("tiny"), time_limit=START_SECONDS / 2)
+                yield server
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -17,6 +17,8 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from tests.waiting import wait_until
+
 Body = dict[str, Any]
 
 _CONNECTIONS: Final = 32
@@ -117,6 +119,23 @@ class Api:
         found: list[Body] = self.listing(resource, namespace, **parameters)["items"]
         return found
 
+    def items_once_there(self, resource: Resource) -> list[Body]:
+        """All objects of a kind that is new: its watch cache may start anew once more, and
+        the server says 429 until it is there."""
+        found: list[Body] = []
+
+        def is_there() -> bool:
+            try:
+                found[:] = self.items(resource)
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+                return False
+            return True
+
+        wait_until(is_there, f"{resource.plural} are served")
+        return found
+
     def listing(self, resource: Resource, namespace: str | None = None, **parameters: str) -> Body:
         """`items` with what stands around it, above all its revision."""
         answer = self.request("GET", resource.path(namespace), parameters=parameters)
@@ -131,7 +150,13 @@ class Api:
         to 100 ms when objects of other kinds were written last.
         """
         version = str(self._written.get(resource.plural, 0))
-        return self.items(resource, resourceVersion=version, **parameters)
+        try:
+            return self.items(resource, resourceVersion=version, **parameters)
+        except ApiError as error:
+            if error.status != 504:
+                raise
+            # The cache is further behind than the server waits for.
+            return self.items(resource, **parameters)
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Body:
         return self.request("GET", resource.path(namespace, name))

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,13 +26,13 @@ import yaml
 
 from tests.cluster.api import CRDS, NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError, Body, Resource
 from tests.cluster.binaries import Binaries
+from tests.ports import reserve
+from tests.waiting import wait_until
 
 ADMIN: Final = "admin"
 
 CRDS_DIRECTORY: Final = Path(__file__).parent / "crds"
-_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
-_TRIES: Final = 3
 _LAST_LINES: Final = 20
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 #: No session of tests lasts longer.
@@ -78,8 +76,9 @@ class ApiServer:
         self._tokens = {ADMIN: secrets.token_hex(16)}
         self._etcd: subprocess.Popen[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._etcd_port = 0
-        self._port = 0
+        # After a restart clients expect the server where it was, and the server its etcd.
+        self._etcd_port = reserve()
+        self._port = reserve()
 
     @property
     def url(self) -> str:
@@ -103,11 +102,9 @@ class ApiServer:
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self._tokens[ADMIN]},{ADMIN},{ADMIN},"system:masters"\n')
         if self._etcd is None:
-            self._etcd = _with_free_port(self._start_etcd)
+            self._etcd = self._start_etcd()
         if self._process is None:
-            # After a restart clients expect the server where it was.
-            starting = self._start_server
-            self._process = starting(self._port) if self._port else _with_free_port(starting)
+            self._process = self._start_server()
             self._wait_for_custom_resources()
 
     def stop(self) -> None:
@@ -180,7 +177,7 @@ class ApiServer:
     def _wait_for_custom_resources(self) -> None:
         """Wait until all CRDs are served: a ready server still answers 404 or 429 to some."""
         api = self.api()
-        _wait(lambda: all(_is_served(api, crd) for crd in api.items(CRDS)), "custom resources")
+        _wait(lambda: _are_served(api), "custom resources")
         api.close()
 
     def _service_account_token(self, namespace: str, name: str) -> str:
@@ -205,9 +202,8 @@ class ApiServer:
         token: str = made["status"]["token"]
         return token
 
-    def _start_etcd(self, port: int) -> subprocess.Popen[bytes]:
-        client, peer = f"http://127.0.0.1:{port}", "http://127.0.0.1:0"
-        self._etcd_port = port
+    def _start_etcd(self) -> subprocess.Popen[bytes]:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", "http://127.0.0.1:0"
         return self._run(
             "etcd",
             [
@@ -225,15 +221,14 @@ class ApiServer:
             lambda: _answers(f"{client}/health"),
         )
 
-    def _start_server(self, port: int) -> subprocess.Popen[bytes]:
-        self._port = port
+    def _start_server(self) -> subprocess.Popen[bytes]:
         # Made by the server on its first start, before it reads its keys.
         key = self._directory / "certificates" / "apiserver.key"
         command = [
             str(self._binaries.kube_apiserver),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
+            f"--secure-port={self._port}",
             f"--cert-dir={key.parent}",
             f"--token-auth-file={self._directory / 'tokens.csv'}",
             f"--authorization-mode={self._authorization}",
@@ -284,33 +279,11 @@ class ApiServer:
         return process
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = 30.0) -> None:
-    """Wait for a fact of the cluster. Raises AssertionError, saying what was waited for."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"after {seconds:g} s still not: {what}"
-        time.sleep(0.02)
-
-
 def _wait(condition: Callable[[], bool], name: str) -> None:
     try:
-        wait_until(condition, "ready", seconds=_START_SECONDS)
+        wait_until(condition, "ready")
     except AssertionError as error:
         raise StartError(f"{name}: {error}") from None
-
-
-def _with_free_port(start: Callable[[int], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-    """Start on a free port, and again when another took it in between."""
-    for last in range(1, _TRIES + 1):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        try:
-            return start(port)
-        except StartError as error:
-            if last == _TRIES or "address already in use" not in str(error):
-                raise
-    raise AssertionError("unreachable")
 
 
 def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
@@ -335,17 +308,17 @@ def _answers(url: str, headers: Body | None = None, ca_file: Path | None = None)
     return status == 200
 
 
-def _is_served(api: Api, crd: Body) -> bool:
-    spec = crd["spec"]
-    versions = (version["name"] for version in spec["versions"] if version["served"])
+def _are_served(api: Api) -> bool:
+    """Whether every version of every custom resource can be listed."""
     try:
-        for version in versions:
-            resource = Resource(f"{spec['group']}/{version}", spec["names"]["plural"])
-            # Twice: one answer comes from etcd, the other from the watch cache.
-            api.listing(resource, limit="1")
-            api.listing(resource)
+        for spec in (crd["spec"] for crd in api.items(CRDS)):
+            for version in (one["name"] for one in spec["versions"] if one["served"]):
+                resource = Resource(f"{spec['group']}/{version}", spec["names"]["plural"])
+                # Twice: one answer comes from etcd, the other from the watch cache.
+                api.listing(resource, limit="1")
+                api.listing(resource)
     except ApiError as error:
-        if error.status not in (404, 429):
+        if error.status not in (404, 429) and error.status < 500:
             raise
         return False
     return True

@@ -49,10 +49,11 @@ from tests.cluster.api import (
     ApiError,
     Body,
 )
-from tests.cluster.apiserver import ADMIN, ApiServer, wait_until
+from tests.cluster.apiserver import ADMIN, ApiServer
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy
+from tests.waiting import wait_until
 
 _SKIPPED: Final = "no kube-apiserver: "
 _REQUIRED: Final = "PLACEMENT_REQUIRE_APISERVER"
@@ -98,18 +99,16 @@ class Cluster:
     def events(self) -> list[Body]:
         return self.api.items(CORE_EVENTS, self.namespace)
 
-    def wait_until(
-        self, condition: Callable[[], bool], what: str, *, seconds: float = 30.0
-    ) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a fact of the cluster. Raises AssertionError, saying what was waited for."""
-        wait_until(condition, what, seconds=seconds)
+        wait_until(condition, what)
 
 
 def wipe(api: Api) -> None:
     """Empty a cluster, of all namespaces, as far as tests fill it."""
     for resource in (POD_GANGS, PODS, LEASES, EVENTS):
         try:
-            there = api.items(resource)
+            there = api.items_once_there(resource)
         except ApiError as error:
             # No such resource: a server without CRDs.
             if error.status != 404:

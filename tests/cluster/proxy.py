@@ -20,7 +20,6 @@ import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +27,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from tests.waiting import wait_until
 
 _REASONS: Final = {
     400: "BadRequest",
@@ -425,9 +426,6 @@ def count(requests: Sequence[Passed], *, method: str = "", path: str = "") -> in
     )
 
 
-def wait_for_hits(rule: Rule, hits: int = 1, *, seconds: float = 30.0) -> None:
+def wait_for_hits(rule: Rule, hits: int = 1) -> None:
     """Wait until a rule has struck so often. Raises AssertionError."""
-    until = time.monotonic() + seconds
-    while rule.hits < hits:
-        assert time.monotonic() < until, f"{rule.fault} struck {rule.hits} times, not {hits}"
-        time.sleep(0.02)
+    wait_until(lambda: rule.hits >= hits, f"{rule.fault} struck {hits} times")

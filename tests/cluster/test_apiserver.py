@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kubernetes import client, config
 
 from tests.cluster import binaries
-from tests.cluster.api import CRDS, NODES, POD_GANGS, PODS, ApiError, Body
+from tests.cluster.api import CRDS, NODES, POD_GANGS, PODS, ApiError
 from tests.cluster.apiserver import ApiServer, StartError
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
@@ -97,8 +95,7 @@ def test_a_server_of_its_own_may_lack_the_crds_and_authorization(
         with pytest.raises(ApiError, match="404"):
             api.items(POD_GANGS)
         server.install_crds()
-        # The watch cache of a new kind may start anew once more, and says 429 until it is there.
-        assert _once_there(lambda: api.items(POD_GANGS)) == []
+        assert api.items_once_there(POD_GANGS) == []
         server.stop()
         server.start()
         assert len(api.items(CRDS)) == 2
@@ -116,15 +113,3 @@ def test_a_server_that_does_not_start_says_what_it_said(
             server.start()
     finally:
         server.stop()
-
-
-def _once_there(ask: Callable[[], list[Body]]) -> list[Body]:
-    """The first answer that is not 429, within half a minute."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return ask()
-        except ApiError as error:
-            if error.status != 429 or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)

@@ -29,8 +29,9 @@ from typing import Any
 
 from tests.cluster import binaries
 from tests.cluster.api import NAMESPACES, NODES, POD_GANGS, PODS, Api, Body
-from tests.cluster.apiserver import ApiServer, wait_until
+from tests.cluster.apiserver import ApiServer
 from tests.cluster.build import node, pod_spec
+from tests.waiting import wait_until
 
 NAMESPACE = "scale"
 _RACK = "example.com/rack"

@@ -1,0 +1,18 @@
+"""Waiting for what must happen: long, for only what never happens takes so long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+#: Seconds. Longer than anything takes, also on a busy machine that stands still for a while.
+LONG: Final = 90.0
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = LONG) -> None:
+    """Wait for a fact. Raises AssertionError, saying what was waited for."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"after {seconds:g} s still not: {what}"
+        time.sleep(0.02)
