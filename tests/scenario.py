@@ -55,6 +55,7 @@ from placement_service.snapshot import (
 )
 from placement_service.solution import Solution, TierName
 from placement_service.verify import verify
+from tests.waiting import LONG
 
 NAMESPACE = "ml"
 GPU = "nvidia.com/gpu"
@@ -250,7 +251,7 @@ class Scenario:
             bindings.append(Binding(name, f"nodes/{node}", gang, group))
         return tuple(bindings)
 
-    def place(self, *, seconds: float = 20) -> Placed:
+    def place(self, *, seconds: float = LONG) -> Placed:
         """The engine's answer, which keeps the rules and is worth what it claims."""
         snapshot = self.snapshot()
         solution = solve(snapshot, self.policy, seconds=seconds)[-1]
@@ -328,7 +329,7 @@ class Placed:
         return self
 
 
-def solve(snapshot: Snapshot, policy: Policy, *, seconds: float = 20) -> list[Solution]:
+def solve(snapshot: Snapshot, policy: Policy, *, seconds: float = LONG) -> list[Solution]:
     """Every answer on the way, the first, greedy one in front and the final one last."""
     deadline = time.monotonic() + seconds
     problem = formulate(snapshot, policy)

@@ -11,12 +11,13 @@ from bench import lines, standard
 from bench.__main__ import main
 from bench.instances import Instance
 from bench.run import TierLine, engine_line, running
+from tests.waiting import LONG
 
 TINY = Instance("tiny", {"gangs": 4}, 2)
 
 
 def test_the_engine_path_measures_and_judges() -> None:
-    line = engine_line(TINY, time_limit=10)
+    line = engine_line(TINY, time_limit=LONG)
     assert (line.family, line.params, line.seed, line.gangs) == ("tiny", {"gangs": 4}, 2, 4)
     assert line.faults == []
     assert 0 < line.formulate <= line.first <= line.total
@@ -29,8 +30,8 @@ def test_the_engine_path_measures_and_judges() -> None:
 
 def test_the_grpc_path_gives_the_same_answer() -> None:
     with running() as server:
-        line = server.line(TINY, time_limit=10)
-    there = engine_line(TINY, time_limit=10)
+        line = server.line(TINY, time_limit=LONG)
+    there = engine_line(TINY, time_limit=LONG)
     assert line.faults == []
     assert line.end == "proven"
     assert (line.nodes, line.pods) == (there.nodes, there.pods)
@@ -42,7 +43,7 @@ def test_the_grpc_path_gives_the_same_answer() -> None:
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
-    line = engine_line(TINY, time_limit=10)
+    line = engine_line(TINY, time_limit=LONG)
     file = tmp_path / "lines.jsonl"
     file.write_text(lines.to_json(line) + "\n")
     assert lines.read([file]) == [line]
@@ -50,7 +51,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_what_is_not_as_expected_is_named() -> None:
     expected = standard.Expected(TINY, 0.01)
-    line = engine_line(TINY, time_limit=10)
+    line = engine_line(TINY, time_limit=LONG)
     assert list(standard.complaints(expected, line)) == []
     tiers = {**line.final.tiers, "admitted": TierLine(100.0, 110.0)}
     worse = replace(line, final=replace(line.final, tiers=tiers), faults=["broken"])

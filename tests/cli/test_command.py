@@ -25,8 +25,19 @@ from placement import v1
 from placement.errors import BusyError, InvalidRequestError, Violation
 from placement.testing import ScriptedServer, scripted_server, serve
 from tests.certificates import issue
+from tests.ports import reserve
+from tests.waiting import LONG
 
 COMMAND = [sys.executable, "-m", "placement.cli"]
+
+#: The command where Ctrl-C reaches it: in the background a shell has its children, and
+#: theirs, ignore it.
+IN_THE_FOREGROUND = [
+    sys.executable,
+    "-c",
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from placement.cli.main import main; sys.exit(main())",
+]
 
 CLUSTER = """\
 apiVersion: v1
@@ -100,7 +111,7 @@ def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
         env=environment(),
         encoding="utf-8",
@@ -292,9 +303,7 @@ def test_a_stream_without_a_placement_has_status_3(cluster: str) -> None:
 
 
 def test_a_service_that_is_not_there_has_status_3(cluster: str) -> None:
-    with scripted_server([]) as server:
-        address = server.address
-    done = run("plan", "-f", cluster, "--server", address)
+    done = run("plan", "-f", cluster, "--server", f"127.0.0.1:{reserve()}")
     assert (done.returncode, done.stdout) == (3, "")
     assert "unavailable" in done.stderr
 
@@ -305,7 +314,7 @@ def test_a_service_that_is_not_there_has_status_3(cluster: str) -> None:
 @contextmanager
 def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [*COMMAND, *arguments],
+        [*IN_THE_FOREGROUND, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -332,10 +341,10 @@ def test_an_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
         scripted_server(never) as server,
         started("plan", "-f", cluster, "--server", server.address) as process,
     ):
-        assert called.wait(30)
+        assert called.wait(LONG)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
-        assert cancelled.wait(30)
+        stdout, stderr = process.communicate(timeout=LONG)
+        assert cancelled.wait(LONG)
     assert (process.returncode, stdout, stderr) == (130, b"", b"")
 
 
@@ -345,7 +354,7 @@ def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServ
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait(LONG) == 0
 
 
 # --- expand -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.kubernetes import build
+from tests.waiting import LONG
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "placement.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=LONG,
     )
 
 

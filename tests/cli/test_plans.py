@@ -48,7 +48,7 @@ def gang(name: str, pods: int, required: str, **spec: Any) -> list[Body]:
 def plan(*bodies: Body) -> tuple[Body, str]:
     """The proven answer to objects that come as one List on standard input, and warnings."""
     items = {"apiVersion": "v1", "kind": "List", "items": bodies}
-    done = run("plan", "-f", "-", "-o", "json", stdin=json.dumps(items))
+    done = run("plan", "-f", "-", "-o", "json", "--time-limit", "60s", stdin=json.dumps(items))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["termination"]["gap"] == 0

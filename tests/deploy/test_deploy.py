@@ -26,6 +26,7 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy
 from tests.controller.conftest import controller
 from tests.controller.gangs import scheduled
+from tests.waiting import LONG
 
 BASE = Path(__file__).parents[2] / "deploy" / "base"
 ACCOUNT = "system:serviceaccount:placement-system:placement-controller"
@@ -180,20 +181,20 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
             certificate=certificates / "controller.crt",
             key=certificates / "controller.key",
         )
-        assert known.ask(question, timeout=10).label == "hello"
+        assert known.ask(question, timeout=LONG).label == "hello"
         # Renewed while both run, by another authority at that: the next question goes over a
         # new connection, and there the service shows its new certificate.
         issue(certificates, "service", "controller")
-        assert known.ask(question, timeout=10).label == "hello"
+        assert known.ask(question, timeout=LONG).label == "hello"
         # Half of a renewal is none.
         (certificates / "service.key").write_bytes(b"")
         (certificates / "controller.crt").touch()
-        assert known.ask(question, timeout=10).label == "hello"
+        assert known.ask(question, timeout=LONG).label == "hello"
         issue(certificates, "service", "controller")
         known.cancel()
         stranger = ServiceAsker(f"localhost:{port}", ca=certificates / "ca.crt")
         with pytest.raises(PlacementError):
             stranger.ask(question, timeout=3)
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
-        assert ailment(settings, timeout=5) == ""
+        assert ailment(settings, timeout=LONG) == ""
     assert "no answer" in ailment(settings, timeout=1)

@@ -35,6 +35,7 @@ from tests.docs.documents import (
     essence,
     plan_essence,
 )
+from tests.waiting import LONG
 
 BLOCKS = [block for file in GUIDES for block in blocks(file)]
 DERIVED = [pair for file in GUIDES for pair in derived(file)]
@@ -72,7 +73,13 @@ def test_a_block_runs(runner: Runner, block: Block) -> None:
 @pytest.mark.parametrize(("source", "block"), DERIVED, ids=str)
 def test_an_output_is_fresh(runner: Runner, source: Block | None, block: Block) -> None:
     """After a change of what the documents show somebody has to run ``make docs``."""
-    assert essence(block, block.text) == essence(block, runner.renewed(source, block))
+    shown = essence(block, block.text)
+    # An answer that a busy machine had too little time for is asked for again.
+    renewed = (essence(block, runner.renewed(source, block)) for _ in range(3))
+    found = next(renewed)
+    while found != shown and (again := next(renewed, None)) is not None:
+        found = again
+    assert shown == found
 
 
 def test_what_counts_of_a_plan_is_its_gangs_tiers_racks_and_verdict() -> None:
@@ -199,5 +206,5 @@ def test_a_tool_without_the_protos_asks_by_reflection(runner: Runner) -> None:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=answer_class.FromString,
         )
-        answer = json_format.MessageToDict(call(question, timeout=30))
+        answer = json_format.MessageToDict(call(question, timeout=LONG))
     assert [gang.get("placed", False) for gang in answer["placement"]["gangs"]] == [True, False]

@@ -24,12 +24,13 @@ from placement_service.snapshot import (
 )
 from placement_service.solution import Solution, TierName
 from tests.scenario import GPU, Group, Scenario
+from tests.waiting import LONG
 
 
 def search_from(scenario: Scenario, plan: Plan) -> Solution:
     """The engine's answer when the first answer was this plan."""
     problem = formulate(scenario.snapshot(), scenario.policy)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG
     return search(
         problem, to_solution(problem, plan), deadline=deadline, report=lambda solution: None
     )

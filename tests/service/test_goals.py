@@ -17,6 +17,7 @@ from placement_service.snapshot import Policy, Snapshot
 from placement_service.solving import Terms
 from placement_service.state import State
 from tests.strategies import EVERYTHING, SMALL, TINY, snapshots
+from tests.waiting import LONG
 
 EXAMPLES = settings().max_examples
 
@@ -26,14 +27,14 @@ EXAMPLES = settings().max_examples
 def test_each_goal_at_its_optimum_is_the_worth_of_the_plan(snapshot: Snapshot) -> None:
     problem = formulate(snapshot, Policy())
     gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
-    state = State(problem, first_answer(problem), time.monotonic() + 20, lambda _: None)
+    state = State(problem, first_answer(problem), time.monotonic() + LONG, lambda _: None)
     goals = Goals(Model(state.counting, gangs, np.arange(problem.node_count), problem.free, {}))
     plan = state.plan
 
     def settle(terms: Terms, *, maximize: bool) -> int | None:
         """The proven optimum, held from now on; `plan` reaches it."""
         nonlocal plan
-        answer = goals.model.solve(terms, maximize=maximize, hint=plan, seconds=20, effort=5)
+        answer = goals.model.solve(terms, maximize=maximize, hint=plan, seconds=LONG, effort=5)
         if not answer.proven or answer.plan is None or answer.bound is None:
             return None
         plan = answer.plan

@@ -38,6 +38,7 @@ from tests.brute import TooLarge, optimum
 from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario
 from tests.strategies import PACKING_ONLY, TINY, snapshots
+from tests.waiting import LONG
 
 POLICY = Policy(deterministic=True)
 
@@ -49,7 +50,7 @@ def after(scenario: Scenario | Snapshot, *stages: Stage, plan: Plan | None = Non
     snapshot = scenario if isinstance(scenario, Snapshot) else scenario.snapshot()
     problem = formulate(snapshot, POLICY)
     start = first_answer(problem) if plan is None else to_solution(problem, plan)
-    state = State(problem, start, time.monotonic() + 60, lambda solution: None)
+    state = State(problem, start, time.monotonic() + LONG, lambda solution: None)
     for stage in stages:
         stage(state)
     return state
@@ -292,8 +293,8 @@ def test_a_goal_without_terms_forgets_the_goal_before_it() -> None:
     problem = formulate(scenario.snapshot(), POLICY)
     model = Pooled(*counted(problem), problem.gangs, np.arange(2), problem.free, {})
 
-    first = model.solve(model.admitted(0), maximize=True, hint=None, seconds=10, effort=10)
-    second = model.solve([], maximize=True, hint=None, seconds=10, effort=10)
+    first = model.solve(model.admitted(0), maximize=True, hint=None, seconds=LONG, effort=10)
+    second = model.solve([], maximize=True, hint=None, seconds=LONG, effort=10)
 
     assert (first.bound, second.bound) == (16_000, 0)
 
@@ -325,7 +326,7 @@ def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
     free[2] -= problem.request[problem.gangs[1].demands[0].shape]
 
     model = Pooled(counting, forest, problem.gangs[:1], np.arange(4), free, fixed)
-    answer = model.solve(model.costs, maximize=False, hint=None, seconds=10, effort=10)
+    answer = model.solve(model.costs, maximize=False, hint=None, seconds=LONG, effort=10)
 
     assert answer.plan == {0: ((0, 3, 1),)}
     assert answer.value == 0

@@ -104,13 +104,16 @@ class ScriptedServer:
 
 
 @contextmanager
-def scripted_server(script: Script) -> Iterator[ScriptedServer]:
-    """Run a server that gives the script's answers, whatever it is asked."""
+def scripted_server(script: Script, *, port: int = 0) -> Iterator[ScriptedServer]:
+    """Run a server that gives the script's answers, whatever it is asked.
+
+    ``port`` 0 takes a free one.
+    """
     scripted = ScriptedServer(script)
     with ThreadPoolExecutor(max_workers=8) as threads:
         server = grpc.server(threads, options=[("grpc.max_receive_message_length", -1)])
         add_PlacementServiceServicer_to_server(_ScriptedServicer(scripted), server)
-        scripted.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        scripted.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
         server.start()
         try:
             yield scripted
