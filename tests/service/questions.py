@@ -54,7 +54,7 @@ def open_snapshot(nodes: int = 3, pods: int = 2) -> Snapshot:
 def request(
     question: Snapshot | None = None,
     *,
-    time_limit: float | None = 5.0,
+    time_limit: float | None = 60.0,
     policy: Policy | None = None,
     label: str = "test",
 ) -> Request:
@@ -67,6 +67,6 @@ def request(
 
 
 def message(
-    question: Snapshot | None = None, *, time_limit: float | None = 5.0
+    question: Snapshot | None = None, *, time_limit: float | None = 60.0
 ) -> ComputePlacementRequest:
     return request_to_proto(request(question, time_limit=time_limit))

@@ -12,9 +12,9 @@ import pytest
 from placement_service.admission import Admission
 from placement_service.errors import Busy, DeadlineTooShort, Draining
 from placement_service.observe import NEVER, Interrupted, Switch
+from tests.waiting import LONG, wait_until
 
 FOREVER = float("inf")
-LONG = 30.0
 
 
 def door(max_concurrent: int = 1, max_pending: int = 1) -> Admission:
@@ -48,10 +48,8 @@ def test_a_drained_door_is_shut_and_those_inside_stay() -> None:
 def test_turns_are_taken_in_order_and_one_at_a_time() -> None:
     admission = door(max_concurrent=1, max_pending=8)
     order: list[int] = []
-    entered = threading.Semaphore(0)
 
     def take(number: int) -> None:
-        entered.release()
         with admission.turn(deadline=FOREVER, interrupter=NEVER):
             order.append(number)
             time.sleep(0.01)
@@ -59,8 +57,7 @@ def test_turns_are_taken_in_order_and_one_at_a_time() -> None:
     with ThreadPoolExecutor(8) as threads, admission.turn(deadline=FOREVER, interrupter=NEVER):
         for number in range(5):
             threads.submit(take, number)
-            entered.acquire()
-            time.sleep(0.05)
+            wait_until(lambda: len(admission._queue) > number, "it waits")  # noqa: B023
         assert order == []
     assert order == [0, 1, 2, 3, 4]
 

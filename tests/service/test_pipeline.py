@@ -29,6 +29,7 @@ from placement_service.solution import Limit, Solution, Tier, TierName
 from placement_service.verify import verify
 from tests.service import engines
 from tests.service.questions import gang, node, open_snapshot, request, snapshot
+from tests.waiting import LONG
 
 Report = Callable[[Solution], None]
 
@@ -67,7 +68,7 @@ class Defects(list[str]):
         return "dump.json"
 
 
-def budget(seconds: float = 5.0, deadline: float = float("inf")) -> Budget:
+def budget(seconds: float = LONG, deadline: float = float("inf")) -> Budget:
     now = time.monotonic()
     return Budget(now, now + seconds, now + deadline)
 
@@ -236,7 +237,7 @@ def test_the_search_gets_a_deadline_that_leaves_time_for_the_rest() -> None:
         given.append(deadline)
         return Found(start)
 
-    limits = budget(5.0)
+    limits = budget()
     ask(stages=stages(search), budget=limits)
     assert limits.arrival < given[0] < limits.answer_by
 

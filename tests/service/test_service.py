@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,13 @@ from placement_service.settings import Settings
 from placement_service.snapshot import Request
 from placement_service.verify import verify
 from placement_service.wire import parse_placement, parse_request, request_to_proto
+from tests.service.engines import MEETING
 from tests.service.questions import message, open_snapshot, request, snapshot
+from tests.waiting import LONG, wait_until
 
-LONG = 60.0
+#: Seconds for what must come within them: a machine that stands still for longer than the
+#: first ones is asked once more.
+EVER_MORE = (1.5, 6.0, 24.0)
 
 
 class Running:
@@ -69,6 +72,15 @@ def running(engine: str = "moving", **settings: Any) -> Iterator[Running]:
         server.stop(0)
 
 
+@pytest.fixture
+def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which engines of that name meet (see `engines`)."""
+    folder = tmp_path / "meeting"
+    folder.mkdir()
+    monkeypatch.setenv(MEETING, str(folder))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def usual() -> Iterator[Running]:
     with running("placement_service.engine:search") as service:
@@ -95,11 +107,9 @@ def details(error: grpc.RpcError) -> dict[str, Any]:
     return found
 
 
-def eventually(fact: Callable[[], bool]) -> bool:
-    end = time.monotonic() + LONG
-    while not fact() and time.monotonic() < end:
-        time.sleep(0.02)
-    return fact()
+def wait_until_searching(service: Running) -> None:
+    """Waits until the only solver process has something to do."""
+    wait_until(lambda: not service.server.pool.wait_until_ready(0), "a search runs")
 
 
 def nodes_of(placement: Placement) -> set[str]:
@@ -127,17 +137,22 @@ def test_a_question_is_answered(usual: Running) -> None:
 
 
 def test_a_stream_is_progress_and_then_one_placement(usual: Running) -> None:
-    events = [event.WhichOneof("event") for event in usual.stream(message())]
-    assert events[-1] == "placement"
-    assert set(events[:-1]) == {"progress"}
-
-
-def test_progress_is_verified_answers_with_time(usual: Running) -> None:
-    first, *_, last = usual.stream(message())
-    assert first.progress.phase == "greedy"
-    assert first.progress.placed_gang_count == 1
-    assert first.progress.elapsed.ToNanoseconds() > 0
+    *others, last = usual.stream(message())
     assert last.placement.bindings == usual.compute(message()).bindings
+    # A slow reader gets the latest news, and maybe none before the last.
+    assert {event.WhichOneof("event") for event in others} <= {"progress"}
+
+
+def test_progress_is_verified_answers_with_time(meeting: Path) -> None:
+    with running("meeting") as service:
+        call = service.stream(message())
+        first = next(call).progress
+        assert first.phase == "greedy"
+        assert first.placed_gang_count == 1
+        assert first.elapsed.ToNanoseconds() > 0
+        (meeting / "go on").touch()
+        *_, last = call
+        assert nodes_of(last.placement) == {"nodes/n2"}
 
 
 def test_an_empty_request_gets_an_empty_answer(usual: Running) -> None:
@@ -153,12 +168,10 @@ def test_a_request_that_is_only_checked_is_not_computed(usual: Running) -> None:
     assert placement == Placement(revision="7", label="test")
 
 
-def test_two_calls_at_once_are_both_answered() -> None:
-    with running("patient", max_concurrent=2) as service:
-        calls = [
-            service.stub.ComputePlacement.future(message(time_limit=2.0), timeout=LONG)
-            for _ in range(2)
-        ]
+def test_two_calls_at_once_are_both_answered(meeting: Path) -> None:
+    """Neither would be, if one waited for the other."""
+    with running("meeting", max_concurrent=2) as service:
+        calls = [service.stub.ComputePlacement.future(message(), timeout=LONG) for _ in range(2)]
         assert [nodes_of(call.result().placement) for call in calls] == [{"nodes/n2"}] * 2
 
 
@@ -173,16 +186,25 @@ def test_calls_beyond_the_concurrent_ones_wait_for_their_turn() -> None:
 
 def test_the_answer_leaves_by_the_time_limit() -> None:
     with running("stubborn") as service:
-        placement = service.compute(message(open_snapshot(), time_limit=1.5))
-        assert placement.termination.limit == placement_pb2.TERMINATION_LIMIT_TIME
-        assert nodes_of(placement) == {"nodes/n2"}, "the best one reported"
+        for seconds in EVER_MORE:
+            placement = service.compute(message(open_snapshot(), time_limit=seconds))
+            assert placement.termination.limit == placement_pb2.TERMINATION_LIMIT_TIME
+            if nodes_of(placement) == {"nodes/n2"}:
+                return
+    raise AssertionError("not the best one reported")
 
 
 def test_the_answer_leaves_before_the_calls_deadline() -> None:
     """The call would fail otherwise; its time limit is far away."""
-    with running("stubborn") as service:
-        placement = service.compute(message(open_snapshot(), time_limit=500.0), timeout=3.0)
-        assert placement.termination.limit == placement_pb2.TERMINATION_LIMIT_TIME
+    question = message(open_snapshot(), time_limit=500.0)
+    # The margin is a tenth of the time, so that more time forgives more.
+    with running("stubborn", deadline_margin=LONG) as service:
+        for seconds in EVER_MORE:
+            with suppress(grpc.RpcError):
+                limit = service.compute(question, timeout=seconds).termination.limit
+                assert limit == placement_pb2.TERMINATION_LIMIT_TIME
+                return
+    raise AssertionError("no answer in time")
 
 
 def test_without_time_limit_the_servers_default_holds() -> None:
@@ -197,12 +219,17 @@ def test_time_limits_are_cut_to_the_servers_maximum() -> None:
 
 def test_a_deadline_before_the_first_answer_is_an_error_with_its_reason() -> None:
     """The only turn is taken, so the call waits until its deadline."""
-    with running("stubborn", deadline_margin=1.0) as service:
-        first = service.stream(message(time_limit=500.0))
+    with running("stubborn", deadline_margin=LONG) as service:
+        first = service.stream(message(time_limit=500.0), timeout=500.0)
         next(first)
-        with pytest.raises(grpc.RpcError) as caught:
-            service.compute(message(), timeout=4.0)
-        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        for seconds in EVER_MORE:
+            with pytest.raises(grpc.RpcError) as caught:
+                service.compute(message(), timeout=seconds)
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            assert isinstance(caught.value, grpc.Call)
+            # Without details it is the client's own, which was not told in time.
+            if rpc_status.from_call(caught.value) is not None:
+                break
         info = details(caught.value)["ErrorInfo"]
         assert info.reason == "DEADLINE_TOO_SHORT"
         assert int(info.metadata["elapsed_ms"]) > 0
@@ -219,17 +246,18 @@ def test_a_cancelled_call_frees_its_turn_and_its_solver(kind: str) -> None:
             next(call)
         else:
             call = service.stub.ComputePlacement.future(there, timeout=500.0)
-            assert eventually(lambda: is_busy(service))
+        wait_until_searching(service)
+        assert is_busy(service)
         call.cancel()
-        assert eventually(lambda: not is_busy(service))
-        assert eventually(lambda: before not in service.server.pool.process_ids())
+        wait_until(lambda: not is_busy(service), "the turn is free")
+        wait_until(lambda: before not in service.server.pool.process_ids(), "the solver is gone")
         assert service.server.pool.wait_until_ready(LONG)
         assert service.compute(message(time_limit=1.0)).gangs[0].placed
 
 
 def test_a_caller_whose_deadline_passes_frees_its_turn_while_waiting() -> None:
     with running("stubborn", max_concurrent=1, max_pending=1) as service:
-        first = service.stream(message(time_limit=500.0))
+        first = service.stream(message(time_limit=500.0), timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError):
             service.compute(message(), timeout=0.5)
@@ -255,6 +283,7 @@ def test_kill_9_of_the_solver_still_yields_a_verified_answer_in_time() -> None:
     with running("frozen") as service:
         call = service.stream(request_to_proto(question), timeout=500.0)
         assert next(call).progress.phase == "greedy"
+        wait_until_searching(service)
         for pid in service.server.pool.process_ids():
             os.kill(pid, signal.SIGKILL)
         *_, last = call
@@ -271,7 +300,7 @@ def test_a_plan_that_breaks_rules_is_dumped_and_never_sent(tmp_path: Path) -> No
         assert len(placement.bindings) == 3
         assert verify(question.snapshot, parse_placement(placement).bindings) == ()
         assert placement.termination.reason == placement_pb2.TERMINATION_REASON_FEASIBLE
-        assert eventually(lambda: bool(list((tmp_path / "dumps").glob("*.json"))))
+        wait_until(lambda: bool(list((tmp_path / "dumps").glob("*.json"))), "a dump is there")
     (dump,) = (tmp_path / "dumps").iterdir()
     replayed = json_format.Parse(dump.read_text(), ComputePlacementRequest())
     assert parse_request(replayed) == question
@@ -337,7 +366,7 @@ def test_an_error_with_many_long_violations_still_arrives(usual: Running) -> Non
 
 def test_a_request_too_many_is_told_when_to_come_back() -> None:
     with running("stubborn", max_pending=0, retry_after=2.5) as service:
-        first = service.stream(message(time_limit=500.0))
+        first = service.stream(message(time_limit=500.0), timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError) as caught:
             service.compute(message())
@@ -349,17 +378,18 @@ def test_a_request_too_many_is_told_when_to_come_back() -> None:
         first.cancel()
 
 
-def test_a_draining_server_refuses_newcomers_and_finishes_the_rest() -> None:
-    with running("patient") as service:
-        first = service.stream(message(time_limit=3.0))
+def test_a_draining_server_refuses_newcomers_and_finishes_the_rest(meeting: Path) -> None:
+    with running("meeting") as service:
+        first = service.stream(message())
         next(first)
         stopping = threading.Thread(target=service.server.stop, args=(LONG,))
         stopping.start()
-        assert eventually(lambda: health(service) == "NOT_SERVING")
+        wait_until(lambda: health(service) == "NOT_SERVING", "it drains")
         with pytest.raises(grpc.RpcError) as caught:
             service.compute(message())
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         assert details(caught.value)["ErrorInfo"].reason == "DRAINING"
+        (meeting / "go on").touch()
         *_, last = first
         assert nodes_of(last.placement) == {"nodes/n2"}
         stopping.join(LONG)
@@ -381,7 +411,7 @@ def test_a_defect_is_an_internal_error_that_names_the_dump(
         assert info.reason == "INTERNAL"
         assert "a defect" not in str(caught.value), "what is inside stays inside"
         dump = tmp_path / info.metadata["dump"]
-        assert eventually(dump.exists)
+        wait_until(dump.exists, "the dump is there")
         assert json.loads(dump.read_text())["label"] == "test"
 
 
@@ -440,7 +470,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             second.stop(0)
 
 
-def test_the_program_serves_until_sigterm_and_then_drains() -> None:
+def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, "-m", "placement_service"],
         stderr=subprocess.PIPE,
@@ -450,7 +480,7 @@ def test_the_program_serves_until_sigterm_and_then_drains() -> None:
             "PLACEMENT_HOST": "127.0.0.1",
             "PLACEMENT_PORT": "0",
             "PLACEMENT_LOG_FORMAT": "json",
-            "PLACEMENT_ENGINE": "tests.service.engines:patient",
+            "PLACEMENT_ENGINE": "tests.service.engines:meeting",
         },
         text=True,
     )
@@ -461,16 +491,14 @@ def test_the_program_serves_until_sigterm_and_then_drains() -> None:
         port = line["message"].rpartition(":")[2]
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = PlacementServiceStub(channel)
-            call = stub.StreamPlacement(
-                StreamPlacementRequest(request=message(time_limit=2.0)), timeout=LONG
-            )
+            call = stub.StreamPlacement(StreamPlacementRequest(request=message()), timeout=LONG)
             assert next(call).WhichOneof("event") == "progress"
             program.send_signal(signal.SIGTERM)
+            assert any("draining" in json.loads(line)["message"] for line in program.stderr)
+            (meeting / "go on").touch()
             *_, last = call
-            assert last.placement.gangs[0].placed
+            assert nodes_of(last.placement) == {"nodes/n2"}
         assert program.wait(LONG) == 0
-        lines = [json.loads(line) for line in program.stderr]
-        assert any("draining" in line["message"] for line in lines)
     finally:
         program.kill()
         program.wait()
