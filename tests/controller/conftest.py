@@ -15,17 +15,21 @@ from controller.steps import Entered, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
 from tests.controller.witness import Witness
+from tests.waiting import LONG
 
-#: Short waits: the cluster is on this machine, and nobody else uses it.
+#: Short waits, for the cluster is on this machine, and nobody else uses it; and long ones
+#: where time that passes is a reason to do or say something else.
 QUICK: dict[str, Any] = {
-    "time_limit": 3.0,
+    "time_limit": 20.0,
     "idle_window": 0.1,
     "longest_window": 1.0,
     "shortest_backoff": 0.2,
     "longest_backoff": 1.0,
-    "half_bound_limit": 1.0,
-    "waiting_notice": 0.5,
-    "bind_timeout": 2.0,
+    "half_bound_limit": LONG,
+    "waiting_notice": LONG,
+    "bind_timeout": LONG,
+    "lease_duration": 3 * LONG,
+    "renew_deadline": LONG,
     "crd_poll": 0.3,
     "leader_election": False,
     "http_host": "127.0.0.1",

@@ -53,7 +53,11 @@ def kill(process: ForkServerProcess) -> None:
 def is_frozen(process: ForkServerProcess) -> bool:
     """Whether all of it stands still."""
     threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
-    return all(thread.read_text().rpartition(") ")[2].startswith("T") for thread in threads)
+    try:
+        return all(thread.read_text().rpartition(") ")[2].startswith("T") for thread in threads)
+    except OSError:
+        # A thread has ended meanwhile: it did not stand still.
+        return False
 
 
 def thaw(process: ForkServerProcess) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
+
 from tests.cluster.api import POD_GANGS, PODS, Body
 from tests.cluster.build import clique, clique_set, pod_spec
 from tests.cluster.fixtures import Cluster
@@ -27,6 +30,15 @@ def condition(cluster: Cluster, gang: str, kind: str) -> Body:
     status = cluster.gangs().get(gang, {}).get("status", {})
     found: list[Body] = [c for c in status.get("conditions", ()) if c["type"] == kind]
     return found[0] if found else {}
+
+
+def metric(port: int, name: str) -> float:
+    """A metric of the controller whose probes listen there, such as ``leader`` or
+    ``lists_total{kind="Pod"}``; 0 where there is none yet."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^placement_controller_{re.escape(name)} (\S+)$", text, re.M)
+    return float(found[1]) if found else 0.0
 
 
 def serve_gang(

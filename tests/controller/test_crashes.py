@@ -29,6 +29,7 @@ from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller import crashing
 from tests.controller.gangs import bound_of, scheduled, serve_gang
 from tests.controller.witness import UNDER_FAULTS, Witness
+from tests.waiting import LONG
 
 KILLS = int(os.environ.get("PLACEMENT_KILLS", "12"))
 
@@ -73,7 +74,7 @@ def test_after_a_crash_at_any_step_the_next_one_finishes(
     grove.settle()
     with Witness(cluster, UNDER_FAULTS):
         first = crashing.begin(cluster.kubeconfig(), service, die_at=step, visit=visit)
-        first.join(20)
+        first.join(LONG)
         assert first.exitcode == -9
         second = crashing.begin(cluster.kubeconfig(), service)
         try:
@@ -92,7 +93,7 @@ def test_a_crash_while_the_service_thinks_costs_nothing(
 
     def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
         asked.set()
-        assert thought.wait(20)
+        assert thought.wait(LONG)
         with PlacementClient(service) as client:
             return client.compute(request)
 
@@ -101,18 +102,18 @@ def test_a_crash_while_the_service_thinks_costs_nothing(
     with Witness(cluster, UNDER_FAULTS), scripted_server(answer) as slow:
         config = cluster.kubeconfig()
         first = crashing.begin(config, slow.address)
-        assert asked.wait(20)
+        assert asked.wait(LONG)
         crashing.kill(first)
         assert cluster.bound() == {}
         asked.clear()
         second = crashing.begin(config, slow.address, die_at=Step.APPLY)
-        assert asked.wait(20)
+        assert asked.wait(LONG)
         thought.set()
-        second.join(20)
+        second.join(LONG)
         assert second.exitcode == -9
         assert cluster.bound() == {}
         third = crashing.begin(config, slow.address, die_at=Step.BOUND, visit=2, parallel_calls=1)
-        third.join(20)
+        third.join(LONG)
         assert third.exitcode == -9
         assert len(cluster.bound()) == 2
         last = crashing.begin(config, slow.address)
@@ -139,7 +140,7 @@ def test_crashes_while_a_half_bound_gang_is_reported_and_finished(
 
     def dies(step: Step, visit: int = 1) -> None:
         one = crashing.begin(config, service, die_at=step, visit=visit, **how)
-        one.join(20)
+        one.join(LONG)
         assert one.exitcode == -9
 
     with Witness(cluster, UNDER_FAULTS) as witness:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from controller.cycle import Cycle
 from controller.steps import Step
 from tests.cluster.api import PODS, ApiError, Body
 from tests.cluster.build import clique, clique_set, node, pack, scaling_group, topology_binding
@@ -24,6 +25,7 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start, controller
 from tests.controller.gangs import bound_of, scheduled
 from tests.controller.witness import Witness
+from tests.waiting import LONG
 
 WALKS = int(os.environ.get("PLACEMENT_WALKS", "2"))
 RACK = "example.com/rack"
@@ -186,7 +188,8 @@ def test_a_gang_deleted_while_it_runs_makes_room_at_once(
     before = names(cluster, "g-0")
     uid = cluster.gangs()["g-0"]["metadata"]["uid"]
     grove.forget(cluster.namespace, "g")
-    cluster.wait_until(lambda: "g-0" not in cluster.gangs(), "the gang is gone")
+    # With its pods: they would be those of the new one, by their names.
+    cluster.wait_until(lambda: not (cluster.gangs() or cluster.pods()), "the gang is gone")
     grove.apply(first)
     cluster.wait_until(lambda: placed(cluster, "g-0"), "the new one runs")
     assert cluster.gangs()["g-0"]["metadata"]["uid"] != uid
@@ -233,7 +236,12 @@ def test_an_update_goes_pod_by_pod_through_a_full_cluster(
 
 
 def test_a_controller_that_is_stopped_while_it_binds_finishes_the_gang(
-    cluster: Cluster, witness: Witness, grove: GroveStandIn, kubelet: FakeKubelet, service: str
+    cluster: Cluster,
+    witness: Witness,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    service: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And begins no other: the next one does."""
     cluster.add_nodes(node("a", gpus=8), node("b", gpus=8))
@@ -241,24 +249,24 @@ def test_a_controller_that_is_stopped_while_it_binds_finishes_the_gang(
         grove.apply(clique_set(name, clique("w", 4, gpus=2), namespace=cluster.namespace))
     grove.settle()
     binding, stopping = threading.Event(), threading.Event()
+    stop = Cycle.stop
+
+    def stop_and_say_so(cycle: Cycle) -> None:
+        stop(cycle)
+        stopping.set()
+
+    monkeypatch.setattr(Cycle, "stop", stop_and_say_so)
 
     def entered(step: Step) -> None:
         if step is Step.BIND and not binding.is_set():
             binding.set()
-            assert stopping.wait(20)
+            assert stopping.wait(LONG)
 
     with ExitStack() as first:
         first.enter_context(
             controller(cluster.kubeconfig(), service, entered=entered, parallel_calls=1)
         )
-        assert binding.wait(20)
-        ending = threading.Thread(target=first.close)
-        ending.start()
-        # `close` has begun when the question that was under way, or the next, is refused; a
-        # moment is enough for it to say so, and too long does no harm.
-        ending.join(0.3)
-        stopping.set()
-        ending.join(20)
+        assert binding.wait(LONG)
     assert sorted([bound_of(cluster, "g-0"), bound_of(cluster, "h-0")]) == [0, 4]
     with controller(cluster.kubeconfig(), service):
         cluster.wait_until(lambda: placed(cluster, "g-0", "h-0"), "both gangs are bound")

@@ -45,7 +45,7 @@ def test_pods_bound_to_a_node_that_nobody_knew_was_gone_are_replaced(
             gone.set()
 
     kubeconfig = cluster.kubeconfig(url=fault_proxy.url)
-    with controller(kubeconfig, service, entered=entered, watch_silence=2.0):
+    with controller(kubeconfig, service, entered=entered, watch_silence=2.0, waiting_notice=0.0):
         cluster.wait_until(lambda: len(cluster.bound()) == 4, "the pods are bound in vain")
         fault_proxy.clear()
         cluster.wait_until(
@@ -68,7 +68,7 @@ def test_when_one_node_of_a_gang_goes_the_rest_stays_and_is_made_whole(
 ) -> None:
     cluster.add_nodes(node("a", gpus=4), node("b", gpus=4))
     grove.apply(clique_set("g", clique("worker", 4, gpus=2), namespace=cluster.namespace))
-    start()
+    start(waiting_notice=0.0)
     grove.start()
     cluster.wait_until(
         lambda: scheduled(cluster, "g-0").get("status") == "True", "the gang is bound"

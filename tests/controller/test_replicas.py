@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -27,8 +25,9 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import Drop, FaultProxy, Refuse, count, wait_for_hits
 from tests.controller import crashing
 from tests.controller.conftest import Start, controller
-from tests.controller.gangs import bound_of, scheduled, serve_gang
+from tests.controller.gangs import bound_of, metric, scheduled, serve_gang
 from tests.controller.witness import UNDER_FAULTS, Witness
+from tests.waiting import LONG
 
 BINDING = r"/binding$"
 HANDOVERS = int(os.environ.get("PLACEMENT_HANDOVERS", "1"))
@@ -42,6 +41,8 @@ LEASE: dict[str, Any] = {
     "renew_period": 0.3,
     "bind_timeout": 1.0,
 }
+#: For those who keep it, also when they stand still for a while.
+STEADY: dict[str, Any] = {**LEASE, "lease_duration": 8.0, "renew_deadline": 6.0}
 WHERE = LEASE["lease_name"], LEASE["lease_namespace"]
 
 
@@ -105,7 +106,7 @@ class Two:
         with ExitStack() as stack:
             for name, proxy in zip(("first", "second"), self._proxies, strict=True):
                 config = self._cluster.kubeconfig(url=proxy.url)
-                one = controller(config, self._service, identity=name, **LEASE)
+                one = controller(config, self._service, identity=name, **STEADY)
                 self._ports.append(stack.enter_context(one).probes.port)
                 self._cluster.wait_until(
                     lambda: self._history.holders == ["first"], "the first one leads"
@@ -118,10 +119,7 @@ class Two:
         assert not (first and second and again)
 
     def _leads(self, which: int) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[which]}/metrics") as answer:
-            found = re.search(r"^placement_controller_leader (\S+)$", answer.read().decode(), re.M)
-        assert found is not None
-        return float(found[1]) == 1
+        return metric(self._ports[which], "leader") == 1
 
 
 @pytest.fixture
@@ -157,19 +155,19 @@ def test_when_the_leader_is_killed_the_other_takes_over_within_the_lease(
 ) -> None:
     with Witness(cluster, UNDER_FAULTS):
         cluster.add_nodes(node("a", gpus=16))
-        first = crashing.begin(cluster.kubeconfig(), service, identity="first", **LEASE)
+        first = crashing.begin(cluster.kubeconfig(), service, identity="first", **STEADY)
         second = None
         try:
             serve_gang(cluster, grove, "g")
             cluster.wait_until(lambda: bound_of(cluster, "g-0") == 4, "the first one leads")
             config = cluster.kubeconfig(url=fault_proxy.url)
-            second = crashing.begin(config, service, identity="second", **LEASE)
+            second = crashing.begin(config, service, identity="second", **STEADY)
             cluster.wait_until(
                 lambda: count(fault_proxy.requests, path="/leases/") >= 2, "the second one waits"
             )
-            serve_gang(cluster, grove, "h")
             crashing.kill(first)
             killed = time.monotonic()
+            serve_gang(cluster, grove, "h")
             cluster.wait_until(
                 lambda: scheduled(cluster, "h-0").get("status") == "True", "the second one leads"
             )
@@ -180,7 +178,7 @@ def test_when_the_leader_is_killed_the_other_takes_over_within_the_lease(
                 crashing.kill(second)
     assert history.holders == ["first", "second"]
     print(
-        f"lease of {LEASE['lease_duration']:.0f} s taken over {history.since[1] - killed:.2f} s"
+        f"lease of {STEADY['lease_duration']:.0f} s taken over {history.since[1] - killed:.2f} s"
         f" after the leader was killed; gang bound and reported after {done - killed:.2f} s"
     )
 
@@ -206,7 +204,7 @@ def test_a_leader_that_ends_in_good_order_hands_over_at_once(
                 lambda: count(fault_proxy.requests, path="/leases/") >= 2, "the second one waits"
             )
             first.terminate()
-            first.join(20)
+            first.join(LONG)
             assert first.exitcode == 0
             grove.forget(cluster.namespace, "g")
             serve_gang(cluster, grove, "h")
@@ -262,14 +260,14 @@ def test_a_leader_that_was_frozen_beyond_its_lease_sends_nothing_when_it_wakes(
             visit=bound_before + 1,
             identity="first",
             parallel_calls=1,
-            **LEASE,
+            **STEADY,
         )
         stack.callback(crashing.kill, first)
         serve_gang(cluster, grove, "g")
         cluster.wait_until(lambda: crashing.is_frozen(first), "the first one is frozen")
         assert len(cluster.bound()) == bound_before
         second = crashing.begin(
-            cluster.kubeconfig(url=second_proxy.url), service, identity="second", **LEASE
+            cluster.kubeconfig(url=second_proxy.url), service, identity="second", **STEADY
         )
         stack.callback(crashing.kill, second)
         cluster.wait_until(
@@ -290,7 +288,8 @@ def test_a_leader_that_was_frozen_beyond_its_lease_sends_nothing_when_it_wakes(
         want = [0, 8 - bound_before]
         cluster.wait_until(lambda: bound_through(*proxies) == want, "all by the second one")
         sent = [p.request for p in first_proxy.requests if p.request.method != "GET"]
-        assert sent == []
+        # A renewal may have been half done; the API server refuses it by its version.
+        assert [one for one in sent if "/leases/" not in one.path] == []
         # As a follower it may lead again.
         second.terminate()
         grove.forget(cluster.namespace, "g")
@@ -317,7 +316,7 @@ def test_what_was_unknown_when_the_lease_was_lost_is_not_forgotten(
     wait_for_hits(looks, 1)
     leases = fault_proxy.fault(Refuse(500), path="/leases")
     # Longer than it leads without the lease.
-    wait_for_hits(leases, 10)
+    wait_for_hits(leases, round(LEASE["renew_deadline"] / LEASE["renew_period"]) + 2)
     assert cluster.bound() == {}
     fault_proxy.clear()
     cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound")
@@ -336,7 +335,7 @@ def test_times_in_the_lease_years_off_change_nothing(
     moments = itertools.cycle(["1970-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"])
     cluster.add_nodes(node("a", gpus=8))
     with two.run():
-        until = time.monotonic() + LEASE["lease_duration"] + 1
+        until = time.monotonic() + STEADY["lease_duration"] + 1
         while time.monotonic() < until:
             cluster.api.merge(LEASES, WHERE[0], {"spec": {"renewTime": next(moments)}}, WHERE[1])
             two.check()
@@ -402,7 +401,7 @@ def test_two_replicas_outlive_a_restart_of_the_api_server(
     two: Two,
 ) -> None:
     """Whoever leads afterwards, it is one, and each pod is bound once."""
-    with Witness(cluster, UNDER_FAULTS):
+    with Witness(cluster, UNDER_FAULTS) as witness:
         cluster.add_nodes(node("a", gpus=16))
         with two.run():
             serve_gang(cluster, grove, "g")
@@ -419,4 +418,6 @@ def test_two_replicas_outlive_a_restart_of_the_api_server(
                 )
 
             cluster.wait_until(says_so, "both gangs are bound")
-        cluster.wait_until(lambda: sum(bound_through(*proxies)) == 8, "each pod is bound once")
+    assert witness.pods_bound == 8
+    # Or fewer, as far as answers were lost with the server.
+    assert sum(bound_through(*proxies)) <= 8

@@ -28,7 +28,7 @@ def test_a_pod_without_a_gang_says_that_it_waits_for_one(cluster: Cluster, start
             "spec": {**pod_spec(gpus=1), **spec},
         }
         cluster.api.create(PODS, body)
-    start()
+    start(waiting_notice=0.0)
     cluster.wait_until(lambda: bool(pod_scheduled(cluster, "alone")), "it says so")
     said = pod_scheduled(cluster, "alone")
     # More room would not help: no autoscaler shall add nodes for it.

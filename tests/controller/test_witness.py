@@ -245,6 +245,13 @@ def test_a_scaled_gang_before_its_base() -> None:
     assert lost.broken() == set()
 
 
+def test_a_pod_bound_for_a_gang_that_is_gone() -> None:
+    late = Court(grace=0.5).told(*START).told(gang("g", "p", "q"), gone=True).told(pod("p", "a"))
+    assert late.broken() == {Rule.OURS}
+    late = Court(grace=1.5).told(*START).told(gang("g", "p", "q"), gone=True).told(pod("p", "a"))
+    assert late.broken() == set()
+
+
 def test_required_packing() -> None:
     start = (A, B, gang("g", "p", "q", constraint=RACK), pod("p"), pod("q"))
     assert Court().told(*start, pod("p", "a"), pod("q", "a")).broken() == set()

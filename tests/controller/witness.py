@@ -26,9 +26,9 @@ from functools import partial
 from typing import Final, Self
 
 from tests.cluster.api import NODES, POD_GANGS, PODS, Body, Resource
-from tests.cluster.apiserver import wait_until
 from tests.cluster.fixtures import Cluster
 from tests.cluster.informer import Informer
+from tests.waiting import wait_until
 
 _BASE: Final = "grove.io/base-podgang"
 _SCHEDULED: Final = "Scheduled"
@@ -100,8 +100,8 @@ class Half:
 class Judge:
     """Judges events, one after another; `broken` has what was wrong, in words.
 
-    `grace` is for tests that take nodes and pods away: for so many seconds afterwards who
-    binds is not blamed for it, as nobody knows of it before being told.
+    `grace` is for tests that take nodes, pods and gangs away: for so many seconds afterwards
+    who binds is not blamed for it, as nobody knows of it before being told.
     """
 
     def __init__(self, rules: Collection[Rule] = ALL, *, grace: float = 0.0) -> None:
@@ -116,6 +116,7 @@ class Judge:
         self._pods: dict[_Key, Body] = {}
         self._on: dict[str, set[_Key]] = {}
         self._gangs: dict[_Key, Body] = {}
+        self._ended_at: dict[_Key, float] = {}
         #: Gangs by each pod that they refer to, or ever did.
         self._owners: dict[_Key, set[_Key]] = {}
         self._met: set[_Key] = set()
@@ -187,6 +188,7 @@ class Judge:
         if before is not None and (body is None or _uid(before) != _uid(body)):
             # Gone, or another one took its name.
             del self._gangs[key]
+            self._ended_at[key] = self._now
             self._met.discard(key)
             for memory in (self._met_until, self._lost_at):
                 memory.pop(key, None)
@@ -215,7 +217,8 @@ class Judge:
         self._check(Rule.OURS, scheduler == "placement-service", f"{told}, for {scheduler}")
         self._check(
             Rule.OURS,
-            any(_is_true(self._gangs[gang], _INITIALIZED) for gang in gangs),
+            any(_is_true(self._gangs[gang], _INITIALIZED) for gang in gangs)
+            or any(self._is_recent(self._ended_at.get(g)) for g in self._owners.get(key, ())),
             f"{told}, of no gang that is initialized: {gangs}",
         )
         self._check(
