@@ -20,7 +20,8 @@ class Filling:
     """`load[k, j]` are the variables that count units of shape k on class j.
 
     Shapes of one sort (`cells.sorts_of`) fill a node alike. `patterns[j, p]` says how
-    many nodes of class j follow its p-th pattern.
+    many nodes of class j follow its p-th pattern, and `opened[j, p]`, once it is asked
+    for, how many of these hold a unit of some sorts.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Filling:
         self._load = load
         self.sorts = sorts_of(problem, shapes)
         self.patterns: dict[tuple[int, int], Var] = {}
+        self.opened: dict[tuple[int, int], Var] = {}
+        self._openers: frozenset[int] = frozenset()
         kinds_of: dict[int, list[int]] = {}
         for k, j in sorted(load):
             kinds_of.setdefault(j, []).append(k)
@@ -84,9 +87,33 @@ class Filling:
             supply = [(use, p[sort]) for use, p in zip(uses, c.patterns, strict=True) if p[sort]]
             self._cp.add(cp_model.LinearExpr.sum(variables) <= dot(supply))
 
+    def open_for(self, j: int, kinds: Sequence[int]) -> list[Var]:
+        """How many nodes of a class that follow each pattern hold units of these shapes.
+
+        A pattern has room for them on nodes that hold others alone; those are not opened.
+        The shapes of all classes are of the same sorts.
+        """
+        patterns = self._classes[j].patterns
+        assert patterns is not None
+        loads = self.by_sort(j, kinds)
+        self._openers |= loads.keys()
+        able = [p for p, pattern in enumerate(patterns) if any(pattern[s] for s in loads)]
+        for p in able:
+            use = self.patterns[j, p]
+            if all(s in loads for s, count in enumerate(patterns[p]) if count):
+                self.opened[j, p] = use
+            else:
+                self.opened[j, p] = self._cp.new_int_var(0, len(self._classes[j].nodes), "")
+                self._cp.add(self.opened[j, p] <= use)
+        for sort, variables in loads.items():
+            room = [(self.opened[j, p], patterns[p][sort]) for p in able if patterns[p][sort]]
+            self._cp.add(cp_model.LinearExpr.sum(variables) <= dot(room))
+        return [self.opened[j, p] for p in able]
+
     def hint(self, loads: Mapping[int, tuple[int, Sequence[int]]]) -> None:
         """Start from what lies on nodes: by node, its class and its units of each shape."""
         uses = dict.fromkeys(self.patterns, 0)
+        opened = dict.fromkeys(self.opened, 0)
         for j, by_shape in loads.values():
             load = [0] * (1 + max(self.sorts))
             for k, count in enumerate(by_shape):
@@ -94,9 +121,14 @@ class Filling:
             for p, pattern in enumerate(self._classes[j].patterns or ()):
                 if (j, p) in uses and all(a <= b for a, b in zip(load, pattern, strict=True)):
                     uses[j, p] += 1
+                    if (j, p) in opened:
+                        opened[j, p] += any(load[s] for s in self._openers)
                     break
         for key, use in self.patterns.items():
             self._cp.add_hint(use, uses[key])
+        for key, one in self.opened.items():
+            if one is not self.patterns[key]:
+                self._cp.add_hint(one, opened[key])
 
     def slots(self, solver: cp_model.CpSolver, j: int, kinds: Sequence[int]) -> list[list[int]]:
         """Places for each sort on each node of a class, as the solver filled it."""
@@ -110,7 +142,11 @@ class Filling:
         slots: list[list[int]] = []
         if (j, 0) in self.patterns:
             for p, pattern in enumerate(c.patterns):
-                slots += [list(pattern) for _ in range(solver.value(self.patterns[j, p]))]
+                uses = solver.value(self.patterns[j, p])
+                opened = solver.value(self.opened[j, p]) if (j, p) in self.opened else uses
+                shut = [0 if s in self._openers else n for s, n in enumerate(pattern)]
+                slots += [list(pattern) for _ in range(opened)]
+                slots += [list(shut) for _ in range(uses - opened)]
         else:
             for k in kinds:
                 for v in self._load[k, j]:

@@ -228,8 +228,4 @@ class Goals:
             for sort, variables in self.model.filling.by_sort(j, kinds).items():
                 self.cp.add(cp_model.LinearExpr.sum(variables) <= c.patterns[0][sort] * opened)
             return [(opened, 1)]
-        return [
-            (self.model.filling.patterns[j, p], 1)
-            for p, pattern in enumerate(c.patterns)
-            if any(pattern[self.model.filling.sorts[k]] for k in kinds)
-        ]
+        return [(opened, 1) for opened in self.model.filling.open_for(j, kinds)]
