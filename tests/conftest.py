@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
-# No deadline for one example: machines that run tests are shared, and a slow one is no bug.
-# The rest is what hypothesis finds right for this place.
-settings.register_profile("usual", settings(), deadline=None)
-settings.register_profile("thorough", settings(), deadline=None, max_examples=2000)
-settings.register_profile("exhaustive", settings(), deadline=None, max_examples=10_000)
+# Machines that run tests are shared, and a slow one is no bug.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples each time: a test fails by what was changed, and not by chance.
+settings.register_profile("usual", _PATIENT, derandomize=True)
+# Others each time, to find what nobody thought of.
+settings.register_profile("thorough", _PATIENT, derandomize=False, max_examples=2000)
+settings.register_profile("exhaustive", _PATIENT, derandomize=False, max_examples=10_000)
 settings.load_profile("usual")
