@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from placement_service.server import make_server
 from placement_service.settings import Settings, faults
+from tests.waiting import LONG
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")
 
@@ -35,7 +36,7 @@ def is_served(settings: Settings, credentials: grpc.ChannelCredentials) -> bool:
     try:
         target = f"localhost:{server.start()}"
         with grpc.secure_channel(target, credentials) as channel:
-            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=LONG)
     except grpc.RpcError:
         return False
     finally:
