@@ -273,6 +273,41 @@ def test_a_part_too_large_for_any_domain_may_lie_on_more_nodes_without_the_label
     assert values_and_bounds(state.solution()) == [(16, 16), (0, 0), (1, 1)]
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            # The rack holds two of the three.
+            Scenario("x1=8 | r1: y1=8 y2=8")
+            .gang("a", pods=2, gpus=4, prefer="rack")
+            .gang("b", pods=2, gpus=4, prefer="rack")
+            .gang("c", pods=2, gpus=4, prefer="rack"),
+            id="a part",
+        ),
+        pytest.param(
+            Scenario("x1=4/8 | r1: y1=0 y2=0").gang(
+                "a", Group("w", pods=1, gpus=4, on=("x1",)), prefer="rack"
+            ),
+            id="a part that runs there already",
+        ),
+        pytest.param(
+            Scenario("x1=8 | r1: y1=0 y2=0")
+            .gang("a", pods=1, gpus=4, prefer="rack")
+            .gang("a-x", pods=1, gpus=4, base="a"),
+            id="a set",
+        ),
+    ],
+)
+def test_a_node_without_the_label_is_one_place(scenario: Scenario) -> None:
+    problem = formulate(scenario.snapshot(), POLICY)
+    model = Pooled(*counted(problem), problem.gangs, np.arange(3), problem.free, {})
+    model.hold(model.admitted(0), at_least=sum(g.value for g in problem.gangs))
+
+    answer = model.solve(model.costs, maximize=False, hint=None, seconds=10, effort=10)
+
+    assert (answer.value, answer.bound) == (0, 0)
+
+
 def test_a_base_waits_though_a_gang_based_on_it_runs_already() -> None:
     # The scaled gang's minimum is none, so it runs whatever becomes of its base.
     scenario = (
