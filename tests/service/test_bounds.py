@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
-from placement_service.engine import search
+from placement_service.engine import decide, search
 from placement_service.formulate import formulate
 from placement_service.plan import Plan, to_solution
+from placement_service.settle import settle
 from placement_service.snapshot import (
     EPHEMERAL_STORAGE,
     HOSTNAME,
@@ -23,6 +25,7 @@ from placement_service.snapshot import (
     PodTemplate,
 )
 from placement_service.solution import Solution, TierName
+from placement_service.state import Facts, State
 from tests.scenario import GPU, Group, Scenario
 from tests.waiting import LONG
 
@@ -52,6 +55,22 @@ def test_gangs_that_ask_for_the_same_may_need_more_domains_or_fewer() -> None:
 
     topology = next(t for t in solution.tiers if t.name is TierName.TOPOLOGY)
     assert (topology.value, topology.bound) == (1, 1)
+
+
+@pytest.mark.parametrize("stage", [settle, decide])
+def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_none(
+    stage: Callable[[State], None],
+) -> None:
+    # Room for the minimum alone. Of plans with the extra any cost may be proven: there are none.
+    scenario = Scenario("r1: x1=8 x2=0").gang("a", pods=2, gpus=8, min=1, prefer="rack")
+    problem = formulate(scenario.snapshot(), scenario.policy)
+    deadline = time.monotonic() + 20
+    state = State(problem, to_solution(problem, {}), deadline, lambda solution: None)
+    state.learn(Facts((8000,), extra=1, topology=1000))
+
+    stage(state)
+
+    assert state.facts == Facts((8000,), extra=0, topology=0)
 
 
 LARGE = 2**53
