@@ -7,6 +7,7 @@ equally eligible, and the same multisets of units fit on them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,10 @@ from placement_service.problem import UNLIMITED, Bools, Ints, Problem
 
 #: Beyond so many maximal patterns a node is described by its resources.
 MAX_PATTERNS = 60
-#: Steps of the enumeration after which it gives up.
-MAX_STEPS = 4000
+#: The same for nodes of which so many are alike, by node and at most.
+MANY_ALIKE, PATTERNS_PER_NODE, MOST_PATTERNS = 16, 20, 1000
+#: Steps of the enumeration for each pattern wanted, after which it gives up.
+STEPS_PER_PATTERN = 66
 
 Pattern = tuple[int, ...]
 
@@ -75,11 +78,20 @@ def classify(
     sorts = sorts_of(problem, shapes)
     some = {sort: k for k, sort in enumerate(sorts)}
     by_sort = request[[some[sort] for sort in range(len(some))]]
+    contents = [room[i].tobytes() + eligible[i].tobytes() for i in range(len(nodes))]
+    spots = [
+        (tuple(int(p[i]) for p in places), tuple(bool(m[node]) for m in marks))
+        for i, node in enumerate(nodes.tolist())
+    ]
+    alike = Counter(zip(contents, spots, strict=True))
+    limit = {at: _worth_while(count) for at, count in alike.items()}
+    highest: dict[bytes, int] = {}
+    for (key, _), most_patterns in limit.items():
+        highest[key] = max(most_patterns, highest.get(key, 0))
     memo: dict[bytes, tuple[tuple[Pattern, ...] | None, Pattern]] = {}
     groups: dict[object, list[int]] = {}
     facts: dict[object, tuple[tuple[Pattern, ...] | None, Pattern, tuple[int, ...]]] = {}
-    for i, node in enumerate(nodes.tolist()):
-        key = room[i].tobytes() + eligible[i].tobytes()
+    for i, (node, key, spot) in enumerate(zip(nodes.tolist(), contents, spots, strict=True)):
         if key not in memo:
             caps = [
                 int(
@@ -98,13 +110,14 @@ def classify(
             able = [0] * len(some)
             for k, sort in enumerate(sorts):
                 able[sort] += caps[k]
-            memo[key] = (_patterns(room[i], by_sort, able), tuple(caps))
+            memo[key] = (_patterns(room[i], by_sort, able, highest[key]), tuple(caps))
         patterns, most = memo[key]
         if not any(most):
             continue
+        if patterns is not None and len(patterns) > limit[key, spot]:
+            patterns = None
         signature = (
-            tuple(int(p[i]) for p in places),
-            tuple(bool(m[node]) for m in marks),
+            *spot,
             tuple(m > 0 for m in most),
             patterns if patterns is not None else ("node", node),
         )
@@ -113,7 +126,19 @@ def classify(
     return tuple(NodeClass(tuple(members), *facts[key]) for key, members in groups.items())
 
 
-def _patterns(room: Ints, request: Ints, caps: Sequence[int]) -> tuple[Pattern, ...] | None:
+def _worth_while(count: int) -> int:
+    """How many patterns are worth their variables for so many nodes alike.
+
+    The alternative tells the nodes apart, and a solver then permutes many of them in vain.
+    """
+    if count < MANY_ALIKE:
+        return MAX_PATTERNS
+    return min(MOST_PATTERNS, PATTERNS_PER_NODE * count)
+
+
+def _patterns(
+    room: Ints, request: Ints, caps: Sequence[int], most_patterns: int
+) -> tuple[Pattern, ...] | None:
     """The maximal multisets that fit, or None when there are too many."""
     able = [k for k, cap in enumerate(caps) if cap]
     rows = [[int(x) for x in request[k]] for k in able]
@@ -128,7 +153,7 @@ def _patterns(room: Ints, request: Ints, caps: Sequence[int]) -> tuple[Pattern, 
     def extend(at: int) -> bool:
         nonlocal steps
         steps += 1
-        if steps > MAX_STEPS or len(found) > MAX_PATTERNS:
+        if steps > STEPS_PER_PATTERN * most_patterns or len(found) > most_patterns:
             return False
         if at == len(able):
             grown = any(
