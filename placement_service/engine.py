@@ -3,7 +3,8 @@
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Decode: place the target greedily, in a few orders.
 3. Settle: the pooled model, which counts alike parts of gangs together, settles
-   tier after tier where it is small enough.
+   tier after tier where it is small enough; where it is very small a second time,
+   after finding out which parts fit into which domains together.
 4. Improve: both models settle neighbourhoods, one after another.
 5. Decide: on small problems, when that no longer helps, the exact model settles
    tier after tier, with every rule; then neighbourhoods go on.
@@ -62,6 +63,7 @@ def search(problem: Problem, start: Solution, *, deadline: float, report: Report
     count(state)
     decode(state)
     settle(state)
+    settle(state, thorough=True)
     improver = Improver(state)
     improver.begin()
     decide(state)

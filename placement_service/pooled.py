@@ -26,7 +26,9 @@ domain are told apart, and count the domains that they use one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import le
 from typing import TypeVar
 
 import numpy as np
@@ -41,10 +43,27 @@ from placement_service.plan import UNITS_PER_DOMAIN, Plan
 from placement_service.problem import Gang, Ints, Problem
 from placement_service.rows import Counting
 from placement_service.solving import Answer, Terms, Var, dot, optimise
+from placement_service.stowing import Budget, Multiset, Stowing
 
 #: Parts of which no domain holds two are told apart, up to so many.
 MAX_LARGE = 60
+#: What is tried to find out which parts fit together, see `stowing`; and in what domains.
+MAX_TRIALS = 60_000
+MAX_PROOFS = 400
+MAX_STOWED_NODES = 72
 K = TypeVar("K")
+
+#: Whether parts are whole there, their kind, and the vertex.
+Spot = tuple[bool, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Alike:
+    """Parts that ask for the same units [S], at most so many, and where they may be."""
+
+    need: Ints
+    most: int = 0
+    spots: list[Spot] = field(default_factory=list)
 
 
 class Pooled:
@@ -99,12 +118,14 @@ class Pooled:
         self.tally: Tally[Var] = Tally()
         self._units: dict[int, list[tuple[int, Var, int]]] = {}
         self._demand: dict[int, list[tuple[int, Var, int]]] = {}
+        self._stowed: list[tuple[list[Var], list[Multiset], list[list[Spot]]]] = []
         self._gangs_open()
         # A part's kind has a larger index than those of its own parts.
         for k in range(len(self.kinds.kinds) - 1, -1, -1):
             if k in self._demand:
                 self._kind_opens(k)
         self._units_lie_on_nodes()
+        self._counting_rows_hold()
 
     @property
     def size(self) -> int:
@@ -364,6 +385,95 @@ class Pooled:
             for at in where:
                 self.cp.add(cp_model.LinearExpr.sum(have[at]) >= dot(need[at]))
 
+    def _counting_rows_hold(self) -> None:
+        """Rows of the whole problem are valid cuts when nothing is fixed."""
+        if self.kinds.fixed:
+            return
+        group_of = {i: g for g, group in enumerate(self.kinds.groups) for i in group.gangs}
+        for row in self.counting.rows:
+            weights: dict[int, int] = {}
+            for w, c in zip(row.weight.tolist(), self.counting.classes, strict=True):
+                for g in {group_of[i] for i in c.gangs if i in group_of}:
+                    weights[g] = min(w, weights.get(g, w))
+            self.cp.add(dot([(self.z[g], w) for g, w in weights.items() if w]) <= row.capacity)
+
+    # --- what fits together -------------------------------------------------------------
+
+    def tell_what_fits(self, deadline: float) -> None:
+        """Say of domains which parts fit into them together: redundant, but far tighter.
+
+        Let n[D, p] be 1 when what domain D holds is below its p-th maximal multiset
+        (`stowing`). Then sum_p n[D, p] <= 1, and for every part
+
+            parts in domains inside D <= sum_p p[part] * n[D, p]
+
+        This holds for every plan: the units of a part that opened in D or inside it lie on
+        nodes of D, no unit belongs to two of the parts (those that may be parts of others
+        there are not counted), so the multiset of these parts fits and is below a maximal
+        one. Where there are too many multisets small parts are not counted either.
+        """
+        inner = self._inner_kinds()
+        inside: dict[int, dict[int, list[Spot]]] = {}
+        for whole, table in ((False, self.tally.apart), (True, self.tally.whole)):
+            for kind, v in table:
+                for up in self.forest.above[v]:
+                    if up != ROOT:
+                        inside.setdefault(up, {}).setdefault(kind, []).append((whole, kind, v))
+        stowings: dict[object, Stowing] = {}
+        budget = Budget(MAX_TRIALS, MAX_PROOFS, deadline)
+        order = sorted(inside, key=lambda v: (-self.forest.depth_of[v], v))
+        for i, v in enumerate(order):
+            classes = [c for c, path in zip(self.classes, self._path, strict=True) if v in path]
+            if not 0 < sum(len(c.nodes) for c in classes) <= MAX_STOWED_NODES:
+                continue
+            hidden = frozenset[int]().union(*(inner[kind] for kind in inside[v]))
+            parts: dict[bytes, _Alike] = {}
+            for kind, spots in inside[v].items():
+                need = self._kind_need(kind)
+                if kind not in hidden and need.any():
+                    # Parts that ask for the same need not be told apart.
+                    alike = parts.setdefault(need.tobytes(), _Alike(need))
+                    alike.most += self._total(kind)
+                    alike.spots += spots
+            key = Stowing.key(classes)
+            if key not in stowings:
+                stowings[key] = Stowing(self.counting, self.shapes, classes)
+            mine = budget.share(len(order) - i)
+            self._stow(stowings[key], list(parts.values()), mine)
+            budget.give_back(mine)
+
+    def _stow(self, stowing: Stowing, parts: list[_Alike], budget: Budget) -> None:
+        parts.sort(key=lambda p: -stowing.size(p.need))
+        found: list[Multiset] | None = None
+        while parts and found is None:
+            # Half of what is left, lest the next try have nothing.
+            mine = budget.share(2)
+            found = stowing.maximal([p.need for p in parts], [p.most for p in parts], mine)
+            budget.give_back(mine)
+            if found is None:
+                del parts[len(parts) // 2 :]
+        if not found:
+            return
+        uses = [self._new(1) for _ in found]
+        self.cp.add(cp_model.LinearExpr.sum(uses) <= 1)
+        for i, part in enumerate(parts):
+            variables = [
+                (self.tally.whole if whole else self.tally.apart)[kind, v]
+                for whole, kind, v in part.spots
+            ]
+            supply = [(use, p[i]) for use, p in zip(uses, found, strict=True) if p[i]]
+            self.cp.add(cp_model.LinearExpr.sum(variables) <= dot(supply))
+        self._stowed.append((uses, found, [part.spots for part in parts]))
+
+    def _inner_kinds(self) -> list[frozenset[int]]:
+        """By kind: the kinds of all parts that are parts of its parts."""
+        found: list[frozenset[int]] = []
+        # A part's kind has a larger index than those of its own parts.
+        for k in self.kinds.kinds:
+            children = {c for content in (k.apart, k.whole) if content for c, _ in content.kinds}
+            found.append(frozenset(children).union(*(found[c] for c in children)))
+        return found
+
     # --- large parts ------------------------------------------------------------------
 
     def _is_large(self, k: Kind, most: Ints, total: int) -> bool:
@@ -508,6 +618,14 @@ class Pooled:
             add(p.units, q.units)
             add(p.parts, q.parts)
         self.filling.hint(start.on_node)
+        for uses, multisets, parts in self._stowed:
+            held = [
+                sum((have.whole if whole else have.apart).get((kind, v), 0) for whole, kind, v in p)
+                for p in parts
+            ]
+            first = next((i for i, p in enumerate(multisets) if all(map(le, held, p))), -1)
+            for i, use in enumerate(uses):
+                self.cp.add_hint(use, i == first)
 
 
 def pooled_size(problem: Problem, forest: Forest, gangs: Sequence[Gang]) -> int:

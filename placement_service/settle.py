@@ -7,6 +7,7 @@ is, so its bounds are bounds of the problem.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -18,28 +19,42 @@ from placement_service.room import Room
 from placement_service.solving import Terms
 from placement_service.state import State
 
-#: Variables up to which the model is tried on the whole problem.
+#: Variables up to which the model is tried on the whole problem, and thoroughly.
 MAX_VARIABLES = 8_000
+MAX_THOROUGH_VARIABLES = 3_000
 #: Deterministic time of each solve.
 EFFORT = 0.5
+#: The same when it is done thoroughly.
+THOROUGH_EFFORT = 5.0
+THOROUGH_TOPOLOGY_EFFORT = 2.0
 
 
-def settle(state: State) -> None:
-    """Better plans and better bounds of all tiers, where the problem is small enough."""
+def settle(state: State, *, thorough: bool = False) -> None:
+    """Better plans and better bounds of all tiers, where the problem is small enough.
+
+    `thorough` is for gangs or extras that are still open: it first finds out which parts
+    fit into which domains together, and then takes more time.
+    """
+    most = MAX_THOROUGH_VARIABLES if thorough else MAX_VARIABLES
     plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
     gangs = [state.problem.gangs[i] for i in plain]
-    if state.proven or state.left <= 0 or not gangs:
+    # What a split costs the model knows only roughly: it is not where topology is settled.
+    done = state.extra_is_proven if thorough else state.proven
+    if done or state.left <= 0 or not gangs:
         return
-    if pooled_size(state.problem, state.forest, gangs) <= MAX_VARIABLES:
-        settler = _Settler(state, plain)
-        if settler.model.size <= MAX_VARIABLES:
+    if pooled_size(state.problem, state.forest, gangs) <= most:
+        settler = _Settler(state, plain, thorough)
+        if settler.model.size <= most and (settler.proves or not thorough):
             state.phase = "exact"
+            if thorough:
+                settler.model.tell_what_fits(time.monotonic() + settler.seconds)
             settler.run()
 
 
 class _Settler:
-    def __init__(self, state: State, plain: set[int]) -> None:
+    def __init__(self, state: State, plain: set[int], thorough: bool) -> None:
         self.state = state
+        self.thorough = thorough
         self.problem = state.problem
         self.plain = plain
         self.fixed = {i: units for i, units in state.plan.items() if i not in plain}
@@ -60,6 +75,12 @@ class _Settler:
             self.fixed,
         )
 
+    @property
+    def seconds(self) -> float:
+        """For one step. No clock but the deadline ends a step that must be repeatable."""
+        left = self.state.left
+        return left if self.problem.policy.deterministic else left / 4
+
     def run(self) -> None:
         if self._admitted() and self._extras():
             self._topology()
@@ -68,7 +89,7 @@ class _Settler:
         state = self.state
         for i, priority in enumerate(priorities(self.problem)):
             terms = self.model.admitted(priority)
-            if state.worth.admitted[i] < state.facts.admitted[i]:
+            if state.worth.admitted[i] < state.facts.admitted[i] and not self.thorough:
                 self._reach(i)
             if state.worth.admitted[i] < state.facts.admitted[i]:
                 bound = self._best(self.model, terms, maximize=True)
@@ -103,7 +124,7 @@ class _Settler:
             at_least=self.state.facts.admitted[i] - self.outside.admitted[i],
         )
         answer = model.solve(
-            [], maximize=True, hint=None, seconds=self.state.left / 4, effort=EFFORT, linear=1
+            [], maximize=True, hint=None, seconds=self.seconds, effort=EFFORT, linear=1
         )
         if answer.plan is not None:
             self.state.accept({**self.fixed, **answer.plan})
@@ -131,12 +152,15 @@ class _Settler:
         """Settle one goal: take a better plan, return the bound if it proves anything."""
         if self.state.left <= 0:
             return None
+        effort = EFFORT
+        if self.thorough:
+            effort = THOROUGH_EFFORT if maximize else THOROUGH_TOPOLOGY_EFFORT
         answer = model.solve(
             terms,
             maximize=maximize,
             hint=self.state.plan,
-            seconds=self.state.left / 4,
-            effort=EFFORT,
+            seconds=self.seconds,
+            effort=effort,
         )
         if answer.plan is not None:
             self.state.accept({**self.fixed, **answer.plan})

@@ -424,14 +424,22 @@ def no_longer_set_apart(snapshot: Snapshot) -> Snapshot:
 calm = Taste(nodes=4, pods=5, rules=0, running=0.05, host=0.05)
 
 
+def thoroughly(state: State) -> None:
+    settle(state, thorough=True)
+
+
+def begin_to_improve(state: State) -> None:
+    Improver(state).begin()
+
+
 @given(
     st.one_of(
         snapshots(TINY, PACKING_ONLY), questions(calm), questions(replace(calm, sets=1, scopes=0.2))
     ).map(no_longer_set_apart),
-    st.booleans(),
+    st.sampled_from([(settle,), (settle, begin_to_improve), (thoroughly,), (settle, thoroughly)]),
 )
 def test_what_the_pooled_model_claims_alone_is_never_refuted(
-    snapshot: Snapshot, improved: bool
+    snapshot: Snapshot, stages: tuple[Stage, ...]
 ) -> None:
     try:
         best = optimum(snapshot, POLICY)
@@ -439,7 +447,7 @@ def test_what_the_pooled_model_claims_alone_is_never_refuted(
         assume(False)
         raise
 
-    state = after(snapshot, settle, *([lambda s: Improver(s).begin()] if improved else []))
+    state = after(snapshot, *stages)
 
     result = judged(state)
     mine = (tuple(units for _, units in result.admitted), result.extra, result.topology)

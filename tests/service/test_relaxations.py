@@ -8,6 +8,7 @@ solution. ``--hypothesis-profile thorough`` asks twenty times as many, ``exhaust
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter
@@ -227,6 +228,9 @@ def the_pooled_model_admits_it(case: Case, met: Met) -> None:
         return
     model = counted_as_good(case, plain)
     fixed = case.without(plain)
+    size = model.size
+    model.tell_what_fits(deadline=math.inf)
+    met["what fits together"] += model.size > size
     answer = solved(model.solve([], maximize=True, hint=None, seconds=60, effort=EFFORT))
     if answer is not None:
         case.keeps_the_rules({**fixed, **answer})
@@ -326,7 +330,7 @@ def neighbourhoods_admit_it(case: Case, met: Met) -> None:
 def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
     nothing = to_solution(case.problem, {})
     state = State(case.problem, nothing, time.monotonic() + 600, lambda solution: None)
-    for stage in (engine.count, settle.settle, engine.decide):
+    for stage in (engine.count, settle.settle, thoroughly, engine.decide):
         stage(state)
         case.is_admitted_by(state.facts)
     case.keeps_the_rules(state.plan)
@@ -338,6 +342,10 @@ def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
             assert fewest <= gang_domains(case.problem, gang, case.plan[index])
             met["fewest"] += 1
     met["not proven"] += not state.proven
+
+
+def thoroughly(state: State) -> None:
+    settle.settle(state, thorough=True)
 
 
 CHECKS = (
@@ -407,6 +415,8 @@ class Aim:
         # What comes after the last bound is no matter here.
         (engine, "POLISH_EFFORT", 0.0),
         (settle, "EFFORT", 0.05),
+        (settle, "THOROUGH_EFFORT", 0.05),
+        (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.05),
         (engine, "EXACT_EFFORT", 0.05),
         (engine, "HARD_EFFORT", 0.05),
         (engine, "ALONE_EFFORT", 0.05),
@@ -430,7 +440,7 @@ AIMS = (
     Aim(
         "parts",
         replace(CALM, scopes=0.9, elastic=0.6),
-        ("whole or apart", "parts in parts", "gangs alike"),
+        ("whole or apart", "parts in parts", "gangs alike", "what fits together"),
     ),
     Aim(
         "running",
@@ -465,10 +475,14 @@ AIMS = (
         (
             (engine, "POLISH_EFFORT", 0.0),
             (settle, "EFFORT", 0.0),
+            (settle, "THOROUGH_EFFORT", 0.0),
+            (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.0),
             (engine, "EXACT_EFFORT", 0.0),
             (engine, "HARD_EFFORT", 0.0),
             (cells, "MAX_PATTERNS", 1),
             (pooled, "MAX_LARGE", 2),
+            (pooled, "MAX_TRIALS", 100),
+            (pooled, "MAX_PROOFS", 4),
             (rows, "MAX_NODE_SETS", 2),
             (rows, "MAX_REFERENCES", 2),
             (rows, "MAX_ROUNDINGS", 1),
