@@ -89,7 +89,9 @@ def count(state: State) -> None:
         state.target = tuple(g for c in counting.classes for g in c.gangs)
         state.learn(Facts(state.worth.admitted, state.all_extras, domains * UNITS_PER_DOMAIN))
         return
-    target = solve_master(counting, wishes, seconds=max(0.05, state.left / 2), effort=MASTER_EFFORT)
+    target = solve_master(
+        counting, wishes, seconds=max(0.05, state.at_most(state.left / 2)), effort=MASTER_EFFORT
+    )
     running = sum(g.extras for g in problem.gangs if g.placeable and not g.pending)
     state.target, state.layout = target.gangs, target.layout
     state.learn(
@@ -176,7 +178,7 @@ def _solve(
             terms,
             maximize=maximize,
             hint=state.plan,
-            seconds=state.left / 2,
+            seconds=state.at_most(state.left / 2),
             effort=share,
             portfolio=portfolio,
         )

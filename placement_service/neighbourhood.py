@@ -398,7 +398,7 @@ class Improver:
             goal,
             maximize=maximize,
             hint=state.plan if maximize else None,
-            seconds=min(state.left, 2.0),
+            seconds=state.at_most(2.0),
             effort=POOLED_EFFORT_AGAIN if again else EFFORT,
             portfolio=again,
         )
@@ -445,7 +445,7 @@ class Improver:
             goal,
             maximize=maximize,
             hint=state.plan,
-            seconds=min(state.left, 6.0 if again else 2.0),
+            seconds=state.at_most(6.0 if again else 2.0),
             effort=EFFORT_AGAIN if again else EFFORT,
             portfolio=again,
         )

@@ -159,6 +159,7 @@ def place(
 
     # 5. Why the rest waits.
     reasons = run.explain(problem, best)
+    cut_short = limit in (Limit.TIME, Limit.SOLVER_LOST) or run.is_late
 
     # 6. One immutable answer.
     return Placement(
@@ -174,8 +175,7 @@ def place(
             proof_seconds=run.proof_seconds,
             first_tiers=first_tiers,
             engine=stages.engine,
-            deterministic=request.policy.deterministic
-            and limit not in (Limit.TIME, Limit.SOLVER_LOST),
+            deterministic=request.policy.deterministic and not cut_short,
             solver_memory_bytes=memory,
         ),
     )
@@ -226,6 +226,11 @@ class _Run:
         """Seconds since the request arrived."""
         return self._clock() - self._budget.arrival
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed, which cuts every stage short."""
+        return self._clock() > self._budget.answer_by
+
     def check_time(self) -> None:
         """Raises when nobody waits for a first answer any more."""
         if self._interrupter.interrupted:
@@ -247,8 +252,10 @@ class _Run:
     def first_answer(self, problem: Problem) -> _Candidate:
         """The greedy answer, or the empty one when that fails."""
         now = self._clock()
-        # Half of the time at most goes into the first answer.
-        deadline = now + (self._budget.answer_by - now) / 2
+        deadline = self._budget.answer_by
+        if not self._request.policy.deterministic:
+            # Half of the time at most goes into the first answer.
+            deadline = now + (deadline - now) / 2
         try:
             solution = self._stages.first_answer(problem, self._request.previous, deadline=deadline)
         except Exception as error:

@@ -77,9 +77,8 @@ class _Settler:
 
     @property
     def seconds(self) -> float:
-        """For one step. No clock but the deadline ends a step that must be repeatable."""
-        left = self.state.left
-        return left if self.problem.policy.deterministic else left / 4
+        """For one step."""
+        return self.state.at_most(self.state.left / 4)
 
     def run(self) -> None:
         if self._admitted() and self._extras():

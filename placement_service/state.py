@@ -84,6 +84,14 @@ class State:
         """Seconds to the deadline."""
         return self.deadline - time.monotonic()
 
+    def at_most(self, seconds: float) -> float:
+        """Seconds for one step that may take so many.
+
+        Where the answer must be repeatable no clock but the deadline ends a step, for then
+        the answer says that it was cut short.
+        """
+        return self.left if self.problem.policy.deterministic else min(self.left, seconds)
+
     @property
     def admitted_is_proven(self) -> bool:
         return self.worth.admitted == self.facts.admitted

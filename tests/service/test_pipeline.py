@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from placement_service.answer import Progress, ReasonCode
+from placement_service.answer import Progress, Reason, ReasonCode
 from placement_service.errors import DeadlineTooShort
 from placement_service.explain import explain
 from placement_service.formulate import formulate
@@ -228,6 +228,36 @@ def test_the_answer_says_what_ended_the_search(
     assert placement.termination.limit is want_limit
     assert placement.stats.solver_memory_bytes == 5
     assert placement.stats.deterministic == (want_limit is Limit.EFFORT)
+
+
+def test_an_answer_that_was_explained_past_its_time_is_not_called_repeatable() -> None:
+    def late(*_: object, deadline: float) -> list[list[Reason]]:
+        time.sleep(max(0.0, deadline - time.monotonic()))
+        return []
+
+    question = request(open_snapshot(), policy=Policy(deterministic=True))
+    for explaining, repeatable in ((late, False), (explain, True)):
+        placement = ask(
+            question,
+            budget=budget(LONG if repeatable else 0.2),
+            stages=stages(ending_with(engines.moving), explain=explaining),
+        )
+        assert placement.stats.deterministic is repeatable
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_no_clock_but_the_limit_ends_the_first_of_repeatable_answers(deterministic: bool) -> None:
+    given: list[float] = []
+
+    def greedy(problem: Problem, previous: Any, /, *, deadline: float) -> Solution:
+        given.append(deadline)
+        return first_answer(problem, previous)
+
+    limits = budget()
+    question = request(open_snapshot(), policy=Policy(deterministic=deterministic))
+    ask(question, budget=limits, stages=stages(first_answer=greedy))
+    assert (given == [limits.answer_by]) is deterministic
+    assert given[0] <= limits.answer_by
 
 
 def test_the_search_gets_a_deadline_that_leaves_time_for_the_rest() -> None:
