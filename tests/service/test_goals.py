@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,10 +13,13 @@ from placement_service.formulate import formulate
 from placement_service.goals import Goals
 from placement_service.greedy import first_answer
 from placement_service.model import Model
-from placement_service.plan import Worth, priorities, worth
+from placement_service.plan import UNITS_PER_DOMAIN, Worth, priorities, worth
+from placement_service.rows import Counting
 from placement_service.snapshot import Policy, Snapshot
 from placement_service.solving import Terms
 from placement_service.state import State
+from placement_service.topology import Topology
+from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario
 from tests.strategies import EVERYTHING, SMALL, TINY, snapshots
 from tests.waiting import LONG
@@ -54,7 +58,14 @@ def settle_all(snapshot: Snapshot) -> Worth:
 
 
 @settings(max_examples=EXAMPLES // 2)
-@given(st.one_of(snapshots(TINY, EVERYTHING), snapshots(SMALL, EVERYTHING)))
+@given(
+    st.one_of(
+        snapshots(TINY, EVERYTHING),
+        snapshots(SMALL, EVERYTHING),
+        questions(Taste(nodes=6, pods=12)),
+        questions(Taste(nodes=6, pods=15, sets=1, rules=0, running=0.3)),
+    )
+)
 def test_each_goal_at_its_optimum_is_the_worth_of_the_plan(snapshot: Snapshot) -> None:
     settle_all(snapshot)
 
@@ -74,3 +85,45 @@ def test_nodes_are_opened_for_as_few_pods_as_can_be() -> None:
     scenario = Scenario("a=2 b=2 c=2").gang("web", Group("w", pods=3, ports=(80,)))
     scenario = scenario.gang("small", pods=2, gpus=1).gang("large", pods=1, gpus=2)
     assert settle_all(scenario.snapshot()).fragmentation == 3 + 2
+
+
+def test_gangs_that_differ_in_their_scopes_alone_are_not_placed_in_order() -> None:
+    """No rack takes the first; the second asks for the same, and not for a rack."""
+    scenario = Scenario("x1=8 x2=8 | r1: y1=8 y2=0").gang("a", pods=2, gpus=8, pack="rack")
+    problem = formulate(scenario.gang("b", pods=2, gpus=8).snapshot(), Policy())
+    model = Model(Counting(Topology(problem)), problem.gangs, np.arange(4), problem.free, {})
+
+    answer = model.solve(Goals(model).admitted(0), maximize=True, hint={}, seconds=LONG, effort=5)
+
+    assert answer.value == 16_000
+
+
+@pytest.mark.parametrize(
+    ("scenario", "domains"),
+    [
+        pytest.param(
+            Scenario("r1: x1=8 x2=0 | r2: y1=8 y2=0")
+            .gang("base", pods=2, gpus=8, prefer="rack")
+            .gang("scaled", pods=1, gpus=8, base="base"),
+            1,
+            id="a base alone is no set",
+        ),
+        pytest.param(
+            Scenario("r1: x1=8 x2=8 | r2: y1=0/8 y2=0")
+            .gang("base", pods=1, gpus=8, prefer="rack")
+            .gang("scaled", pods=1, gpus=8, base="base")
+            .gang("waits", Group("w", pods=1, gpus=9, on=("y1",)), base="base"),
+            0,
+            id="what waits does not count for its set, though some of it runs",
+        ),
+        pytest.param(
+            Scenario("x1=8 | r1: y1=0 y2=0").gang(
+                "a", Group("p", pods=1, gpus=8), Group("d", pods=2, gpus=8, min=0, prefer="rack")
+            ),
+            0,
+            id="extras that all wait use no domain",
+        ),
+    ],
+)
+def test_domains_are_charged_to_what_is_there(scenario: Scenario, domains: int) -> None:
+    assert settle_all(scenario.snapshot()).topology == domains * UNITS_PER_DOMAIN

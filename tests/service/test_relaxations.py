@@ -421,7 +421,7 @@ class Aim:
         (settle, "THOROUGH_EFFORT", 0.05),
         (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.05),
         (engine, "EXACT_EFFORT", 0.05),
-        (engine, "HARD_EFFORT", 0.05),
+        (engine, "MAX_PORTFOLIO_VARIABLES", 0),
         (engine, "ALONE_EFFORT", 0.05),
     )
 
