@@ -141,8 +141,8 @@ def test_watches_that_fail_at_once_are_not_opened_without_end(watch: Callable[[]
     started = time.monotonic()
     with watching(server):
         wait_until(lambda: server.lists + server.watches >= 6, "it tries again")
-    # Without waits it would be a matter of microseconds.
-    assert time.monotonic() - started >= 0.1
+        # Without waits it would be a matter of microseconds.
+        assert time.monotonic() - started >= 0.1
 
 
 def test_a_list_that_was_begun_before_a_new_one_was_wanted_does_not_count() -> None:
