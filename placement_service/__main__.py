@@ -15,6 +15,10 @@ from pydantic import ValidationError
 from placement_service.server import make_server
 from placement_service.settings import Settings, faults
 
+#: Seconds between two looks at whether it was told to stop: a signal that another thread
+#: takes, as when the process stood still, does not end the wait of the main one.
+_GLANCE = 0.2
+
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT, then drains; a second signal cuts it short."""
@@ -40,7 +44,8 @@ def main() -> None:
     except (OSError, RuntimeError) as error:
         server.stop(0)
         sys.exit(f"placement-service: {error}")
-    told_to_stop.wait()
+    while not told_to_stop.wait(_GLANCE):
+        pass
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

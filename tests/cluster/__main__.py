@@ -64,7 +64,9 @@ def _live(api: Api, objects: Objects, kubeconfig: Path, stop: threading.Event) -
     grove.start()
     kubelet.start()
     print(f"The cluster is up:\n  export KUBECONFIG={kubeconfig.resolve()}\nCtrl-C ends it.")
-    stop.wait()
+    # Not for ever: another thread may take the signal.
+    while not stop.wait(0.2):
+        pass
     grove.stop()
     kubelet.stop()
 

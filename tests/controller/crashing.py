@@ -78,4 +78,6 @@ def _run(settings: dict[str, Any], at: Step | None, visit: int, how: signal.Sign
             signal.pthread_kill(threading.get_ident(), how)
 
     with running(Settings(**settings), entered=entered):
-        told_to_stop.wait()
+        # Not for ever: another thread may have taken the signal.
+        while not told_to_stop.wait(0.2):
+            pass

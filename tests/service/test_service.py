@@ -470,8 +470,10 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             second.stop(0)
 
 
-def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None:
-    program = subprocess.Popen(
+@contextmanager
+def program() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The service as people run it, once it serves, and its port."""
+    with subprocess.Popen(
         [sys.executable, "-m", "placement_service"],
         stderr=subprocess.PIPE,
         env={
@@ -483,26 +485,39 @@ def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None
             "PLACEMENT_ENGINE": "tests.service.engines:meeting",
         },
         text=True,
-    )
-    assert program.stderr is not None
-    try:
-        line = json.loads(program.stderr.readline())
-        assert line["severity"] == "INFO"
-        port = line["message"].rpartition(":")[2]
+    ) as process:
+        try:
+            assert process.stderr is not None
+            line = json.loads(process.stderr.readline())
+            assert line["severity"] == "INFO"
+            yield process, line["message"].rpartition(":")[2]
+        finally:
+            process.kill()
+
+
+def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None:
+    with program() as (process, port):
+        assert process.stderr is not None
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = PlacementServiceStub(channel)
             call = stub.StreamPlacement(StreamPlacementRequest(request=message()), timeout=LONG)
             assert next(call).WhichOneof("event") == "progress"
-            program.send_signal(signal.SIGTERM)
-            assert any("draining" in json.loads(line)["message"] for line in program.stderr)
+            process.send_signal(signal.SIGTERM)
+            assert any("draining" in json.loads(line)["message"] for line in process.stderr)
             (meeting / "go on").touch()
             *_, last = call
             assert nodes_of(last.placement) == {"nodes/n2"}
-        assert program.wait(LONG) == 0
-    finally:
-        program.kill()
-        program.wait()
-        program.stderr.close()
+        assert process.wait(LONG) == 0
+
+
+def test_the_program_ends_also_when_it_was_told_while_it_stood_still() -> None:
+    """Any thread may take the signal then."""
+    with program() as (process, _):
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(LONG) == 0
 
 
 def test_wrong_settings_are_named_and_end_the_program() -> None:
