@@ -82,6 +82,8 @@ class Stowing:
         self._bins = [(list(c.free), [m > 0 for m in c.most]) for c in classes for _ in c.nodes]
         self._price = (1 / self._total).tolist()
         self._known: dict[bytes, bool] = {}
+        #: What CP-SAT has proven not to fit [., S].
+        self._refuted = np.zeros((0, len(shapes)), dtype=np.int64)
         self._budget = Budget(0, 0, 0.0)
 
     @staticmethod
@@ -135,7 +137,13 @@ class Stowing:
         return found
 
     def _fits(self, units: Ints) -> bool:
-        """False only if it is proven that so many units of each shape do not fit."""
+        """False only if it is proven that so many units of each shape do not fit.
+
+        What holds more than something refuted is refuted with it. CP-SAT might not settle it
+        by itself: then it would count as fitting, and what is below it as not maximal.
+        """
+        if (self._refuted <= units).all(axis=1).any():
+            return False
         key = units.tobytes()
         if key not in self._known:
             self._budget.trials -= 1
@@ -183,4 +191,7 @@ class Stowing:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.max_deterministic_time = EFFORT
-        return bool(solver.solve(cp) == cp_model.INFEASIBLE)
+        refuted = bool(solver.solve(cp) == cp_model.INFEASIBLE)
+        if refuted:
+            self._refuted = np.vstack([self._refuted, units])
+        return refuted

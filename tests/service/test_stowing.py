@@ -118,6 +118,17 @@ def test_what_cannot_be_settled_counts_as_fitting() -> None:
     assert guessed[0] >= (2,)
 
 
+def test_nothing_that_fits_is_lost_to_more_that_is_not_settled() -> None:
+    # That two of the first part and one of the second do not fit is the one thing proven. With
+    # another of the second they must not seem to fit, or one and two would not be maximal.
+    problem = asked("x0=8 x1=8 x2=6", [(3, 16), (2, 40)], pods=4)
+    parts = [np.array([2, 1]), np.array([1, 0])]
+
+    found = stowing(problem).maximal(parts, [2, 2], replace(PLENTY, proofs=1))
+
+    assert found == [(2, 0), (1, 2)]
+
+
 def test_there_is_no_answer_when_too_much_would_have_to_be_tried() -> None:
     problem = asked("x0=8 x1=8", [(1, 1), (2, 1)], pods=8)
     parts = [np.array([1, 0]), np.array([0, 1])]
