@@ -24,5 +24,5 @@ ENV PATH=/opt/placement/bin:$PATH \
 USER 65532:65532
 EXPOSE 50051
 # For engines without probes of their own.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "placement_service.probe"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["python", "-m", "placement_service.api.healthcheck"]
 ENTRYPOINT ["placement-service"]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     CPU,
     HOSTNAME,
     MEMORY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     CPU,
     PODS,
     Node,

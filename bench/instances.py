@@ -31,7 +31,7 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     Node,
     NodeSelectorTerm,
     Operator,

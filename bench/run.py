@@ -21,12 +21,12 @@ from pathlib import Path
 from bench.instances import Instance
 from placement.client import PlacementClient
 from placement.v1 import Placement as PlacementMessage
-from placement_service import wire
-from placement_service.bindings import name_pods
-from placement_service.score import Score, score
-from placement_service.snapshot import Binding, Policy, Request, Snapshot
-from placement_service.solution import Solution, Tier, TierName
-from placement_service.verify import verify
+from placement_service.api import wire
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Binding, Policy, Request, Snapshot
+from placement_service.entities.solution import Solution, Tier, TierName
+from placement_service.judge.score import Score, score
+from placement_service.judge.verify import verify
 
 #: Values closer than this are equal.
 TOLERANCE = 1e-6
@@ -124,9 +124,9 @@ class Line:
 def engine_line(instance: Instance, *, time_limit: float) -> Line:
     """Measures the stages in this process; best in a fresh one, for the peak of memory."""
     # Loading the solver is no part of any answer.
-    from placement_service import engine
-    from placement_service.formulate import formulate
-    from placement_service.greedy import first_answer
+    from placement_service.formulation.formulate import formulate
+    from placement_service.heuristic.first_answer import first_answer
+    from placement_service.search import engine
 
     snapshot, policy = instance.snapshot(), Policy()
     _forget_peak("self")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.building import BLOCK, RACK, Part, gang, node, resources
-from placement_service.snapshot import Node, PodGang, PodTemplate, Snapshot
+from placement_service.entities.request import Node, PodGang, PodTemplate, Snapshot
 
 DATA_VARIABLE = "PLACEMENT_DATA"
 MODEL = "nvidia.com/gpu.product"

@@ -23,7 +23,6 @@ from pydantic import ValidationError
 
 from controller import logs
 from controller.apply import Applier, KubernetesBinder
-from controller.ask import ServiceAsker
 from controller.batch import Backoff, Window
 from controller.cache import ClusterCache
 from controller.cycle import Alone, Cycle, Rules
@@ -32,6 +31,7 @@ from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.probes import Probes
 from controller.report import Reporter
+from controller.service_client import ServiceAsker
 from controller.settings import Settings, faults
 from controller.steps import Entered, ignored
 from controller.watch import Watcher

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from controller.cache import ClusterCache, ClusterView
-from controller.standing import Key, is_free
+from controller.gang_state import Key, is_free
 from controller.steps import Entered, Step, ignored
 from placement import v1
 from placement.cluster import PODS, ApiError, Body, Cluster

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.standing import Key, Standing, State
+from controller.gang_state import Key, Standing, State
 
 
 @dataclass(frozen=True, slots=True)

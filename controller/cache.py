@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.standing import (
+from controller.gang_state import (
     Body,
     Key,
     Standing,

@@ -17,18 +17,18 @@ from typing import Protocol
 
 from controller import batch, notices
 from controller.apply import Applier, Outcome, Result, plans
-from controller.ask import Asker
 from controller.cache import ClusterCache, ClusterView
-from controller.fates import Fates, Looker
-from controller.leaning import leans_on
-from controller.ledger import Ledger
+from controller.dependencies import leans_on
+from controller.gang_history import Ledger
+from controller.gang_state import Key, Standing, State
 from controller.metrics import Metrics
 from controller.notices import Notice
-from controller.question import Question, key_of_resource, pose, without
 from controller.report import Reporter
-from controller.standing import Key, Standing, State
+from controller.report_schedule import Teller
+from controller.request import Question, key_of_resource, pose, without
+from controller.service_client import Asker
 from controller.steps import Entered, Step, ignored
-from controller.teller import Teller
+from controller.unconfirmed_bindings import Fates, Looker
 from placement import v1
 from placement.errors import BusyError, InvalidRequestError, PlacementError
 from placement.kubernetes import InputError

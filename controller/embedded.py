@@ -17,8 +17,8 @@ _MOST_BYTES = 2**31 - 1
 def serving(*, time_limit: float) -> Iterator[str]:
     """Run the service while the block runs; yields its address."""
     # Only here: a controller with a service elsewhere never loads it.
-    from placement_service.server import make_server
-    from placement_service.settings import Settings
+    from placement_service.api.server import make_server
+    from placement_service.api.settings import Settings
 
     server = make_server(
         Settings(

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from controller.standing import State
+from controller.gang_state import State
 from controller.steps import Step
 from placement.cluster import Call
 

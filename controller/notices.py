@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.apply import Outcome
-from controller.standing import Standing
+from controller.gang_state import Standing
 from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from controller.cache import ClusterView
 from controller.events import Recorder
+from controller.gang_state import Body, Key, Standing, State, condition_of, is_initialized
 from controller.notices import (
     NO_ANSWER,
     NO_POD_GANG,
@@ -35,7 +36,6 @@ from controller.notices import (
     WAITING_FOR_PODS,
     Notice,
 )
-from controller.standing import Body, Key, Standing, State, condition_of, is_initialized
 from controller.steps import Entered, Step, ignored
 from placement.cluster import (
     MERGE_PATCH,

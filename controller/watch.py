@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from controller import standing
+from controller import gang_state as standing
 from controller.cache import ClusterCache
 from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from placement_service.server import make_server
-from placement_service.settings import Settings, faults
+from placement_service.api.server import make_server
+from placement_service.api.settings import Settings, faults
 
 #: Seconds between two looks at whether it was told to stop: a signal that another thread
 #: takes, as when the process stood still, does not end the wait of the main one.

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from placement_service.answer import (
+from placement_service.entities.errors import DeadlineTooShort
+from placement_service.entities.placement import (
     GangResult,
     Placement,
     Progress,
@@ -30,16 +31,15 @@ from placement_service.answer import (
     Stats,
     Termination,
 )
-from placement_service.bindings import name_pods
-from placement_service.errors import DeadlineTooShort
-from placement_service.observe import NEVER, SILENT, Interrupted, Interrupter, Observer
-from placement_service.plain_reasons import plain_reasons
-from placement_service.plan import to_solution
-from placement_service.pool import Found
-from placement_service.problem import Problem
-from placement_service.score import GangScore, Score
-from placement_service.snapshot import Binding, Policy, Request, Snapshot
-from placement_service.solution import Limit, Solution, Tier, TierName
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
+from placement_service.entities.request import Binding, Policy, Request, Snapshot
+from placement_service.entities.solution import Limit, Solution, Tier, TierName
+from placement_service.explain.request_reasons import plain_reasons
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.problem import Problem
+from placement_service.judge.score import GangScore, Score
+from placement_service.solver_process.pool import Found
 
 logger = logging.getLogger(__name__)
 

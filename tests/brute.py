@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from placement_service.score import DOMAIN, Score, score
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     Binding,
     Node,
     PodGang,
@@ -29,9 +28,10 @@ from placement_service.snapshot import (
     Policy,
     Snapshot,
 )
-from placement_service.solution import TierName
-from placement_service.value import UNITS_PER_GPU
-from placement_service.verify import verify
+from placement_service.entities.solution import TierName
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.judge.score import DOMAIN, Score, score
+from placement_service.judge.verify import verify
 
 #: How many pods of one set go to each node, in the snapshot's order.
 Counts = tuple[int, ...]

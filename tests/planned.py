@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     CPU,
     HOSTNAME,
     MEMORY,
@@ -41,7 +41,7 @@ from placement_service.snapshot import (
     Taint,
     Toleration,
 )
-from placement_service.verify import verify
+from placement_service.judge.verify import verify
 from tests.strategies import GPU, NAMESPACE
 
 #: From broad to narrow.

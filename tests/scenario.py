@@ -24,12 +24,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from placement_service.bindings import name_pods
-from placement_service.engine import search
-from placement_service.formulate import formulate
-from placement_service.greedy import first_answer
-from placement_service.score import Score, score
-from placement_service.snapshot import (
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import (
     CPU,
     HOSTNAME,
     PODS,
@@ -53,8 +49,12 @@ from placement_service.snapshot import (
     Taint,
     Toleration,
 )
-from placement_service.solution import Solution, TierName
-from placement_service.verify import verify
+from placement_service.entities.solution import Solution, TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import Score, score
+from placement_service.judge.verify import verify
+from placement_service.search.engine import search
 from tests.waiting import LONG
 
 NAMESPACE = "ml"

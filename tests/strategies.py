@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from hypothesis import strategies as st
 
-from placement_service.snapshot import (
+from placement_service.entities.request import (
     CPU,
     HOSTNAME,
     PODS,

@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from placement.cli.main import main
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest
-from placement_service import wire
+from placement_service.api import wire
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

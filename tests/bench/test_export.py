@@ -11,8 +11,8 @@ from bench.export import kubernetes_list
 from bench.instances import Instance, Value
 from placement.kubernetes import translate
 from placement.kubernetes.objects import Objects
-from placement_service import wire
-from placement_service.snapshot import Effect, PodGang, PodSet, Snapshot, Taint, Toleration
+from placement_service.api import wire
+from placement_service.entities.request import Effect, PodGang, PodSet, Snapshot, Taint, Toleration
 
 EXPORTED: list[tuple[str, dict[str, Value]]] = [
     ("tiny", {}),

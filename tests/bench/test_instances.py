@@ -9,8 +9,8 @@ import pytest
 from bench import instances, traces
 from bench.building import GPU, RACK, WHOLE_TRAY, free_trays
 from bench.instances import Instance, Value
-from placement_service.snapshot import Request, Snapshot
-from placement_service.validation import violations
+from placement_service.api.validation import violations
+from placement_service.entities.request import Request, Snapshot
 
 #: Every family, small.
 SMALL: list[tuple[str, dict[str, Value]]] = [

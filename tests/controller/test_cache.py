@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from controller.cache import KINDS, ClusterCache
-from controller.standing import State, node_of, standing_of
+from controller.gang_state import State, node_of, standing_of
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.trimming import Trimmer
 from tests.kubernetes import build

@@ -24,7 +24,7 @@ from placement import v1
 from placement.cluster import ApiError
 from placement.errors import PlacementError, UnavailableError
 from tests.controller.test_cache import OURS, pod
-from tests.controller.test_question import gang
+from tests.controller.test_request import gang
 from tests.kubernetes import build
 
 NO_ROOM = v1.Reason(code=v1.ReasonCode.REASON_CODE_OUTCOMPETED, message="no")

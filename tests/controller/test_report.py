@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from controller.gang_state import GroupStanding, Standing, State
 from controller.notices import Notice, of_half_bound, of_result, of_waiting
 from controller.report import GangStatus, patch, pod_patch, wanted_status
-from controller.standing import GroupStanding, Standing, State
 from placement import v1
 
 INITIALIZED = {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated"}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.ask import ServiceAsker
+from controller.service_client import ServiceAsker
 from placement import v1
 from placement.errors import PlacementError
 from placement.testing import serve
-from placement_service.probe import ailment
-from placement_service.settings import Settings as ServiceSettings
+from placement_service.api.healthcheck import ailment
+from placement_service.api.settings import Settings as ServiceSettings
 from tests.certificates import issue
 from tests.cluster.api import NAMESPACES, PODS, ApiError, Body
 from tests.cluster.build import clique, clique_set, node, pod_spec

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from placement_service.answer import ReasonCode
-from placement_service.bindings import name_pods
-from placement_service.explain import explain
-from placement_service.formulate import formulate
-from placement_service.score import score
-from placement_service.solution import Solution
+from placement_service.entities.placement import ReasonCode
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.solution import Solution
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.judge.score import score
 from tests.scenario import Group, Scenario, near, solve
 
 _RACKS = "r1: x1=8 x2=8 x3=8 | r2: x4=8 x5=8"

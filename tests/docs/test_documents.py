@@ -22,7 +22,7 @@ from controller.metrics import Metrics
 from controller.settings import Settings as ControllerSettings
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest, ErrorReason, ReasonCode
-from placement_service.settings import Settings
+from placement_service.api.settings import Settings
 from tests.docs.documents import (
     DOCUMENTS,
     GUIDES,

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from placement_service.problem import Problem
-from placement_service.solution import Assignment, Solution, Tier, TierName
+from placement_service.entities.solution import Assignment, Solution, Tier, TierName
+from placement_service.formulation.problem import Problem
 
 Report = Callable[[Solution], None]
 

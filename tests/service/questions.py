@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from placement.v1 import ComputePlacementRequest
-from placement_service.snapshot import (
+from placement_service.api.wire import request_to_proto
+from placement_service.entities.request import (
     HOSTNAME,
     PODS,
     Node,
@@ -16,7 +17,6 @@ from placement_service.snapshot import (
     Request,
     Snapshot,
 )
-from placement_service.wire import request_to_proto
 
 GPU = "nvidia.com/gpu"
 

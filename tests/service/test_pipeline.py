@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from placement_service.answer import Progress, Reason, ReasonCode
-from placement_service.errors import DeadlineTooShort
-from placement_service.explain import explain
-from placement_service.formulate import formulate
-from placement_service.greedy import first_answer
-from placement_service.observe import Interrupted, Switch
+from placement_service.entities.errors import DeadlineTooShort
+from placement_service.entities.placement import Progress, Reason, ReasonCode
+from placement_service.entities.progress import Interrupted, Switch
+from placement_service.entities.request import Policy, Request
+from placement_service.entities.solution import Limit, Solution, Tier, TierName
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import GangScore, ScopeUse, Score, score
+from placement_service.judge.verify import verify
 from placement_service.pipeline import Budget, Stages, place, placement_score, recompute
-from placement_service.pool import Found
-from placement_service.problem import Problem
-from placement_service.score import GangScore, ScopeUse, Score, score
-from placement_service.snapshot import Policy, Request
-from placement_service.solution import Limit, Solution, Tier, TierName
-from placement_service.verify import verify
+from placement_service.solver_process.pool import Found
 from tests.service import engines
 from tests.service.questions import gang, node, open_snapshot, request, snapshot
 from tests.waiting import LONG

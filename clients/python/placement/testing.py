@@ -49,11 +49,11 @@ Script = Sequence[Answer] | Callable[[ComputePlacementRequest], Answer]
 def serve(**settings: Any) -> Iterator[str]:
     """Run the real service; yields its address.
 
-    ``settings`` are fields of `placement_service.settings.Settings`.
+    ``settings`` are fields of `placement_service.api.settings.Settings`.
     """
     # Only here, because the solver is large.
-    from placement_service.server import make_server
-    from placement_service.settings import Settings
+    from placement_service.api.server import make_server
+    from placement_service.api.settings import Settings
 
     server = make_server(Settings(**{"host": "127.0.0.1", "port": 0, **settings}))
     port = server.start()

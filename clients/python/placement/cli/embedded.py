@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from placement_service.server import Server
+    from placement_service.api.server import Server
 
 #: The question and the answer never leave the machine, so their size does not matter.
 _MOST_BYTES = 2**31 - 1
@@ -48,8 +48,8 @@ def serving(*, time_limit: float) -> Iterator[Callable[[], str]]:
 
 def _start(time_limit: float) -> tuple[Server, int]:
     # Only here, because importing it takes a while and `--server` needs none of it.
-    from placement_service.server import make_server
-    from placement_service.settings import Settings
+    from placement_service.api.server import make_server
+    from placement_service.api.settings import Settings
 
     settings = Settings(
         host="127.0.0.1",

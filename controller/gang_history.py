@@ -1,0 +1,101 @@
+"""What is remembered of each gang: its last answer, its last plan, and since when it stands
+as it does. From that follows what is to be said of it now.
+
+It is a convenience: the cluster says what is bound, and the next answer says the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from controller import notices
+from controller.apply import Outcome
+from controller.batch import Queue
+from controller.gang_state import Key, Standing, State
+from controller.notices import Notice
+
+_ACTIVE = frozenset({State.WAITING, State.PENDING})
+
+
+class Ledger:
+    """The memory of one term. Times are in seconds, of any clock that never goes back.
+
+    A gang that is half bound is said to be so after `half_bound_limit`; one whose pods are
+    missing, or whose plans come to nothing, after `waiting_notice`.
+    """
+
+    def __init__(self, *, half_bound_limit: float, waiting_notice: float) -> None:
+        self._half_bound_limit = half_bound_limit
+        self._waiting_notice = waiting_notice
+        self._uids: dict[Key, str] = {}
+        self._answers: dict[Key, Notice] = {}
+        self._outcomes: dict[Key, Outcome] = {}
+        self._half_since: dict[Key, float] = {}
+        self._waiting_since: dict[Key, float] = {}
+
+    @property
+    def half_bound(self) -> int:
+        """How many gangs run some pods and too few."""
+        return len(self._half_since)
+
+    def look(self, standings: Mapping[Key, Standing], now: float) -> None:
+        """Takes in how all gangs stand, and forgets those that are gone."""
+        # What is remembered of a gang says nothing about a later one of its name.
+        later = {key for key, s in standings.items() if self._uids.get(key, s.uid) != s.uid}
+        self._uids = {key: standing.uid for key, standing in standings.items()}
+        for memory in (self._answers, self._outcomes, self._half_since, self._waiting_since):
+            for key in (later & memory.keys()) | (memory.keys() - standings.keys()):
+                del memory[key]
+        half = {key for key, s in standings.items() if s.is_half_bound and s.state in _ACTIVE}
+        waiting = {key for key, s in standings.items() if s.state is State.WAITING}
+        self._half_since = {key: self._half_since.get(key, now) for key in half}
+        self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
+
+    def knows(self, key: Key) -> bool:
+        """Whether there was an answer about a gang."""
+        return key in self._answers
+
+    def answered(self, key: Key, notice: Notice) -> bool:
+        """Takes in what an answer says of a gang; whether that is new."""
+        is_new = self._answers.get(key) != notice
+        self._answers[key] = notice
+        return is_new
+
+    def not_answered(self, keys: Iterable[Key], notice: Notice) -> None:
+        """Takes in why there was no answer about these gangs."""
+        for key in keys:
+            # The words differ from one failure to the next; the first ones will do.
+            if (before := self._answers.get(key)) is None or before.reason != notice.reason:
+                self._answers[key] = notice
+
+    def applied(self, outcome: Outcome) -> None:
+        """Takes in what became of a gang's plan."""
+        key = outcome.plan.gang
+        if outcome.is_whole:
+            self._outcomes.pop(key, None)
+        elif outcome.stale:
+            # What it is that overtakes differs each time; the first one will do.
+            self._outcomes.setdefault(key, outcome)
+        else:
+            self._outcomes[key] = outcome
+
+    def notice(self, standing: Standing, queue: Queue, now: float) -> Notice | None:
+        """What is to be said about a gang; None when nothing is known."""
+        key = standing.key
+        answer = self._answers.get(key)
+        if now - self._half_since.get(key, math.inf) >= self._half_bound_limit:
+            waits = notices.of_waiting(standing) if key in self._waiting_since else answer
+            return notices.of_half_bound(standing, waits, self._outcomes.get(key))
+        if key in self._waiting_since:
+            due = now - self._waiting_since[key] >= self._waiting_notice
+            return notices.of_waiting(standing) if due else None
+        waiter, outcome = queue.get(key), self._outcomes.get(key)
+        if (
+            waiter is not None
+            and outcome is not None
+            and now - waiter.since >= self._waiting_notice
+            and not (answer is not None and answer.reason)
+        ):
+            return notices.of_outcome(outcome, answer)
+        return answer

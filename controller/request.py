@@ -1,0 +1,200 @@
+"""What to ask: a view of the cluster, and who waits, as one request.
+
+Translation is `placement.kubernetes`; this module picks what it is given and what of its
+messages is sent. An object that cannot be read never stops the others: it is set aside,
+with everything that would be planned wrongly without it, and its gang gets the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.batch import Candidate, Queue, chosen
+from controller.cache import ClusterView
+from controller.gang_state import Body, Key, State, is_ours, node_of, references
+from placement import v1
+from placement.errors import InvalidRequestError
+from placement.kubernetes import InputError, Objects, translate
+from placement.kubernetes.gangs import BASE_POD_GANG
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """The request, the gangs that it asks about, and those that it cannot ask about."""
+
+    request: v1.ComputePlacementRequest
+    asked: tuple[Key, ...]
+    bases: Mapping[Key, Key] = field(default_factory=dict)
+    refused: Mapping[Key, str] = field(default_factory=dict)
+
+
+def pose(
+    view: ClusterView,
+    queue: Queue,
+    *,
+    scheduler_name: str,
+    most_gangs: int,
+    also: Iterable[Key] = (),
+) -> Question:
+    """The question: where do the pods of the gangs that wait go.
+
+    Besides them it holds what they depend on: their bases, and the running gangs that
+    share a base with them. What replaces a pod would like its node again. The gangs of
+    `also` have nothing that waits; about them it asks how well they stand, as far as there
+    is room.
+    """
+    messages, snapshot, refused = _translated(view, scheduler_name)
+    by_key = {key_of_resource(gang.name): gang for gang in messages}
+    bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
+    asked = chosen(
+        [
+            Candidate(
+                key,
+                by_key[key].priority,
+                bases.get(key),
+                waiter.attempts,
+                waiter.due,
+                waiter.since,
+            )
+            for key, waiter in queue.items()
+            if key in by_key
+        ],
+        most=most_gangs,
+    )
+    more = tuple(key for key in also if key in by_key)[: most_gangs - len(asked)]
+    roots = {bases.get(key, key) for key in (*asked, *more)}
+    sent = dict.fromkeys(asked)
+    # A gang that waits but is not asked about would be placed all the same: it stays out.
+    sent.update(
+        (key, None)
+        for key in by_key
+        if bases.get(key, key) in roots and (key not in queue or key in roots)
+    )
+    for key in sent:
+        before = {f"nodes/{name}" for name in view.left.get(key, ()) if ("", name) in view.nodes}
+        by_key[key].previous_nodes.extend(sorted(before - set(by_key[key].previous_nodes)))
+    snapshot.revision = str(view.revision)
+    request = v1.ComputePlacementRequest(gangs=[by_key[key] for key in sent])
+    request.snapshot.MergeFrom(snapshot)
+    return Question(request, tuple(k for k in sent if k in queue), bases, refused)
+
+
+def without(question: Question, error: InvalidRequestError) -> Question | None:
+    """The question without the gangs and nodes that the service finds fault with.
+
+    None when nothing of that sort can be left out.
+    """
+    gangs: dict[int, list[str]] = {}
+    nodes: set[int] = set()
+    for violation in error.violations:
+        if found := re.match(r"gangs\[(\d+)\]", violation.field):
+            gangs.setdefault(int(found[1]), []).append(
+                f"{violation.field[found.end() :].lstrip('.')}: {violation.description}"
+            )
+        elif found := re.match(r"snapshot\.nodes\[(\d+)\]", violation.field):
+            nodes.add(int(found[1]))
+    if not gangs and not nodes:
+        return None
+    request = v1.ComputePlacementRequest()
+    request.CopyFrom(question.request)
+    refused = dict(question.refused)
+    for index, faults in gangs.items():
+        refused[key_of_resource(request.gangs[index].name)] = "; ".join(faults)
+    left = [gang for index, gang in enumerate(request.gangs) if index not in gangs]
+    for gang in left:
+        base = key_of_resource(gang.base_gang) if gang.base_gang else None
+        if base in refused:
+            refused[key_of_resource(gang.name)] = f"its base {base[1]} is refused"
+    for index in sorted(nodes, reverse=True):
+        del request.snapshot.nodes[index]
+    del request.gangs[:]
+    request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
+    asked = tuple(key for key in question.asked if key not in refused)
+    return Question(request, asked, question.bases, refused)
+
+
+def key_of_resource(name: str) -> Key:
+    """Namespace and name in "namespaces/{namespace}/podgangs/{podgang}" and the like."""
+    _, namespace, _, own = name.split("/")
+    return namespace, own
+
+
+def _translated(
+    view: ClusterView, scheduler_name: str
+) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str]]:
+    """Messages of all gangs that can be read, the snapshot, and why others cannot be."""
+    nodes = dict(view.nodes)
+    pods = {
+        key: pod
+        for key, pod in view.pods.items()
+        # Who waits for another scheduler holds nothing and is not ours to place, and who was
+        # bound to a node that is gone runs nowhere.
+        if (("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name))
+    }
+    gangs = {
+        key: gang
+        for key, gang in view.gangs.items()
+        if view.standings[key].state is not State.FOREIGN
+    }
+    others = {("PriorityClass", *key): body for key, body in view.priority_classes.items()}
+    others |= {
+        ("ClusterTopologyBinding", *key): body for key, body in view.topology_bindings.items()
+    }
+    refused: dict[Key, str] = {}
+    while True:
+        bodies = [*nodes.values(), *pods.values(), *gangs.values(), *others.values()]
+        try:
+            request = translate(Objects.of(bodies))
+        except InputError as error:
+            _set_aside(error, nodes, pods, gangs, others, refused)
+            _refuse_scaled(refused, gangs, view.pods)
+            if len(bodies) == len(nodes) + len(pods) + len(gangs) + len(others):
+                raise
+        else:
+            message = request.request
+            return list(message.gangs), message.snapshot, refused
+
+
+def _set_aside(
+    error: InputError,
+    nodes: dict[Key, Body],
+    pods: dict[Key, Body],
+    gangs: dict[Key, Body],
+    others: dict[tuple[str, str, str], Body],
+    refused: dict[Key, str],
+) -> None:
+    """Takes out every object that something is wrong with."""
+    for problem in error.problems:
+        kind, _, name = problem.object.partition(" ")
+        namespace, _, own = name.rpartition("/")
+        key = namespace, own
+        fault = ": ".join(part for part in (problem.field, problem.message) if part)
+        if kind == "Node":
+            nodes.pop(key, None)
+        elif kind == "PodGang" and gangs.pop(key, None) is not None:
+            refused[key] = fault
+        elif kind == "Pod" and (pod := pods.pop(key, None)) is not None:
+            # What it takes of its node is not known: nobody else may go there.
+            nodes.pop(("", node_of(pod)), None)
+            for owner, gang in tuple(gangs.items()):
+                if any(key in members for _, members in references(gang)):
+                    refused[owner] = f"pod {own}: {fault}"
+                    del gangs[owner]
+        else:
+            others.pop((kind, *key), None)
+
+
+def _refuse_scaled(
+    refused: dict[Key, str], gangs: dict[Key, Body], pods: Mapping[Key, Body]
+) -> None:
+    """Refuses the gangs whose base is refused: translation would think they have none."""
+    for key, gang in tuple(gangs.items()):
+        for member in (pods.get(k) for _, keys in references(gang) for k in keys):
+            labels = (member["metadata"].get("labels") or {}) if member is not None else {}
+            base = labels.get(BASE_POD_GANG)
+            if base and (key[0], base) in refused:
+                refused[key] = f"its base {base} is refused"
+                del gangs[key]
+                break

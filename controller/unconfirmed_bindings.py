@@ -1,0 +1,57 @@
+"""Bindings of which nobody knows whether they were made.
+
+Until it is known such a pod counts as bound, so that nothing is put in its place. Most
+often a watch says it first; when none does, the pod itself is looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Final, Protocol
+
+from controller.apply import Binding, Result, Tried
+from controller.cache import ClusterCache
+from controller.gang_state import Key
+from placement.cluster import ApiError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks, and until one is given up.
+_EVERY: Final = 2.0
+
+
+class Looker(Protocol):
+    """Finds out what became of a binding (see `apply.KubernetesBinder`)."""
+
+    def look(self, binding: Binding, *, timeout: float) -> Tried: ...
+
+
+class Fates:
+    """The bindings whose fate is unknown."""
+
+    def __init__(self, cache: ClusterCache, looker: Looker) -> None:
+        self._cache = cache
+        self._looker = looker
+        self._unknown: dict[Key, Binding] = {}
+        self._again_at = -math.inf
+
+    def add(self, binding: Binding) -> None:
+        self._unknown[binding.pod] = binding
+
+    def settle(self, now: float) -> None:
+        """Looks at each pod, if it is time to. Ends with the first that cannot be looked at."""
+        if not self._unknown or now < self._again_at:
+            return
+        self._again_at = now + _EVERY
+        assumed = self._cache.assumed
+        for key, binding in tuple(self._unknown.items()):
+            if key in assumed:
+                try:
+                    found = self._looker.look(binding, timeout=_EVERY)
+                except ApiError as error:
+                    logger.warning("%s: %s", binding, error, extra={"pod": "/".join(key)})
+                    return
+                if found.result is not Result.BOUND:
+                    self._cache.forget(key, binding.uid)
+            del self._unknown[key]

@@ -1,0 +1,64 @@
+"""``python -m placement_service.api.healthcheck``: is the service beside us well?
+
+For probes where the kubelet's own cannot be used, which speaks no TLS. It takes address
+and certificates from the service's settings, and shows the service its own certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from placement_service.api.settings import Settings
+
+
+def main() -> None:
+    """Ends with status 0 when all is well, else with 1 and the reason."""
+    parser = argparse.ArgumentParser(prog="placement_service.api.healthcheck", description=__doc__)
+    parser.add_argument(
+        "--alive", action="store_true", help="any answer will do, also that it is draining"
+    )
+    parser.add_argument("--timeout", type=float, default=3.0, help="seconds (default 3)")
+    options = parser.parse_args()
+    why = ailment(Settings(), timeout=options.timeout, alive=options.alive)
+    if why:
+        sys.exit(why)
+
+
+def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
+    """Why the service is not well; empty when it is."""
+    with _channel(settings) as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=timeout
+            )
+        except grpc.RpcError as error:
+            return f"no answer: {error.code().name}: {error.details()}"
+    if alive or answer.status == health_pb2.HealthCheckResponse.SERVING:
+        return ""
+    name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return name
+
+
+def _channel(settings: Settings) -> grpc.Channel:
+    address = f"localhost:{settings.port}"
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return grpc.insecure_channel(address)
+    own = settings.tls_certificate.read_bytes()
+    # Without an authority of clients there is none to go by but the certificate itself.
+    roots = own if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes()
+    return grpc.secure_channel(
+        address,
+        grpc.ssl_channel_credentials(
+            root_certificates=roots,
+            private_key=settings.tls_key.read_bytes(),
+            certificate_chain=own,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

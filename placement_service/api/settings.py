@@ -1,0 +1,107 @@
+"""How the server runs: read once from the environment, then fixed.
+
+Every setting is an environment variable with ``PLACEMENT_`` in front, for
+example ``PLACEMENT_PORT=50051``. Times are in seconds, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_MIB = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """The server's settings."""
+
+    model_config = SettingsConfigDict(env_prefix="PLACEMENT_", frozen=True, extra="forbid")
+
+    host: str = "0.0.0.0"
+    """Address to listen on."""
+    port: int = Field(default=50051, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    tls_certificate: FilePath | None = None
+    """PEM file with the server's certificate chain; with `tls_key` turns TLS on."""
+    tls_key: FilePath | None = None
+    """PEM file with the server's private key."""
+    tls_client_ca: FilePath | None = None
+    """PEM file with the authorities of clients; turns on mutual TLS."""
+    max_message_bytes: int = Field(default=64 * _MIB, ge=1024)
+    """Largest request and largest answer."""
+
+    max_concurrent: int = Field(default=1, ge=1)
+    """Requests computed at once; each has its own solver process."""
+    max_pending: int = Field(default=16, ge=0)
+    """Requests that may wait for their turn; more are refused as busy."""
+    retry_after: float = Field(default=1.0, ge=0)
+    """What a refused caller is told to wait."""
+    drain_grace: float = Field(default=30.0, ge=0)
+    """How long running requests may go on after SIGTERM."""
+
+    default_time_limit: float = Field(default=10.0, gt=0)
+    """Time limit of requests that name none."""
+    max_time_limit: float = Field(default=600.0, gt=0)
+    """Longer time limits are cut to this."""
+    deadline_margin: float = Field(default=0.2, ge=0)
+    """How long before a call's deadline its answer leaves, at most; of short
+    deadlines a tenth is kept."""
+
+    engine: str = "placement_service.search.engine:search"
+    """Function that the solver process calls, as ``module:function``; an engine
+    of your own has the same signature (see `placement_service.solver_process.worker`)."""
+    solver_memory: int = Field(default=0, ge=0)
+    """Limit of the solver process's address space; 0 means none. It counts
+    virtual memory, several times what is resident: a solver with many threads
+    needs at least a few GiB."""
+
+    dump_dir: Path | None = None
+    """Folder that gets the requests on which the service failed, as JSON."""
+    max_dumps: int = Field(default=20, ge=1)
+    """Dumps kept; the oldest are deleted."""
+
+    log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or one JSON object per line."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severe level that is logged."""
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_there(cls, engine: str) -> str:
+        module, _, function = engine.partition(":")
+        # The module itself is for the solver process alone to load.
+        if not (function.isidentifier() and _is_there(module)):
+            raise ValueError(f"{engine!r} is no function of a module, as in module:function")
+        return engine
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Settings:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        return self
+
+
+def faults(error: ValidationError) -> str:
+    """A line for each wrong setting, by the name of its variable."""
+    return "\n".join(
+        ": ".join(
+            [
+                *(f"PLACEMENT_{str(part).upper()}" for part in one["loc"][:1]),
+                one["msg"].removeprefix("Value error, "),
+            ]
+        )
+        for one in error.errors()
+    )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,434 @@
+"""Bounds by counting: rows that every valid plan obeys, without any node in them.
+
+For a reference request r let fit(r, x) be how often r fits into x. It is
+superadditive, so whatever lies on a node n, the fits of its pods add up to at
+most fit(r, free_n). For a set U of nodes count only pods that fit nowhere
+outside U. Pods that must share a domain of some level (a part) may be rounded
+down together, because floor(a/t) + floor(b/t) <= floor((a+b)/t): for t >= 1
+
+    weight(part) = floor( sum of its fits / t )
+    capacity     = sum over domains of floor( sum over n in U of fit(r, free_n) / t )
+    sum of weights over all admitted gangs <= capacity
+
+t = 1 is plain counting; t = 5 says "racks hold at most floor(c/5) parts of
+five". Pods of which no node holds two, whatever their kinds, are counted one a
+node over the nodes that fit any of them (Hall's condition). Every row holds for
+every valid plan, so no later stage can undo a bound that came from rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placement_service.formulation.problem import Bools, Gang, Ints, Problem, Scope, fit
+from placement_service.formulation.scope_tree import Part
+from placement_service.heuristic.domain_facts import Topology
+
+#: Limits of what is combined; more would cost time and rarely adds anything.
+MAX_NODE_SETS = 48
+MAX_REFERENCES = 16
+MAX_ROUNDINGS = 12
+
+#: Ways of counting with larger sums are left out: below, sums are exact, as integers and
+#: as floats.
+MAX_SUM = 2.0**52
+
+#: Units to choose from, by shape, and how many: what a quota contributes.
+Content = tuple[tuple[tuple[int, ...], int], ...]
+#: Content that must share a domain, and how often it occurs.
+Parts = tuple[tuple[Content, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GangClass:
+    """Pending gangs alike in rows, priority and `Counting.least_beyond`."""
+
+    gangs: tuple[int, ...]
+    priority: int
+    value: int
+    parts: tuple[Parts, ...]
+    extras: Content
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """sum weight[C] * admitted[C] + sum extra[C] * extras[C] <= capacity."""
+
+    weight: Ints
+    extra: Ints
+    capacity: int
+
+
+class Counting:
+    """Rows of a problem, and what counting says of single gangs.
+
+    There are K ways to count, each a reference and a node set: `units[K, S]` is
+    what a unit of a shape counts, `room[K, N]` what a node offers.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.problem = topology.problem
+        self.levels = self._part_levels()
+        self.units, self.room = _counters(self.problem)
+        self.total = self.room.sum(axis=1)
+        self._offers: dict[int, Ints] = {}
+        self._most: dict[int, Ints] = {}
+        self._weights: dict[Content, Ints] = {}
+        self._parts: dict[tuple[int, int], Parts] = {}
+        self._domains: dict[tuple[Content, int], Bools] = {}
+        self.classes = self._classes()
+
+    def _part_levels(self) -> tuple[int, ...]:
+        """The levels that parts are bound to, -1 for single nodes first."""
+        used = {
+            s.required
+            for g in self.problem.gangs
+            if g.placeable
+            for s in g.scopes
+            if s.required >= 0
+        }
+        return (-1, *sorted(used))
+
+    def weigh(self, content: Content) -> Ints:
+        """The least that content can count, each way [K]."""
+        if content not in self._weights:
+            total = np.zeros(len(self.units), dtype=np.int64)
+            for shapes, count in content:
+                total += count * self.units[:, list(shapes)].min(axis=1)
+            self._weights[content] = total
+        return self._weights[content]
+
+    def offers(self, level: int) -> Ints:
+        """What each place of a level offers, each way [K, P]; -1 for nodes."""
+        if level < 0:
+            return self.room
+        if level not in self._offers:
+            place = self.problem.levels[level].place
+            count = int(place.max(initial=-1)) + 1
+            sums = [np.bincount(place, row, count) for row in self.room]
+            self._offers[level] = np.array(sums, dtype=np.int64).reshape(len(sums), count)
+        return self._offers[level]
+
+    # --- what must stay together --------------------------------------------
+
+    def parts(self, gang: Gang, level: int) -> Parts:
+        """The minimum of a gang, cut into what must share a domain of a level.
+
+        Units that nothing binds are parts of one.
+        """
+        key = (gang.index, level)
+        if key not in self._parts:
+            self._parts[key] = self._cut(gang, level)
+        return self._parts[key]
+
+    def _cut(self, gang: Gang, level: int) -> Parts:
+        content = {
+            i: (tuple(gang.demands[d].shape for d in q.demands), q.missing)
+            for i, q in enumerate(gang.quotas)
+            if q.missing
+        }
+        quota_of = {d: i for i, q in enumerate(gang.quotas) for d in q.demands}
+        found: list[tuple[Content, int]] = []
+        bound: set[int] = set()
+        tree = self.topology.tree(gang)
+        for part in (
+            _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
+        ):
+            inside = sorted({quota_of[d] for d in part.demands} & content.keys())
+            if inside:
+                found.append((tuple(content[i] for i in inside), 1))
+                bound.update(inside)
+        for i, (shapes, count) in content.items():
+            if i not in bound:
+                found.append((((shapes, 1),), count))
+        merged: dict[Content, int] = {}
+        for part_content, times in found:
+            ordered = tuple(sorted(part_content))
+            merged[ordered] = merged.get(ordered, 0) + times
+        return tuple(sorted(merged.items()))
+
+    def _within(self, narrow: int, level: int) -> bool:
+        return narrow == level or self.topology.parent(narrow, level) is not None
+
+    def _classes(self) -> tuple[GangClass, ...]:
+        found: dict[tuple[int, int, tuple[Parts, ...], Content, int], list[int]] = {}
+        alone: dict[object, bool] = {}
+        for gang in self.problem.pending:
+            parts = tuple(self.parts(gang, level) for level in self.levels)
+            shape = (parts, gang.demands, gang.quotas, gang.scopes)
+            if shape not in alone:
+                alone[shape] = self.fits_alone(gang)
+            if alone[shape]:
+                extras = tuple(
+                    sorted(
+                        (tuple(gang.demands[d].shape for d in q.demands), q.pending - q.missing)
+                        for q in gang.quotas
+                        if q.pending > q.missing
+                    )
+                )
+                key = (gang.priority, gang.value, parts, extras, self.least_beyond(gang))
+                found.setdefault(key, []).append(gang.index)
+        return tuple(
+            GangClass(tuple(gangs), priority, value, parts, extras)
+            for (priority, value, parts, extras, _), gangs in found.items()
+        )
+
+    # --- rows -----------------------------------------------------------------
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows that can bind, no two with equal weights."""
+        gangs = np.array([len(c.gangs) for c in self.classes], dtype=np.int64)
+        extras = gangs * np.array(
+            [sum(k for _, k in c.extras) for c in self.classes], dtype=np.int64
+        )
+        best: dict[tuple[bytes, bytes], Row] = {}
+        for row in self._all_rows() if self.classes else ():
+            if row.weight @ gangs + row.extra @ extras > row.capacity:
+                key = (row.weight.tobytes(), row.extra.tobytes())
+                if key not in best or row.capacity < best[key].capacity:
+                    best[key] = row
+        return tuple(best.values())
+
+    def _all_rows(self) -> Iterator[Row]:
+        per_extra = np.array(
+            [
+                np.min([self.weigh(((shapes, 1),)) for shapes, _ in c.extras], axis=0)
+                if c.extras
+                else np.zeros(len(self.units), dtype=np.int64)
+                for c in self.classes
+            ]
+        )
+        for i, level in enumerate(self.levels):
+            offers = self.offers(level)
+            owner = [c for c, gang in enumerate(self.classes) for _ in gang.parts[i]]
+            times = np.array([k for c in self.classes for _, k in c.parts[i]], dtype=np.int64)
+            weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
+            for k in range(len(self.units)):
+                sizes = np.unique(weights[:, k])[::-1]
+                # On single nodes a rounding is but another reference.
+                large = sizes[sizes > 1][:MAX_ROUNDINGS] if level >= 0 else ()
+                for t in (1, *(int(w) for w in large)):
+                    rounded = weights[:, k] // t * times
+                    weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
+                    if weight.any():
+                        yield Row(weight, per_extra[:, k] // t, int((offers[k] // t).sum()))
+
+    # --- single gangs -----------------------------------------------------------
+
+    def fits_alone(self, gang: Gang) -> bool:
+        """False only if the gang cannot be placed on the snapshot even alone."""
+        for scope in gang.scopes:
+            binds = scope.required >= 0 and bool(self._content(gang, scope.demands))
+            if binds and not self.domains_for(gang, scope).any():
+                return False
+        whole = sum(
+            (self.weigh(content) * times for content, times in self.parts(gang, -1)),
+            np.zeros(len(self.units), dtype=np.int64),
+        )
+        if (whole > self.total).any():
+            return False
+        for level in self.levels[1:]:
+            parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
+            large = {w.tobytes(): w for w, _ in parts if (w > 1).any()}
+            for t in (np.maximum(w, 1) for w in large.values()):
+                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
+                if (need > (self.offers(level) // t[:, None]).sum(axis=1)).any():
+                    return False
+        return True
+
+    def domains_for(self, gang: Gang, scope: Scope) -> Bools:
+        """Domains [D] of a scope's required level that counting does not rule out."""
+        level = self.problem.levels[scope.required]
+        key = (self._content(gang, scope.demands), scope.required)
+        if key not in self._domains:
+            offers = self.offers(scope.required)[:, : level.count]
+            self._domains[key] = np.all(offers >= self.weigh(key[0])[:, None], axis=0)
+        able = self._domains[key]
+        if scope.pin >= 0:
+            able = able & (np.arange(level.count) == scope.pin)
+        return able
+
+    def places_for(self, gang: Gang, scope: Scope) -> Bools:
+        """Places of a scope's preferred level that may hold its minimum whole."""
+        need = self.weigh(self._content(gang, scope.demands))
+        able: Bools = np.all(self.offers(scope.preferred) >= need[:, None], axis=0)
+        return able
+
+    def fewest_places(self, gang: Gang, scope: Scope) -> int:
+        """At least so many places at its preferred level a scope uses once placed."""
+        content = self._content(gang, scope.demands)
+        bound = [p for p in scope.bound if p >= 0]
+        offers = self.offers(scope.preferred)
+        need = self.weigh(content) - offers[:, bound].sum(axis=1)
+        if bound:
+            offers = offers.copy()
+            offers[:, bound] = 0
+            most = _largest_sums(offers)
+        else:
+            if scope.preferred not in self._most:
+                self._most[scope.preferred] = _largest_sums(offers)
+            most = self._most[scope.preferred]
+        more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
+        used = len(scope.bound) + int(more.max(initial=0))
+        return max(used, 1) if content or scope.bound else 0
+
+    def least_beyond(self, gang: Gang) -> int:
+        """At least so many places beyond the first its preferred scopes use once placed."""
+        return sum(max(0, self.fewest_places(gang, s) - 1) for s in gang.scopes if s.preferred >= 0)
+
+    def fewest(self, gang: Gang) -> int:
+        """Sum of `fewest_places` over the preferred scopes of a gang."""
+        return sum(self.fewest_places(gang, s) for s in gang.scopes if s.preferred >= 0)
+
+    @staticmethod
+    def _content(gang: Gang, demands: Sequence[int]) -> Content:
+        """The minimum of the quotas that lie wholly in some demands."""
+        inside = set(demands)
+        return tuple(
+            (tuple(gang.demands[d].shape for d in q.demands), q.missing)
+            for q in gang.quotas
+            if q.missing and inside.issuperset(q.demands)
+        )
+
+
+def _bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
+    """The outermost parts whose required level satisfies a predicate."""
+    if part.required >= 0 and holds(part.required):
+        yield part
+        return
+    for child in part.children:
+        yield from _bound_parts(child, holds)
+
+
+def _largest_sums(offers: Ints) -> Ints:
+    """The most that one, two, three ... places offer together [K, P]."""
+    return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)
+
+
+# --- counters -------------------------------------------------------------------
+
+
+def _counters(problem: Problem) -> tuple[Ints, Ints]:
+    """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
+    demand = _demand(problem)
+    fits = usable_nodes(problem)
+    found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
+
+    def add(units: Ints, room: Ints) -> None:
+        # What is asked for in all is as good as any larger room.
+        asked = float(demand.astype(float) @ units)
+        if asked >= MAX_SUM:
+            return
+        room = np.minimum(room, int(asked))
+        if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
+            found.setdefault((units.tobytes(), room.tobytes()), (units, room))
+
+    sets = [(nodes, _confined(problem, fits, nodes)) for nodes in _node_sets(list(fits.values()))]
+    for reference in _references(problem, demand):
+        room, units = fit(problem.free, reference), fit(problem.request, reference)
+        for nodes, inside in sets:
+            add(units * inside, room * nodes)
+    for alone in whole_shapes(problem, fits):
+        whole = {s: fits[s] for s in alone}
+        for nodes in _node_sets(list(whole.values())):
+            inside = _confined(problem, whole, nodes)
+            # Only nodes that fit one of the counted kinds can hold any.
+            counted = [whole[int(s)] for s in np.flatnonzero(inside)]
+            if counted:
+                add(inside, np.any(counted, axis=0).astype(np.int64))
+    if not found:
+        shapes, count = problem.shape_count, problem.node_count
+        return np.zeros((0, shapes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
+    return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
+
+
+def usable_nodes(problem: Problem) -> dict[int, Bools]:
+    """Nodes [N] that can take a unit now, for each shape that is asked for."""
+    return {
+        int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
+        for s in np.flatnonzero(_demand(problem))
+    }
+
+
+def whole_shapes(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
+    """Families of shapes of which no node holds two, whichever two.
+
+    One for each resource: the shapes that take more than half of what any node
+    that fits them has left of it.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    for r in range(len(problem.columns)):
+        family = tuple(
+            s
+            for s, usable in fits.items()
+            if 2 * problem.request[s, r] > problem.free[usable, r].max(initial=0)
+        )
+        if family:
+            found.setdefault(family)
+    return list(found)
+
+
+def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
+    """1 for shapes that fit nowhere outside a node set [S]."""
+    inside = np.zeros(problem.shape_count, dtype=np.int64)
+    inside[[s for s, usable in fits.items() if not (usable & ~nodes).any()]] = 1
+    return inside
+
+
+def _demand(problem: Problem) -> Ints:
+    """Units asked for of each shape, extras included [S]."""
+    demand = np.zeros(problem.shape_count, dtype=np.int64)
+    for gang in problem.gangs:
+        if gang.placeable:
+            for d in gang.demands:
+                demand[d.shape] += d.count
+    return demand
+
+
+def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
+    """Distinct masks, closed under union as far as the limit goes, and all nodes."""
+    found: dict[bytes, Bools] = {m.tobytes(): m for m in masks}
+    if masks:
+        everything = np.any(masks, axis=0)
+        found.setdefault(everything.tobytes(), everything)
+    grown = list(found.values())
+    for a in grown:
+        for b in list(found.values()):
+            if len(found) >= MAX_NODE_SETS:
+                break
+            both = a | b
+            found.setdefault(both.tobytes(), both)
+    return list(found.values())[:MAX_NODE_SETS]
+
+
+def _references(problem: Problem, demand: Ints) -> list[Ints]:
+    """Requests to count by: each resource alone, and the shapes most asked for."""
+    found: dict[bytes, Ints] = {}
+
+    def add(reference: Ints) -> None:
+        if reference.any():
+            found.setdefault(reference.tobytes(), reference)
+
+    asked = problem.request[demand > 0]
+    for r in range(len(problem.columns)):
+        sizes = np.unique(asked[:, r][asked[:, r] > 0])
+        for size in sizes[-2:] if len(problem.columns) > MAX_REFERENCES else sizes[-4:]:
+            unit = np.zeros(len(problem.columns), dtype=np.int64)
+            unit[r] = size
+            add(unit)
+        if len(sizes):
+            unit = np.zeros(len(problem.columns), dtype=np.int64)
+            unit[r] = np.gcd.reduce(sizes)
+            add(unit)
+    weight = demand * np.maximum(problem.gpus, 1)
+    for s in np.argsort(-weight, kind="stable")[: np.count_nonzero(demand)]:
+        if len(found) >= 2 * MAX_REFERENCES:
+            break
+        add(problem.request[s].copy())
+    return list(found.values())

@@ -1,0 +1,5 @@
+"""Every model that OR-tools sees: admission master, aggregate model, exact model, packings.
+
+A `Problem` and rows enter, plans and proven bounds leave. The only folder with OR-tools; it
+does not know in which order the models are asked.
+"""

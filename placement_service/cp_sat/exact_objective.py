@@ -1,0 +1,231 @@
+"""What the exact model optimises: the tiers as linear goals over its variables.
+
+Each goal adds the variables and constraints that it needs when it is first
+asked for. What the terms count is said in `plan`, which recomputes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.cp_sat.exact_model import Model, is_single
+from placement_service.cp_sat.node_classes import NodeClass
+from placement_service.cp_sat.solving import Terms, Var
+from placement_service.entities.request import HOSTNAME
+from placement_service.formulation.objective import UNITS_PER_DOMAIN, is_placed, pods_of, sets
+from placement_service.formulation.problem import Gang, Level, Scope
+
+
+class Goals:
+    """The goals of one model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.problem, self.fixed, self.cp = model.problem, model.fixed, model.cp
+        self.classes, self.z, self.x = model.classes, model.z, model.x
+        self.at_class, self.load = model.at_class, model.load
+
+    def admitted(self, priority: int) -> Terms:
+        """Value of the pending gangs of one priority, to be maximised."""
+        return [
+            (self.z[g.index], g.value)
+            for g in self.model.gangs
+            if g.pending and g.priority == priority
+        ]
+
+    def extras(self) -> Terms:
+        """Units beyond the minimum, to be maximised."""
+        terms: Terms = []
+        for g in self.model.gangs:
+            for q in g.quotas:
+                if q.pending > q.missing:
+                    terms += [(v, 1) for d in q.demands for v in self.at_class[g.index, d].values()]
+                    if g.pending and q.missing:
+                        terms.append((self.z[g.index], -q.missing))
+        return terms
+
+    @cached_property
+    def topology(self) -> Terms:
+        """Places beyond the first, to be minimised; see `plan.topology_cost`."""
+        terms: Terms = [*self.domains]
+        for g in self.model.gangs:
+            if g.previous:
+                terms += [
+                    (v, pods_of(g, d))
+                    for d in range(len(g.demands))
+                    for j, v in self.at_class[g.index, d].items()
+                    if self.classes[j].nodes[0] not in g.previous
+                ]
+        return terms + self._set_terms()
+
+    @cached_property
+    def domains(self) -> Terms:
+        """The share of the preferred scopes alone, without sets and previous nodes."""
+        terms: Terms = []
+        for g in self.model.gangs:
+            fresh = self._gets_new_pods(g)
+            for s in g.scopes:
+                if s.preferred >= 0 and s.demands and not is_single(g, s):
+                    terms += self._scope_terms(g, s, fresh)
+                elif s.preferred >= 0 and s.bound:
+                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+        return terms
+
+    def _gets_new_pods(self, g: Gang) -> Var:
+        if g.pending:
+            return self.z[g.index]
+        mine = [v for d in range(len(g.demands)) for v in self.at_class[g.index, d].values()]
+        return self.model.presence(mine, self.model.total_units())
+
+    def _by_place(self, g: Gang, demand: int, level: int) -> dict[int, list[Var]]:
+        place = self.problem.levels[level].place
+        found: dict[int, list[Var]] = {}
+        for j, v in self.at_class[g.index, demand].items():
+            found.setdefault(int(place[self.classes[j].nodes[0]]), []).append(v)
+        return found
+
+    def _scope_terms(self, g: Gang, s: Scope, fresh: Var) -> Terms:
+        uses: dict[int, Var] = {}
+        for d in s.demands:
+            for at, variables in self._by_place(g, d, s.preferred).items():
+                if at in s.bound:
+                    continue
+                if at not in uses:
+                    uses[at] = self.model.w[g.index, s.preferred, at, s.demands] = (
+                        self.cp.new_bool_var("")
+                    )
+                most = g.demands[d].count
+                self.cp.add(cp_model.LinearExpr.sum(variables) <= most * uses[at])
+        terms: Terms = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
+        used = cp_model.LinearExpr.sum(list(uses.values()))
+        certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.quotas)
+        if g.pending and (certain or s.bound):
+            least = self.model.counting.fewest_places(g, s) - len(s.bound)
+            if least > 0:
+                self.cp.add(used >= least * self.z[g.index])
+        if s.bound:
+            terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+        elif certain and g.pending:
+            terms.append((fresh, -UNITS_PER_DOMAIN))
+        else:
+            any_used = self.cp.new_bool_var("")
+            self.cp.add(any_used <= used)
+            terms.append((any_used, -UNITS_PER_DOMAIN))
+        return terms
+
+    def _set_terms(self) -> Terms:
+        terms: Terms = []
+        mine = {g.index for g in self.model.gangs}
+        for members in sets(self.problem).values():
+            if any(g.index in mine for g in members):
+                terms.append((self._set_cost(members, mine), UNITS_PER_DOMAIN))
+        return terms
+
+    def _set_cost(self, members: Sequence[Gang], mine: set[int]) -> Var:
+        """Places beyond the first that a set uses at its level, when it counts."""
+        base, scaled = members[0], members[1:]
+        level = base.set_level
+        place = self.problem.levels[level].place
+        known: set[int] = set()
+        uses: dict[int, Var] = {}
+
+        def use(at: int) -> Var:
+            if at not in uses:
+                uses[at] = self.cp.new_bool_var("")
+            return uses[at]
+
+        for g in members:
+            bound = set(g.set_bound)
+            if g.index not in mine:
+                if is_placed(g, self.fixed):
+                    known |= bound
+                    known |= {int(place[n]) for _, n, _ in self.fixed.get(g.index, ())}
+                continue
+            if not g.pending:
+                known |= bound
+            for at in bound if g.pending else ():
+                self.cp.add(use(at) >= self.z[g.index])
+            for d in range(len(g.demands)):
+                for at, variables in self._by_place(g, d, level).items():
+                    most = g.demands[d].count
+                    self.cp.add(cp_model.LinearExpr.sum(variables) <= most * use(at))
+        counts = self.cp.new_bool_var("")
+        running = [
+            g for g in scaled if not g.pending or (g.index not in mine and is_placed(g, self.fixed))
+        ]
+        if running and any(self.fixed.get(g.index) for g in members):
+            self.cp.add(counts == 1)
+        for g in members:
+            if g.index not in mine:
+                continue
+            if g in scaled and g.pending:
+                self.cp.add(counts >= self.z[g.index])
+            elif running:
+                self.cp.add(counts >= self._gets_new_pods(g))
+        fresh = [v for at, v in uses.items() if at not in known]
+        cost = self.cp.new_int_var(0, len(known) + len(fresh), "")
+        beyond = cp_model.LinearExpr.sum(fresh) + len(known) - 1
+        self.cp.add(cost >= beyond).only_enforce_if(counts)
+        return cost
+
+    @cached_property
+    def fragmentation(self) -> Terms:
+        """Nodes in domains that lose their wholeness; see `plan.fragmentation_cost`."""
+        problem = self.problem
+        terms: Terms = []
+        # The host level always counts, whether it is named or not.
+        named = [problem.levels[i] for i in problem.scope_levels]
+        named = [level for level in named if level.key != HOSTNAME]
+        for level in named:
+            if not level.is_host:
+                terms += self._opened_domains(level)
+        for j, c in enumerate(self.classes):
+            node = c.nodes[0]
+            if self.model.whole[node]:
+                times = 1 + sum(level.is_host and level.domain[node] >= 0 for level in named)
+                terms += [(v, times * k) for v, k in self._opened_nodes(c, j)]
+        for (g, d, j), v in self.x.items():
+            strays = int(problem.strays[problem.gangs[g].demands[d].shape])
+            if strays and problem.node_gpus[self.classes[j].nodes[0]]:
+                terms.append((v, strays))
+        return terms
+
+    def _opened_domains(self, level: Level) -> Terms:
+        inside = level.domain >= 0
+        at = level.domain[inside]
+        has_gpus = self.problem.node_gpus > 0
+        size = np.bincount(at, has_gpus[inside], level.count)
+        whole = np.bincount(at, (self.model.whole & has_gpus)[inside], level.count)
+        loads: dict[int, list[Var]] = {}
+        for (g, d, j), v in self.x.items():
+            if self.problem.gpus[self.problem.gangs[g].demands[d].shape]:
+                loads.setdefault(int(level.domain[self.classes[j].nodes[0]]), []).append(v)
+        return [
+            (self.model.presence(variables, self.model.total_units()), int(size[domain]))
+            for domain, variables in loads.items()
+            if domain >= 0 and size[domain] > 0 and whole[domain] == size[domain]
+        ]
+
+    def _opened_nodes(self, c: NodeClass, j: int) -> Terms:
+        kinds = [
+            k
+            for k, s in enumerate(self.model.shapes)
+            if self.problem.gpus[s] and (k, j) in self.load
+        ]
+        if not kinds:
+            return []
+        if c.patterns is None:
+            every = [v for k in kinds for v in self.load[k, j]]
+            return [(self.model.presence(every, self.model.total_units()), 1)]
+        if all(sum(p) == 1 for p in c.patterns):
+            return [(v, 1) for k in kinds for v in self.load[k, j]]
+        if len(c.patterns) == 1:
+            opened = self.cp.new_int_var(0, len(c.nodes), "")
+            for sort, variables in self.model.filling.by_sort(j, kinds).items():
+                self.cp.add(cp_model.LinearExpr.sum(variables) <= c.patterns[0][sort] * opened)
+            return [(opened, 1)]
+        return [(opened, 1) for opened in self.model.filling.open_for(j, kinds)]

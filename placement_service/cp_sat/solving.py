@@ -1,0 +1,87 @@
+"""One call of CP-SAT: a linear goal, limits, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.formulation.objective import Plan
+
+Var = cp_model.IntVar
+Expr = cp_model.LinearExprT
+#: A linear goal: variables with their weights.
+Terms = list[tuple[Var, int]]
+
+#: Fewer workers leave out the kinds of search that settle the hard models.
+PORTFOLIO_WORKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one solve says: a better plan if any, and a proven bound of its goal."""
+
+    plan: Plan | None
+    value: int | None
+    bound: int | None
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A solution and the proven bound of its goal; the solver has the values."""
+
+    solver: cp_model.CpSolver
+    value: int
+    bound: int
+    proven: bool
+
+
+def dot(terms: Sequence[tuple[Var, int]]) -> Expr:
+    """A sum of variables with weights."""
+    return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
+
+
+def optimise(
+    model: cp_model.CpModel,
+    terms: Terms,
+    *,
+    maximize: bool,
+    seconds: float,
+    effort: float,
+    portfolio: bool,
+    linear: int = 2,
+) -> Found | Answer:
+    """Optimise one goal, or find anything without one; an answer when nothing was found.
+
+    `effort` is CP-SAT's deterministic time, `seconds` the wall time that cuts
+    it short. One worker settles what is easy and takes the same path every
+    time; a `portfolio` of unlike workers settles what one does not. (Interleaved
+    workers would be deterministic, but OR-tools 9.15 aborts on some small models
+    with them.) `linear` is how much of the model goes into linear relaxations.
+    """
+    solver = cp_model.CpSolver()
+    if portfolio:
+        solver.parameters.num_workers = PORTFOLIO_WORKERS
+    else:
+        solver.parameters.num_workers = 1
+        solver.parameters.linearization_level = linear
+    solver.parameters.max_time_in_seconds = max(0.01, seconds)
+    solver.parameters.max_deterministic_time = effort
+    if terms and maximize:
+        model.maximize(dot(terms))
+    elif terms:
+        model.minimize(dot(terms))
+    else:
+        # The goal of an earlier call would stay.
+        model.clear_objective()  # type: ignore[no-untyped-call]
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return Answer(None, None, None, proven=True)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Answer(None, None, None, proven=False)
+    best = solver.best_objective_bound
+    bound = int(np.floor(best + 1e-6)) if maximize else int(np.ceil(best - 1e-6))
+    return Found(solver, round(solver.objective_value), bound, status == cp_model.OPTIMAL)

@@ -1,0 +1,218 @@
+"""Which placed gangs took the room of one that waits: it fits if they wait.
+
+Gangs are left out of the plan one at a time, those of lowest priority and then
+of fewest pods first, and only where counting says that enough comes free. When
+no single one suffices, several are left out together and those that need not
+be are put back. What is named was tried: with these gangs left out the gang
+fits beside all the others. There may be other sets, and smaller ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
+from placement_service.formulation.objective import Plan, Units
+from placement_service.formulation.problem import Gang, Ints, Problem, pods_that_fit
+from placement_service.heuristic.gang_placer import OutOfTime
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import Room
+
+#: Trials for one gang: of single rivals, and of putting one of several back.
+MAX_SINGLES = 4
+MAX_RETURNS = 4
+
+#: Rivals times domains that are counted apart.
+MAX_TABLE = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rival:
+    """Gangs that can only be left out together: one, and those based on it.
+
+    `takes` are its new pods as (shape, distinct nodes, units).
+    """
+
+    gangs: tuple[int, ...]
+    takes: tuple[tuple[int, Ints, Ints], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """`missing` pods of a kind must fit one domain of a level, that of `pin` if not -1."""
+
+    kind: Kind
+    missing: int
+    level: int = CLUSTER
+    pin: int = -1
+
+
+class Rivals:
+    """The gangs with new pods in a plan, and the room that each of them takes."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        builder: Builder,
+        room: Room,
+        plan: Plan,
+        late: Callable[[], bool],
+    ) -> None:
+        """`room` holds the plan and is lent: every call leaves it as it was.
+
+        No more trials begin once it is `late`.
+        """
+        self._late = late
+        self.problem = problem
+        self._builder = builder
+        self._room = room
+        sets: dict[int, list[int]] = {i: [i] for i in plan}
+        for i in plan:
+            base = problem.gangs[i].base
+            if base in plan:
+                sets[base].append(i)
+        self._rivals = tuple(
+            sorted(
+                (
+                    Rival(tuple(sorted(gangs)), _takes(problem, gangs, plan))
+                    for gangs in sets.values()
+                ),
+                key=self._price,
+            )
+        )
+        # What each rival would free, node by node.
+        pairs = [
+            (number, shape, nodes, units)
+            for number, rival in enumerate(self._rivals)
+            for shape, nodes, units in rival.takes
+        ]
+        count = problem.node_count
+        keys = np.concatenate(
+            [number * count + nodes for number, _, nodes, _ in pairs] or [np.zeros(0, np.int64)]
+        )
+        freed = np.concatenate(
+            [units[:, None] * problem.request[shape] for _, shape, _, units in pairs]
+            or [np.zeros((0, len(problem.columns)), np.int64)]
+        )
+        distinct, where = np.unique(keys, return_inverse=True)
+        self._freed = np.zeros((len(distinct), freed.shape[1]), dtype=np.int64)
+        np.add.at(self._freed, where, freed)
+        self._known: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+        self._who, self._node = np.divmod(distinct, max(1, count))
+
+    def _price(self, rival: Rival) -> tuple[object, ...]:
+        gangs = [self.problem.gangs[i] for i in rival.gangs]
+        pods = sum(int(units.sum()) for _, _, units in rival.takes)
+        names = sorted(self.problem.snapshot.gangs[g.index].name for g in gangs)
+        return (max(g.priority for g in gangs), pods, names)
+
+    def of(self, gang: Gang, headroom: Headroom, lacks: Sequence[Lack]) -> tuple[int, ...]:
+        """Gangs without which `gang` fits; empty when none were found.
+
+        `lacks` are all that must come free, as far as counting can say.
+        """
+        able = np.array([gang.base not in r.gangs for r in self._rivals], dtype=bool)
+        enough, helps = able.copy(), np.zeros(len(able), dtype=bool)
+        for lack in lacks:
+            gains, room = self._gains(headroom, lack)
+            enough &= np.any(room + gains >= lack.missing, axis=1)
+            helps |= np.any(gains, axis=1)
+        singles = sorted(np.flatnonzero(enough).tolist(), key=lambda i: not helps[i])
+        for i in singles[:MAX_SINGLES]:
+            if self._late():
+                return ()
+            if self._place_without(gang, [i]) is not None:
+                return self._rivals[i].gangs
+        several = self._several(gang, np.flatnonzero(able).tolist())
+        return tuple(dict.fromkeys(g for i in several for g in self._rivals[i].gangs))
+
+    def _several(self, gang: Gang, able: Sequence[int]) -> list[int]:
+        """Rivals in the way of a placement that the gang has without any of them."""
+        units = None
+        # Those of higher priority are disturbed only if that has to be.
+        low = [i for i in able if self._priority(self._rivals[i]) <= gang.priority]
+        for rivals in (low, able) if low and len(low) < len(able) else (able,):
+            units = self._place_without(gang, rivals)
+            if units is not None:
+                break
+        if units is None:
+            return []
+        taken = np.zeros_like(self._room.free)
+        for d, node, count in units:
+            taken[node] += count * self.problem.request[gang.demands[d].shape]
+        crowded = np.any(taken > self._room.free, axis=1)
+        here = set(self._who[crowded[self._node]].tolist())
+        chosen = [i for i in rivals if i in here]
+        if not chosen or self._place_without(gang, chosen) is None:
+            # More than room is at stake: pods that may not meet.
+            chosen = list(rivals)
+        for i in chosen[::-1][:MAX_RETURNS]:
+            fewer = [k for k in chosen if k != i]
+            if fewer and not self._late() and self._place_without(gang, fewer) is not None:
+                chosen = fewer
+        return chosen
+
+    def _priority(self, rival: Rival) -> int:
+        return max(self.problem.gangs[i].priority for i in rival.gangs)
+
+    def _gains(self, headroom: Headroom, lack: Lack) -> tuple[Ints, Ints]:
+        """More pods that fit each domain without each rival [U, D], and as it is [D]."""
+        level, pin = lack.level, lack.pin
+        of, count = headroom.regions(level)
+        if count * len(self._rivals) > MAX_TABLE:
+            level, pin = CLUSTER, -1
+            of, count = headroom.regions(level)
+        key = (lack.kind.number, level)
+        if key not in self._known:
+            row = headroom.row(lack.kind)
+            after = pods_that_fit(self._room.free[self._node] + self._freed, lack.kind.request)
+            after[~lack.kind.eligible[self._node]] = 0
+            more = after - row[self._node]
+            domain = of[self._node]
+            inside = domain >= 0
+            size = len(self._rivals) * count
+            flat = np.bincount(self._who[inside] * count + domain[inside], more[inside], size)
+            gains = flat.astype(np.int64).reshape(len(self._rivals), count)
+            there = np.bincount(of[of >= 0], row[of >= 0], count).astype(np.int64)
+            self._known[key] = (gains, there)
+        gains, there = self._known[key]
+        return (gains[:, pin, None], there[pin, None]) if pin >= 0 else (gains, there)
+
+    def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
+        """Where a trial places the gang when some rivals are left out."""
+        mark = self._room.mark()
+        for i in rivals:
+            for shape, nodes, units in self._rivals[i].takes:
+                self._room.take(shape, nodes, -units)
+        try:
+            return self._builder.place(self._room, gang)
+        except OutOfTime:
+            return None
+        finally:
+            self._room.undo(mark)
+
+
+def _takes(
+    problem: Problem, gangs: Sequence[int], plan: Plan
+) -> tuple[tuple[int, Ints, Ints], ...]:
+    """The units of some gangs by shape and node, so that a shape's nodes are distinct."""
+    units: dict[int, dict[int, int]] = {}
+    for i in gangs:
+        for d, node, count in plan[i]:
+            per_node = units.setdefault(problem.gangs[i].demands[d].shape, {})
+            per_node[node] = per_node.get(node, 0) + count
+    return tuple(
+        (shape, np.array(list(per_node)), np.array(list(per_node.values())))
+        for shape, per_node in sorted(units.items())
+    )
+
+
+def room_after(problem: Problem, plan: Plan) -> Room:
+    """What is left once a plan is carried out."""
+    room = Room(problem)
+    for shape, nodes, units in _takes(problem, tuple(plan), plan):
+        room.take(shape, nodes, units)
+    return room

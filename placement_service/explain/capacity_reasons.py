@@ -1,0 +1,510 @@
+"""What counting rules out: which pods lack room, where, and what stands in their way.
+
+Every finding is certain: in each domain that it speaks of fewer pods fit than are
+asked for (see `headroom`), so no placement exists on that state of the nodes.
+Where nothing is found, a placement may exist or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placement_service.entities.placement import Reason, ReasonCode
+from placement_service.explain import wording as words
+from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
+from placement_service.formulation.problem import MANY, Bools, Gang, Ints, Problem, Scope
+from placement_service.formulation.scope_tree import Part, tree_of
+
+#: By whether a level is required and whether running pods fix its domain.
+_CAPACITY = {
+    (False, False): ReasonCode.INSUFFICIENT_RESOURCES,
+    (True, False): ReasonCode.REQUIRED_DOMAIN_TOO_SMALL,
+    (True, True): ReasonCode.PINNED_DOMAIN_TOO_SMALL,
+}
+
+#: Domains in which a trial looks for the one where most pods fit.
+MAX_TRIALS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A reason, and what was counted for it: needs in a domain of a level."""
+
+    reason: Reason
+    needs: Needs
+    level: int = CLUSTER
+    pin: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """A domain of a level and how many of the pods asked for a trial placed there."""
+
+    level: int
+    domain: int
+    asked: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Giant:
+    """A pod too large for any node: the node with most of what it lacks, and the words."""
+
+    node: int
+    words: str
+
+
+class Shortfalls:
+    """Findings about gangs, on any state of the nodes."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self.kinds = kinds
+        self.problem: Problem = kinds.problem
+        self.snapshot = kinds.problem.snapshot
+        self.rules = kinds.rules
+
+    def has_rules(self, kind: Kind) -> bool:
+        """Whether other pods may keep a kind away from a node."""
+        if kind.shape >= 0 and self.problem.special[kind.shape]:
+            return True
+        return bool((kind.request[~self.kinds.resources] > 0).any()) or bool(
+            (self.kinds.open(kind) & ~kind.eligible).any()
+        )
+
+    def needs(self, gang: Gang) -> Needs:
+        return self.kinds.needs(gang, range(len(gang.demands)))
+
+    def failures(self, gang: Gang, headroom: Headroom) -> list[Finding]:
+        """What counting rules out, the outermost scopes first; the first kind found."""
+        for stage in (self._closed_nodes, self._small_domains, self._small_cluster, self._parts):
+            found = list(stage(gang, headroom))
+            if found:
+                return found
+        return []
+
+    def _closed_nodes(self, gang: Gang, headroom: Headroom) -> Iterator[Finding]:
+        """Groups whose pods no node accepts, whatever room it has."""
+        total = self.problem.node_count
+        for need in self.needs(gang):
+            if any(kind.eligible.any() for kind, _ in need.kinds):
+                continue
+            kind = need.kinds[0][0]
+            text = f"no node takes the {words.pods(need.missing)} of group {need.group}"
+            if self.kinds.open(kind).any():
+                code = ReasonCode.POD_RULES
+                rest = int(self.kinds.open(kind).sum())
+                closed = (
+                    *self.rules.counts(kind.template, np.ones(total, dtype=bool)),
+                    (words.pod_rules(kind.template), rest),
+                )
+            else:
+                code = ReasonCode.NO_ELIGIBLE_NODE
+                closed = self.rules.counts(kind.template, np.ones(total, dtype=bool))
+            text += f": {words.closed(closed, total)}." if closed else ": there are none."
+            yield Finding(Reason(code, text, asked=need.missing), (need,))
+
+    def required(self, gang: Gang) -> list[Scope]:
+        """Scopes with a required level, the outermost first."""
+        return sorted(
+            (s for s in gang.scopes if s.required >= 0),
+            key=lambda s: (-len(s.demands), self.problem.levels[s.required].count),
+        )
+
+    def _small_domains(self, gang: Gang, headroom: Headroom) -> Iterator[Finding]:
+        """Required scopes that no domain holds even by themselves."""
+        alike: dict[object, list[tuple[Scope, Needs]]] = {}
+        for scope in self.required(gang):
+            needs = self.kinds.needs(gang, scope.demands)
+            if needs:
+                key = (tuple(n.key for n in needs), scope.required, scope.pin)
+                alike.setdefault(key, []).append((scope, needs))
+        failing: list[tuple[Scope, Finding]] = []
+        for scopes in alike.values():
+            scope, needs = scopes[0]
+            about = [self._subject(gang, n) for _, n in scopes]
+            finding = self._too_small(gang, headroom, needs, about, scope.required, scope.pin)
+            if finding is not None:
+                failing.append((scope, finding))
+        failed = {finding.level for _, finding in failing}
+        for scope, finding in failing:
+            inner = [
+                (s, needs)
+                for scopes in alike.values()
+                for s, needs in scopes
+                if set(s.demands) < set(scope.demands)
+            ]
+            if inner and all(
+                s.required not in failed and headroom.exact(needs) for s, needs in inner
+            ):
+                which = "The scope" if len(inner) == 1 else f"Each of the {len(inner)} scopes"
+                text = f"{finding.reason.message} {which} within fits by itself."
+                finding = replace(finding, reason=replace(finding.reason, message=text))
+            yield finding
+
+    def _small_cluster(self, gang: Gang, headroom: Headroom) -> Iterator[Finding]:
+        """Groups, else the whole gang, for which the cluster has too little."""
+        alike: dict[object, list[Need]] = {}
+        for need in self.needs(gang):
+            alike.setdefault(need.key, []).append(need)
+        found = [
+            self._too_small(gang, headroom, needs[:1], [self._subject(gang, [n]) for n in needs])
+            for needs in alike.values()
+        ]
+        yield from (f for f in found if f is not None)
+        if alike and not any(found):
+            needs = self.needs(gang)
+            whole = self._too_small(gang, headroom, needs, [self._subject(gang, needs)])
+            if whole is not None:
+                yield whole
+
+    def _too_small(
+        self,
+        gang: Gang,
+        headroom: Headroom,
+        given: Sequence[Need],
+        about: Sequence[str],
+        level: int = CLUSTER,
+        pin: int = -1,
+    ) -> Finding | None:
+        """What to say when no domain (or not the one of `pin`) counts enough.
+
+        `about` are the subjects, all with such needs.
+        """
+        needs = tuple(given)
+        company = frozenset(d.shape for d in gang.demands)
+        asked = sum(need.missing for need in needs)
+        most = headroom.most(needs, level, company)
+        best = pin if pin >= 0 else self.best(headroom, needs, most, level)
+        if best >= 0 and int(most[best]) >= asked:
+            return None
+        found = int(most[best]) if best >= 0 else 0
+        giant = self._giant(headroom, needs, level, pin)
+        if giant is not None and not found and pin < 0:
+            best = int(headroom.regions(level)[0][giant.node])
+        bare = headroom.most(needs, level, company, bare=True)
+        fits_bare = int(bare[pin] if pin >= 0 else bare.max(initial=0)) >= asked
+        exact = headroom.exact(needs)
+        pinned = ", where pods of the gang run," if pin >= 0 else ""
+        parts = [
+            f"{self.place(level, best)}{pinned} has room for "
+            f"{'' if exact or not found else 'at most '}{found} of {words.pods(asked)}"
+            f"{self.of_what(needs)}"
+        ]
+        of, _ = headroom.regions(level)
+        inside = of == best
+        if fits_bare:
+            code = ReasonCode.POD_RULES
+            rules = dict.fromkeys(
+                words.pod_rules(k.template) for n in needs for k, _ in n.kinds if self.has_rules(k)
+            )
+            parts[0] += f" under {words.listed(list(rules))}"
+            there = pin if pin >= 0 else int(bare.argmax())
+            where = "" if level == CLUSTER else f" in {self.place(level, there)}"
+            parts.append(f"resources alone would do{where}")
+        else:
+            code = _CAPACITY[level != CLUSTER, pin >= 0]
+            binding = self._binding(headroom, needs, inside, found, asked, exact)
+            if binding:
+                parts.append(binding)
+            if giant is not None:
+                parts.append(giant.words)
+        if level != CLUSTER and pin < 0 and len(most) > 1:
+            parts.append(f"no other {self._level_word(level)} has more")
+        text = "; ".join(parts) + self._about(about, level)
+        closed = self._closed(needs, inside)
+        if closed:
+            where = "" if level == CLUSTER else f" in {self.place(level, best)}"
+            text += f" Closed{where}: {closed}."
+        reason = Reason(
+            code,
+            text,
+            level=self.problem.levels[level].key if level != CLUSTER else "",
+            domain=self.problem.levels[level].values[best] if level != CLUSTER else "",
+            asked=asked,
+            found=found,
+        )
+        return Finding(reason, needs, level, pin)
+
+    def _giant(self, headroom: Headroom, needs: Needs, level: int, pin: int) -> _Giant | None:
+        """A pod that asks for more of one resource than any node of the level has left."""
+        of, _ = headroom.regions(level)
+        inside = of == pin if pin >= 0 else of >= 0
+        for kind in {k.number: k for n in needs for k, _ in n.kinds}.values():
+            nodes = np.flatnonzero(inside & self.kinds.open(kind))
+            asked = np.flatnonzero(self.kinds.resources & (kind.request > 0))
+            if not len(nodes) or headroom.row(kind, bare=True)[nodes].any():
+                continue
+            free = headroom.room.free[nodes][:, asked]
+            short = asked[free.max(axis=0) < kind.request[asked]].tolist()
+            names = {r: self.problem.columns[r] for r in short}
+            # The GPUs if it is them, for they are what pods of a gang are about.
+            short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
+            for r in short[:1]:
+                there = headroom.room.free[nodes, r]
+                alike = nodes[there == there.max()].tolist()
+                name, node = min((self.snapshot.nodes[n].short_name, n) for n in alike)
+                if not there.max():
+                    break
+                most = words.amount(names[r], int(there.max()))
+                text = f"the most free on one node is {most}, on {name}"
+                shown = words.asks(kind.template.requests, self.problem.policy)
+                own = words.amount(names[r], int(kind.request[r]))
+                if own not in shown.split(" and "):
+                    text = f"a pod asks for {own} and {text}"
+                return _Giant(node, text)
+        return None
+
+    def nearest(self, gang: Gang, headroom: Headroom) -> Nearest:
+        """Where a gang nearly fits, though counting rules nothing out."""
+        whole = Nearest(CLUSTER, 0, 0, 0)
+        for scope in self.required(gang):
+            needs = self.kinds.needs(gang, scope.demands)
+            if needs:
+                found = self._nearest(gang, headroom, needs, scope.required, scope.pin)
+                if found.found < found.asked:
+                    return found
+                whole = found if whole.level == CLUSTER else whole
+        found = self._nearest(gang, headroom, self.needs(gang), CLUSTER, -1)
+        return found if found.found < found.asked else whole
+
+    def _nearest(
+        self, gang: Gang, headroom: Headroom, needs: Needs, level: int, pin: int
+    ) -> Nearest:
+        of, _ = headroom.regions(level)
+        most = headroom.most(needs, level, frozenset(d.shape for d in gang.demands))
+        able = np.flatnonzero(most == most.max(initial=0)) if pin < 0 else np.array([pin])
+        tried = {int(d): headroom.packed(needs, np.flatnonzero(of == d)) for d in able[:MAX_TRIALS]}
+        best = max(tried, key=lambda d: (tried[d], -d))
+        return Nearest(level, best, sum(n.missing for n in needs), tried[best])
+
+    @staticmethod
+    def best(headroom: Headroom, needs: Needs, most: Ints, level: int) -> int:
+        """The domain that counts most; of several the one with most usable nodes."""
+        if not len(most):
+            return -1
+        best = np.flatnonzero(most == most.max())
+        if len(best) == 1:
+            return int(best[0])
+        of, count = headroom.regions(level)
+        usable = np.zeros(len(of), dtype=bool)
+        for need in needs:
+            for kind, _ in need.kinds:
+                usable |= kind.eligible
+        inside = usable & (of >= 0)
+        sizes = np.bincount(of[inside], minlength=count)
+        return int(best[np.argmax(sizes[best])])
+
+    def _parts(self, gang: Gang, headroom: Headroom) -> Iterator[Finding]:
+        """Scopes within scopes: each fits a domain, but there are not enough such domains."""
+        tree = tree_of(self.problem, gang)
+        if tree is not None:
+            yield from self._parts_under(gang, headroom, tree)
+
+    def _parts_under(self, gang: Gang, headroom: Headroom, part: Part) -> Iterator[Finding]:
+        found = False
+        inner = list(_required_below(part))
+        for narrow in dict.fromkeys(p.required for p in inner):
+            sized: dict[int, list[int]] = {}
+            needs_of: dict[int, list[Need]] = {}
+            kinds: dict[int, Kind] = {}
+            for child in inner:
+                needs = self.kinds.needs(gang, child.demands)
+                alike = {k.number: k for n in needs for k, _ in n.kinds}
+                pinned = child.scope is not None and child.scope.pin >= 0
+                if child.required == narrow and len(alike) == 1 and not pinned:
+                    ((number, kind),) = alike.items()
+                    kinds[number] = kind
+                    sized.setdefault(number, []).append(sum(n.missing for n in needs))
+                    needs_of.setdefault(number, []).extend(needs)
+            for number, sizes in sized.items():
+                finding = self._too_few_domains(
+                    gang, headroom, part, narrow, kinds[number], sizes, tuple(needs_of[number])
+                )
+                if finding is not None:
+                    found = True
+                    yield finding
+                    break
+        if not found:
+            for child in part.children:
+                yield from self._parts_under(gang, headroom, child)
+
+    def _too_few_domains(
+        self,
+        gang: Gang,
+        headroom: Headroom,
+        part: Part,
+        narrow: int,
+        kind: Kind,
+        sizes: Sequence[int],
+        needs: Needs,
+    ) -> Finding | None:
+        """A finding when more parts of some size are asked for than domains hold."""
+        level = part.required if part.required >= 0 else CLUSTER
+        of, count = headroom.regions(level)
+        low, low_count = headroom.regions(narrow)
+        row = headroom.row(kind)
+        inside = (of >= 0) & (low >= 0)
+        pairs, where = np.unique(of[inside] * low_count + low[inside], return_inverse=True)
+        room = np.bincount(where, row[inside], len(pairs)).astype(np.int64)
+        region = pairs // max(1, low_count)
+        pin = part.scope.pin if part.scope is not None else -1
+        for size in sorted(set(sizes), reverse=True):
+            large = sorted((s for s in sizes if s >= size), reverse=True)
+            holds = np.bincount(region, room // size, count).astype(np.int64)
+            best = pin if pin >= 0 else int(np.argmax(holds)) if len(holds) else -1
+            if best < 0 or holds[best] >= len(large) or len(large) < 2:
+                continue
+            fitting = int(holds[best])
+            word = self._level_word(narrow)
+            alike = min(sizes) == max(sizes)
+            same = "" if large[0] == large[-1] else "at least "
+            most = "" if not fitting or (alike and headroom.exact(needs)) else "at most "
+            text = (
+                f"{self.place(level, best)} has room for {most}{fitting} of {len(large)} parts of "
+                f"{same}{words.pods(size)}{self.of_what(needs)} that need one {word} each"
+            )
+            keys = [self.problem.levels[narrow].key]
+            if level != CLUSTER:
+                keys.append(self.problem.levels[level].key)
+                if pin < 0 and count > 1:
+                    text += f"; no other {self._level_word(level)} has more"
+            code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
+            shown, domain = level, best
+            if level == CLUSTER:
+                # Where the next part would nearly fit, after those that do.
+                rest = room % size
+                shown, domain = narrow, int(pairs[int(np.argmax(rest))] % low_count)
+                if rest.any():
+                    most = "" if headroom.exact(needs) else "at most "
+                    text += f"; after those {self.place(narrow, domain)} has most left, for "
+                    text += f"{most}{int(rest.max())} of {size}"
+            text += f" ({words.required(keys)})"
+            reason = Reason(
+                code,
+                f"{text}.",
+                level=self.problem.levels[shown].key,
+                domain=self.problem.levels[shown].values[domain],
+                asked=sum(large),
+                found=sum(large[:fitting]),
+            )
+            return Finding(reason, needs, level, pin)
+        return None
+
+    # --- words --------------------------------------------------------------
+
+    def _level_word(self, level: int) -> str:
+        return words.level_word(self.problem.levels[level].key)
+
+    def place(self, level: int, domain: int) -> str:
+        if level == CLUSTER:
+            return "the cluster"
+        return f"{self._level_word(level)} {self.problem.levels[level].values[domain]}"
+
+    def of_what(self, needs: Needs) -> str:
+        """`` of 8 nvidia.com/gpu``, or each kind with its count."""
+        policy = self.problem.policy
+        kinds = {k.number: k for n in needs for k, _ in n.kinds}
+        short = {i: words.asks(k.template.requests, policy) for i, k in kinds.items()}
+        if len(kinds) > len(set(short.values())):
+            short = {
+                i: words.asks(k.template.requests, policy, full=True) for i, k in kinds.items()
+            }
+        if len(kinds) == 1:
+            (text,) = short.values()
+            return f" of {text}" if text else ""
+        counts: dict[str, int] = {}
+        for need in needs:
+            options = list(dict.fromkeys(short[k.number] or "nothing" for k, _ in need.kinds))
+            text = " or ".join(options)
+            counts[text] = counts.get(text, 0) + need.missing
+        return f" ({words.listed([f'{n} of {text}' for text, n in counts.items()])})"
+
+    def _subject(self, gang: Gang, needs: Sequence[Need]) -> str:
+        """The groups with the needs, empty when they are the whole gang."""
+        names = list(dict.fromkeys(need.group for need in needs))
+        everything = len(names) == len(self.snapshot.gangs[gang.index].groups)
+        return "" if everything else words.listed(names)
+
+    def _about(self, subjects: Sequence[str], level: int) -> str:
+        """Which groups and which level it is about, in brackets, and the full stop."""
+        parts = []
+        if len(subjects) > 1:
+            parts.append(f"each of {len(subjects)} scopes: {'; '.join(subjects[:5])}")
+            if len(subjects) > 5:
+                parts[0] += f"; {len(subjects) - 5} more"
+        elif subjects[0]:
+            parts.append(f"{'groups' if ' and ' in subjects[0] else 'group'} {subjects[0]}")
+        if level != CLUSTER:
+            parts.append(words.required([self.problem.levels[level].key]))
+        return f" ({', '.join(parts)})." if parts else "."
+
+    def _binding(
+        self,
+        headroom: Headroom,
+        needs: Needs,
+        inside: Bools,
+        found: int,
+        asked: int,
+        exact: bool,
+    ) -> str:
+        """Which resource is short, when the pods' own words do not say so."""
+        if exact:
+            return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
+        short = []
+        free = headroom.room.free
+        usable = np.zeros(len(inside), dtype=bool)
+        for need in needs:
+            for kind, _ in need.kinds:
+                usable |= kind.eligible & inside
+        for r in np.flatnonzero(self.kinds.resources):
+            least = sum(n.missing * min(int(k.request[r]) for k, _ in n.kinds) for n in needs)
+            there = sum(min(int(v), least) for v in free[usable, r].tolist())
+            if there < least:
+                name = self.problem.columns[r]
+                whole = words.amount(name, least)
+                short.append(f"{words.amount(name, there).split(' ')[0]} of {whole}")
+        return f"free {'is' if len(short) == 1 else 'are'} {words.listed(short)}" if short else ""
+
+    def binding_of_one(self, headroom: Headroom, kind: Kind, inside: Bools, found: int) -> str:
+        nodes = inside & kind.eligible
+        free = headroom.room.free[nodes]
+        alone = {
+            self.problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
+            for r in np.flatnonzero(self.kinds.resources & (kind.request > 0))
+        }
+        gpus = [r for r in alone if r in self.problem.policy.gpu_resources]
+        if not nodes.any() or not alone:
+            return ""
+        if any(alone[r] == found for r in gpus) or (not gpus and len(alone) == 1):
+            return ""
+        binding = [r for r in alone if alone[r] == found]
+        others = [f"{words.resource_word(r)} alone would do for {alone[r]}" for r in gpus]
+        if binding:
+            names = words.listed([words.resource_word(r) for r in binding])
+            return ", ".join([f"{names} {'binds' if len(binding) == 1 else 'bind'}", *others])
+        if not self.has_rules(kind):
+            each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
+            return f"no resource binds by itself: alone there is {words.listed(each)}"
+        return ""
+
+    def _closed(self, needs: Needs, inside: Bools) -> str:
+        """Nodes of a region that rules about single nodes close to all kinds."""
+        kinds = [k for n in needs for k, _ in n.kinds]
+        shut = inside.copy()
+        for kind in kinds:
+            shut &= ~self.kinds.open(kind)
+        if not shut.any():
+            return ""
+        return words.closed(self.rules.counts(kinds[0].template, shut), int(inside.sum()))
+
+
+def _required_below(part: Part) -> Iterable[Part]:
+    """The nearest parts below with a required level."""
+    for child in part.children:
+        if child.required >= 0:
+            yield child
+        else:
+            yield from _required_below(child)

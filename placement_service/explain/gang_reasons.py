@@ -1,0 +1,344 @@
+"""Why gangs wait, in words and numbers.
+
+For a gang that is not placed, in this order and as far as it goes:
+
+1. What no room could change: it stands in the request.
+2. What counting shows: where the most of the missing pods fit, and how many.
+   On the snapshot as if no other gang waited, and, where that says something
+   else, on what the plan leaves.
+3. When counting rules nothing out, a trial: whether the gang fits alone. Then
+   others took its room, and the gangs to blame are found (see `rivals`).
+
+For a placed gang, why pods beyond its minimum wait.
+
+Nothing is said that was not counted, tried or proven. A count that is only an
+upper bound says "at most"; where neither a count nor a proof decides, it says
+that no way was found. Gangs that differ in name only share their reasons.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from placement_service.entities.placement import Reason, ReasonCode, ReasonState
+from placement_service.entities.solution import Solution, TierName
+from placement_service.explain import wording as words
+from placement_service.explain.blocking_gangs import Lack, Rivals, room_after
+from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Needs
+from placement_service.explain.capacity_reasons import Finding, Shortfalls
+from placement_service.explain.extra_reasons import Extras
+from placement_service.explain.node_reasons import NodeRules
+from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
+from placement_service.formulation.objective import from_solution
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.heuristic.gang_placer import OutOfTime
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import Room
+from placement_service.judge.score import Score
+
+Reasons = tuple[Reason, ...]
+
+
+def explain(
+    problem: Problem, solution: Solution, score: Score, /, *, deadline: float
+) -> tuple[Reasons, ...]:
+    """The reasons of each gang in the snapshot's order.
+
+    At least one for every gang that is not placed; none for a gang without
+    waiting pods. All gangs are counted before any is tried. Past `deadline` (in
+    `time.monotonic` seconds) no more trials begin, and gangs that have not been
+    counted by then get what stands in the request.
+    """
+    explainer = _Explainer(problem, solution, score, deadline)
+    for gang, outcome in zip(problem.gangs, score.gangs, strict=True):
+        if not outcome.placed:
+            explainer.count(gang)
+    return tuple(
+        explainer.extras(gang) if outcome.placed else explainer.unplaced(gang)
+        for gang, outcome in zip(problem.gangs, score.gangs, strict=True)
+    )
+
+
+class _Explainer:
+    """One answer being explained; remembers what gangs have in common."""
+
+    def __init__(self, problem: Problem, solution: Solution, score: Score, deadline: float) -> None:
+        self.problem = problem
+        self.snapshot = problem.snapshot
+        self.deadline = deadline
+        self.solution = solution
+        self.placed = {gang.gang: gang.placed for gang in score.gangs}
+        self.tiers = {tier.name: tier for tier in solution.tiers}
+        kinds = Kinds(problem, NodeRules(problem.snapshot))
+        self.shortfalls = Shortfalls(kinds)
+        self.plan = from_solution(problem, solution)
+        self.empty = Headroom(kinds, Room(problem))
+        # With nothing placed both states are the same.
+        self.after = Headroom(kinds, room_after(problem, self.plan)) if self.plan else self.empty
+        self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
+        self._builder: Builder | None = None
+        self._rivals: Rivals | None = None
+        self._counted: dict[object, tuple[list[Finding], list[Finding]]] = {}
+        self._known: dict[object, Reasons] = {}
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    @property
+    def builder(self) -> Builder:
+        if self._builder is None:
+            self._builder = Builder(self.problem, until=self.deadline)
+        return self._builder
+
+    @property
+    def rivals(self) -> Rivals:
+        if self._rivals is None:
+            self._rivals = Rivals(
+                self.problem, self.builder, self.after.room, self.plan, lambda: self.late
+            )
+        return self._rivals
+
+    # --- gangs that are not placed ----------------------------------------
+
+    def count(self, gang: Gang) -> None:
+        """What counting rules out, alone and beside the plan, unless it is late."""
+        key = self._class(gang)
+        if key in self._counted or self.late or self._standing(gang):
+            return
+        alone = self.shortfalls.failures(gang, self.empty)
+        same = self.after is self.empty
+        beside = alone if same else self.shortfalls.failures(gang, self.after)
+        self._counted[key] = (alone, beside)
+
+    def unplaced(self, gang: Gang) -> Reasons:
+        """At least one reason."""
+        standing = self._standing(gang)
+        if standing:
+            return standing
+        key = self._class(gang)
+        if key not in self._known:
+            if key not in self._counted:
+                return (UNKNOWN,)
+            self._known[key] = self._search(gang, *self._counted[key])
+        return self._known[key]
+
+    def _class(self, gang: Gang) -> object:
+        """Equal for gangs that have the same reasons."""
+        source = self.snapshot.gangs[gang.index]
+        return (
+            source.namespace,
+            tuple(g.name for g in source.groups),
+            gang.demands,
+            gang.quotas,
+            gang.scopes,
+            gang.priority,
+            gang.base,
+            gang.previous,
+            tuple(len(g.bound_pods) for g in source.groups),
+        )
+
+    def extras(self, gang: Gang) -> Reasons:
+        """Why pods of a placed gang beyond its minimum wait."""
+        if not self._extras.waiting(gang):
+            return ()
+        standing = self._standing(gang)
+        if standing:
+            return self._extras.refused(gang, standing)
+        return () if self.late else self._extras.reasons(gang)
+
+    def _standing(self, gang: Gang) -> Reasons:
+        """What no room could change."""
+        source = self.snapshot.gangs[gang.index]
+        return standing_reasons(source, self.placed) + tuple(self._hopeless(gang))
+
+    def _hopeless(self, gang: Gang) -> Iterator[Reason]:
+        """Required levels that no node has, or that running pods already broke."""
+        source = self.snapshot.gangs[gang.index]
+        group = {g.name: g for g in source.groups}
+        node = {n.name: n for n in self.snapshot.nodes} if source.packing_scopes else {}
+        for scope in source.packing_scopes:
+            key = scope.required_level
+            if not key:
+                continue
+            missing = sum(group[name].missing for name in scope.groups)
+            about = words.groups(scope.groups)
+            if missing and not any(key in n.labels for n in self.snapshot.nodes):
+                yield Reason(
+                    ReasonCode.NO_SUCH_LEVEL,
+                    f"no node has the label {key}, of which {about} must share one value.",
+                    level=key,
+                    asked=missing,
+                )
+                continue
+            where: dict[str, int] = {}
+            outside: dict[str, int] = {}
+            for pod in (p for name in scope.groups for p in group[name].bound_pods):
+                home = node.get(pod.node)
+                if home is None:
+                    places, place = outside, f"{pod.node.removeprefix('nodes/')}, which is gone"
+                elif key not in home.labels:
+                    places, place = outside, f"{home.short_name} without the label"
+                else:
+                    places, place = where, f"{words.level_word(key)} {home.labels[key]}"
+                places[place] = places.get(place, 0) + 1
+            if len(where) > 1 or outside:
+                everywhere = words.listed([*sorted(where), *sorted(outside)])
+                yield Reason(
+                    ReasonCode.REQUIRED_DOMAIN_BROKEN,
+                    f"running pods of {about} are in {everywhere}, "
+                    f"where one {words.level_word(key)} is required (level {key}).",
+                    level=key,
+                    asked=sum(where.values()) + sum(outside.values()),
+                    found=max(where.values(), default=0),
+                )
+
+    def _search(self, gang: Gang, alone: Sequence[Finding], beside: Sequence[Finding]) -> Reasons:
+        if alone:
+            return self._both([f.reason for f in alone], [f.reason for f in beside])
+        reasons = [replace(f.reason, state=ReasonState.AFTER_PLAN) for f in beside]
+        try:
+            fits_alone = self._fits(gang, self.empty)
+            fits_beside = not beside and self._fits(gang, self.after)
+        except OutOfTime:
+            return tuple(reasons) or (UNKNOWN,)
+        if fits_beside:
+            text = "the gang fits beside what is placed; the search ended before it was added"
+            return (self._not_searched(text),)
+        if fits_alone:
+            if not beside:
+                reasons.append(self._unknown(gang, ReasonState.AFTER_PLAN))
+            reasons.append(self._outcompeted(gang, beside))
+        else:
+            reasons.append(self._unknown(gang, ReasonState.EMPTY_QUEUE))
+        if not self._is_proven(TierName.ADMITTED):
+            reasons.append(
+                self._not_searched("the search ended before a proof that the gang has to wait")
+            )
+        return tuple(reasons)
+
+    @staticmethod
+    def _both(alone: Sequence[Reason], beside: Sequence[Reason]) -> Reasons:
+        """What holds even alone, then what the plan adds to it."""
+
+        def numbers(reason: Reason) -> object:
+            return (reason.code, reason.level, reason.asked, reason.found)
+
+        told = {numbers(r) for r in alone}
+        more = [r for r in beside if numbers(r) not in told]
+        first = [
+            replace(
+                r,
+                message=f"even with no other gang waiting, {r.message}" if more else r.message,
+                state=ReasonState.EMPTY_QUEUE,
+            )
+            for r in alone
+        ]
+        then = [
+            replace(
+                r,
+                message=f"beside the gangs that are placed, {r.message}",
+                state=ReasonState.AFTER_PLAN,
+            )
+            for r in more
+        ]
+        return (*first, *then)
+
+    def _fits(self, gang: Gang, headroom: Headroom) -> bool:
+        """Whether a trial places the gang; a no is no proof. Raises OutOfTime."""
+        mark = headroom.room.mark()
+        try:
+            return self.builder.place(headroom.room, gang) is not None
+        finally:
+            headroom.room.undo(mark)
+
+    def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reason:
+        lacks = [
+            Lack(*part, f.level, f.pin) for f in beside for part in self._counted_alone(f.needs)
+        ]
+        lacks += [Lack(*part) for part in self._counted_alone(self.shortfalls.needs(gang))]
+        rivals = () if self.late else self.rivals.of(gang, self.after, lacks)
+        own = f"its own priority is {gang.priority}"
+        if rivals:
+            names = [self._with_priority(gang, i) for i in rivals]
+            noun, verb = ("gang", "waits") if len(rivals) == 1 else ("gangs", "wait")
+            text = f"the gang fits if {noun} {words.listed(names)} {verb}; {own}."
+        else:
+            text = f"alone the gang would fit; {own}."
+        counted = beside[0].reason if beside else None
+        return Reason(
+            ReasonCode.OUTCOMPETED,
+            text,
+            level=counted.level if counted else "",
+            domain=counted.domain if counted else "",
+            asked=counted.asked if counted else 0,
+            found=counted.found if counted else 0,
+            state=ReasonState.AFTER_PLAN,
+        )
+
+    def _with_priority(self, gang: Gang, other: int) -> str:
+        source = self.snapshot.gangs[other]
+        name = words.gang_word(source.name, self.snapshot.gangs[gang.index].name)
+        return f"{name} (priority {source.priority})"
+
+    @staticmethod
+    def _counted_alone(needs: Needs) -> list[tuple[Kind, int]]:
+        """How many pods of each kind are missing, where no other kind would do."""
+        missing: dict[int, int] = {}
+        kinds = {k.number: k for need in needs for k, _ in need.kinds}
+        for need in needs:
+            if len(need.kinds) == 1:
+                number = need.kinds[0][0].number
+                missing[number] = missing.get(number, 0) + need.missing
+        return [(kinds[number], count) for number, count in missing.items()]
+
+    def _unknown(self, gang: Gang, state: ReasonState) -> Reason:
+        """No count says no, and no trial says yes."""
+        needs = self.shortfalls.needs(gang)
+        asked = words.pods(sum(n.missing for n in needs))
+        only_after = state is ReasonState.AFTER_PLAN
+        where = "beside the gangs that are placed" if only_after else "even with no other waiting"
+        templates = [k.template for n in needs for k, _ in n.kinds if self.shortfalls.has_rules(k)]
+        code = ReasonCode.POD_RULES if templates else ReasonCode.NO_COMBINATION
+        under = ""
+        if templates:
+            rules = dict.fromkeys(words.pod_rules(t) for t in templates)
+            under = f" under {words.listed(list(rules))}"
+        proven = self._is_proven(TierName.ADMITTED) and (only_after or self.after is self.empty)
+        if proven:
+            text = f"it is proven that the {asked} do not fit together{under}, {where}"
+        else:
+            text = f"no way was found to fit the {asked} together{under}, {where}"
+        keys = [self.problem.levels[s.required].key for s in self.shortfalls.required(gang)]
+        if keys:
+            text += f" ({words.required(keys)})"
+        text += "; by counting alone they would"
+        if templates:
+            return Reason(code, f"{text}.", state=state)
+        near = self.shortfalls.nearest(gang, self.after if only_after else self.empty)
+        level = self.problem.levels[near.level] if near.level != CLUSTER else None
+        place = f" in {self.shortfalls.place(near.level, near.domain)}" if level else ""
+        missed = near.found < near.asked
+        if missed:
+            text += f", but a trial placed only {near.found} of {words.pods(near.asked)}{place}"
+        elif place:
+            text += f", best{place}"
+        return Reason(
+            code,
+            f"{text}.",
+            level=level.key if level else "",
+            domain=level.values[near.domain] if level else "",
+            asked=near.asked if missed else 0,
+            found=near.found if missed else 0,
+            state=state,
+        )
+
+    def _not_searched(self, text: str) -> Reason:
+        gap = self.tiers[TierName.ADMITTED].gap if TierName.ADMITTED in self.tiers else None
+        known = f" (gap {gap:.1%} in admitted value)" if gap else ""
+        return Reason(ReasonCode.NOT_SEARCHED, f"{text}{known}.")
+
+    def _is_proven(self, tier: TierName) -> bool:
+        return tier in self.tiers and self.tiers[tier].proven

@@ -1,0 +1,89 @@
+"""Which rule closes which node to a pod, in words, the first that does.
+
+The engine folds these rules into one mask; people want to know which it was.
+Only rules that look at one node and one pod: readiness, cordon, taints, node
+selector and node affinity. Room and other pods are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from placement_service.entities.request import Effect, Node, PodTemplate, Snapshot
+from placement_service.formulation.problem import Bools, Ints
+
+
+class NodeRules:
+    """Judges nodes that no template can tell apart once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        keys: set[str] = set()
+        by_name = False
+        templates = {
+            id(s.template): s.template
+            for gang in snapshot.gangs
+            for group in gang.groups
+            for s in group.pod_sets
+        }
+        for t in templates.values():
+            keys.update(k for k, _ in t.node_selector)
+            for term in t.required_node_affinity or ():
+                keys.update(e.key for e in term.match_expressions)
+                by_name = by_name or bool(term.match_fields)
+        ordered = sorted(keys)
+        numbers: dict[object, int] = {}
+        self._samples: list[Node] = []
+        self._kind: Ints = np.zeros(len(snapshot.nodes), dtype=np.int64)
+        for i, node in enumerate(snapshot.nodes):
+            signature = (
+                node.ready,
+                node.unschedulable,
+                node.taints,
+                tuple(node.labels.get(k) for k in ordered),
+                node.name if by_name else None,
+            )
+            if signature not in numbers:
+                numbers[signature] = len(self._samples)
+                self._samples.append(node)
+            self._kind[i] = numbers[signature]
+        self._verdicts: dict[int, tuple[str, ...]] = {}
+
+    def open(self, template: PodTemplate) -> Bools:
+        """Nodes that no rule closes to the template [N]."""
+        verdicts = self._of(template)
+        return np.array([not v for v in verdicts], dtype=bool)[self._kind]
+
+    def counts(self, template: PodTemplate, nodes: Bools) -> tuple[tuple[str, int], ...]:
+        """How many of some nodes each rule closes, most first; each node counts once."""
+        verdicts = self._of(template)
+        per_kind = np.bincount(self._kind[nodes], minlength=len(self._samples))
+        found: Counter[str] = Counter()
+        for verdict, count in zip(verdicts, per_kind.tolist(), strict=True):
+            if verdict and count:
+                found[verdict] += count
+        return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def _of(self, template: PodTemplate) -> tuple[str, ...]:
+        # The snapshot keeps the templates alive, so their identity lasts.
+        key = id(template)
+        if key not in self._verdicts:
+            self._verdicts[key] = tuple(closed_by(n, template) for n in self._samples)
+        return self._verdicts[key]
+
+
+def closed_by(node: Node, template: PodTemplate) -> str:
+    """The first rule that closes a node to a pod, in words; empty for none."""
+    if not node.ready:
+        return "not ready"
+    if node.unschedulable:
+        return "cordoned"
+    for taint in node.taints:
+        tolerated = any(t.tolerates(taint) for t in template.tolerations)
+        if taint.effect is not Effect.PREFER_NO_SCHEDULE and not tolerated:
+            return f"taint {taint.key}={taint.value}" if taint.value else f"taint {taint.key}"
+    for key, value in template.node_selector:
+        if node.labels.get(key) != value:
+            return f"node selector {key}={value}"
+    return "" if template.selects(node) else "node affinity"

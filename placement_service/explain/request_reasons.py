@@ -1,0 +1,51 @@
+"""Reasons that stand in the request itself: no room is counted, nothing is placed.
+
+What is left to say of a gang when there is no time to count, or counting fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from placement_service.entities.placement import Reason, ReasonCode
+from placement_service.entities.request import PodGang
+from placement_service.explain import wording as words
+
+#: Said when nothing else is known.
+UNKNOWN = Reason(
+    ReasonCode.NOT_SEARCHED,
+    "no placement was found, and the time was not enough to say why.",
+)
+
+
+def plain_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
+    """Why a gang that is not placed waits, as far as the request says; never empty."""
+    return standing_reasons(gang, placed) or (UNKNOWN,)
+
+
+def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
+    """Reasons that no room could remove; `placed` tells of every gang by name."""
+    reasons = [
+        Reason(ReasonCode.UNSUPPORTED, f"the gang uses {what}, which is not supported.")
+        for what in gang.unsupported
+    ]
+    if gang.uninitialized:
+        reasons.append(Reason(ReasonCode.UNINITIALIZED, "the gang's pods are still being made."))
+    for group in gang.groups:
+        there = group.pending_count + len(group.bound_pods)
+        if there < group.min_replicas:
+            verb = "is" if group.gated_count == 1 else "are"
+            gated = f"; {group.gated_count} more {verb} gated" if group.gated_count else ""
+            reasons.append(
+                Reason(
+                    ReasonCode.PODS_MISSING,
+                    f"group {group.name} needs {words.pods(group.min_replicas)} and has "
+                    f"{there}{gated}.",
+                    asked=group.min_replicas,
+                    found=there,
+                )
+            )
+    if gang.base_gang and not placed.get(gang.base_gang, False):
+        base = words.gang_word(gang.base_gang, gang.name)
+        reasons.append(Reason(ReasonCode.BASE_NOT_PLACED, f"the base gang {base} is not placed."))
+    return tuple(reasons)

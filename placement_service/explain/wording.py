@@ -1,0 +1,115 @@
+"""Amounts, pods, levels and names as reasons spell them. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement_service.entities.request import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    HOSTNAME,
+    MEMORY,
+    PODS,
+    PodTemplate,
+    Policy,
+    Resources,
+    namespace_of,
+)
+
+#: Names listed before the rest is only counted.
+MOST_NAMES = 5
+
+_BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount with its resource: ``8 nvidia.com/gpu``, ``0.5 cpu``, ``16Gi memory``."""
+    if resource == CPU:
+        cores, millis = divmod(value, 1000)
+        text = f"{cores}.{millis:03d}".rstrip("0").rstrip(".")
+    elif resource in (MEMORY, EPHEMERAL_STORAGE):
+        text = _bytes(value)
+    else:
+        text = str(value)
+    return f"{text} {resource}"
+
+
+def _bytes(value: int) -> str:
+    for unit, size in _BINARY:
+        if value and value % size == 0:
+            return f"{value // size}{unit}"
+    # What is no whole number of any unit is shown to a tenth of the largest.
+    for unit, size in _BINARY:
+        if value >= size:
+            return f"{value / size:.1f}{unit}"
+    return str(value)
+
+
+def asks(requests: Resources, policy: Policy, *, full: bool = False) -> str:
+    """What a pod asks for: its GPUs if it has any, else everything but its own slot."""
+    names = sorted(r for r, v in requests.items() if v and r != PODS)
+    gpus = [r for r in names if r in policy.gpu_resources]
+    rest = [r for r in names if r not in gpus]
+    shown = gpus + rest if full or not gpus else gpus
+    return " and ".join(amount(r, requests[r]) for r in shown)
+
+
+def resource_word(resource: str) -> str:
+    """A resource as the subject of a sentence."""
+    return "the pod limit" if resource == PODS else resource
+
+
+def level_word(key: str) -> str:
+    """A level by its last path segment; a host is a node."""
+    return "node" if key == HOSTNAME else key.rpartition("/")[2]
+
+
+def pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; a long list ends in a count."""
+    shown = list(names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        shown.append(f"{len(names) - MOST_NAMES} more")
+    if len(shown) < 2:
+        return "".join(shown)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def groups(names: Sequence[str]) -> str:
+    """``group a`` or ``groups a and b``."""
+    return f"{'group' if len(names) == 1 else 'groups'} {listed(names)}"
+
+
+def required(keys: Sequence[str]) -> str:
+    """``required level rack`` or ``required levels rack and block``, each key once."""
+    distinct = list(dict.fromkeys(keys))
+    return f"required {'level' if len(distinct) == 1 else 'levels'} {listed(distinct)}"
+
+
+def gang_word(name: str, beside: str) -> str:
+    """A gang as seen from another: its name, with the namespace when that differs."""
+    short = name.rpartition("/")[2]
+    mine = namespace_of(name)
+    return short if mine == namespace_of(beside) else f"{mine}/{short}"
+
+
+def pod_rules(template: PodTemplate) -> str:
+    """The rules between pods that a pod carries, or what else may keep it out."""
+    words = [
+        *(f"anti-affinity over {t.topology_key}" for t in template.required_anti_affinity),
+        *(f"affinity over {t.topology_key}" for t in template.required_affinity),
+        *(f"spread over {c.topology_key}" for c in template.spread_constraints),
+        *(f"host port {p.port}/{p.protocol}" for p in template.host_ports),
+    ]
+    return listed(list(dict.fromkeys(words))) or "anti-affinity of other pods"
+
+
+def closed(counts: Sequence[tuple[str, int]], total: int) -> str:
+    """``12 of 40 nodes: taint x; 8: node selector y=z``."""
+    (first, count), *rest = counts
+    noun = "node" if total == 1 else "nodes"
+    parts = [f"{count} of {total} {noun}: {first}", *(f"{n}: {rule}" for rule, n in rest)]
+    return "; ".join(parts)

@@ -1,0 +1,44 @@
+"""Levels: node label keys and the domains that their values make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement_service.entities.request import Node
+from placement_service.formulation.problem import Level
+
+
+class Levels:
+    """Levels by key, made when first asked for."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._index: dict[str, int] = {}
+        self._levels: list[Level] = []
+
+    def index(self, key: str) -> int:
+        if key not in self._index:
+            self._index[key] = len(self._levels)
+            self._levels.append(_make_level(key, self._nodes))
+        return self._index[key]
+
+    def __getitem__(self, index: int) -> Level:
+        return self._levels[index]
+
+    def all(self) -> tuple[Level, ...]:
+        return tuple(self._levels)
+
+
+def _make_level(key: str, nodes: Sequence[Node]) -> Level:
+    labels = [n.labels.get(key) for n in nodes]
+    values = tuple(sorted(v for v in set(labels) if v is not None))
+    number: dict[str | None, int] = {v: i for i, v in enumerate(values)}
+    number[None] = -1
+    domain = np.fromiter(map(number.__getitem__, labels), dtype=np.int64, count=len(labels))
+    alone = domain < 0
+    place = domain.copy()
+    place[alone] = len(values) + np.arange(int(alone.sum()))
+    domain.flags.writeable = place.flags.writeable = False
+    return Level(key, domain, place, values, len(labels) - int(alone.sum()) == len(values))

@@ -1,0 +1,160 @@
+"""Shapes: pods that no rule can tell apart, and what nodes offer them.
+
+A bundle is the shape of several pods that must share one host: the sum of what
+they ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.entities.request import EPHEMERAL_STORAGE, Node, PodTemplate, Snapshot
+from placement_service.formulation.levels import Levels
+from placement_service.formulation.node_eligibility import NodeMasks
+from placement_service.formulation.pod_rules import PodRules, port_columns, widen
+from placement_service.formulation.pod_selectors import PodSelectors
+from placement_service.formulation.problem import UNLIMITED, Bools, Ints, Rule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    columns: tuple[str, ...]
+    requests: list[dict[str, int]]
+    free: Ints
+    request: Ints
+    eligible: Bools
+    rules: tuple[Rule, ...]
+    special: Bools
+    bundle_of: dict[tuple[tuple[int, int], ...], int]
+
+
+class Shapes:
+    """Collects what pods ask for, then lays it out as arrays."""
+
+    def __init__(self, snapshot: Snapshot, levels: Levels) -> None:
+        self.snapshot = snapshot
+        self._levels = levels
+        self._count: dict[int, int] = {}
+        self._by_identity: dict[tuple[str, int], int] = {}
+        self._raw: list[tuple[str, PodTemplate]] = []
+        self._merged: dict[object, int] = {}
+        self._selectors = PodSelectors(snapshot)
+        self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
+
+    def add(self, namespace: str, template: PodTemplate, count: int) -> int:
+        """The shape of some pods that are to be placed."""
+        shape = self.of(namespace, template)
+        self._count[shape] = self._count.get(shape, 0) + count
+        return shape
+
+    def of(self, namespace: str, template: PodTemplate) -> int:
+        """The number of the shape of a pod, the same for equal needs."""
+        key = (namespace, id(template))
+        if key not in self._by_identity:
+            signature = self._signature(namespace, template)
+            if signature not in self._merged:
+                self._merged[signature] = len(self._raw)
+                self._raw.append((namespace, template))
+            self._by_identity[key] = self._merged[signature]
+        return self._by_identity[key]
+
+    def _signature(self, namespace: str, t: PodTemplate) -> object:
+        """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
+        terms = t.required_affinity + t.required_anti_affinity
+        inner: object = (
+            (namespace, t.required_affinity, t.required_anti_affinity, t.spread_constraints)
+            if terms or t.spread_constraints
+            else None
+        )
+        return (
+            tuple(sorted((k, v) for k, v in t.requests.items() if v)),
+            t.node_selector,
+            t.required_node_affinity,
+            t.tolerations,
+            t.host_ports,
+            inner,
+            self._selectors.sight(namespace, t),
+        )
+
+    def plain(self, shape: int) -> bool:
+        """Whether no rule between pods names or sees the shape."""
+        namespace, t = self._raw[shape]
+        return not (
+            t.required_affinity
+            or t.required_anti_affinity
+            or t.spread_constraints
+            or t.host_ports
+            or any(self._selectors.sight(namespace, t))
+        )
+
+    def bundle(self, content: tuple[tuple[int, int], ...]) -> None:
+        """Register a bundle of (shape, pods), sorted by shape."""
+        self._bundles.setdefault(content)
+
+    def table(self, levels: Levels) -> Table:
+        nodes = self.snapshot.nodes
+        raw = self._raw
+        masks = NodeMasks(nodes, [t for _, t in raw])
+        closed = np.array([n.unschedulable or not n.ready for n in nodes], dtype=bool)
+        eligible = np.empty((len(raw), len(nodes)), dtype=bool)
+        for row, (_, t) in zip(eligible, raw, strict=True):
+            row[:] = masks.selected(t) & masks.tolerated(t) & ~closed
+        terms = PodRules(self.snapshot, raw, levels, eligible, masks, self._selectors)
+        names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
+        requests = [dict(t.requests) for _, t in raw]
+        free = free_amounts(nodes, names)
+        need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
+        for label, room, take in (*port_columns(nodes, raw), *terms.columns):
+            names.append(label)
+            free.append(room)
+            need.append(take)
+        request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
+        bundle_of: dict[tuple[tuple[int, int], ...], int] = {}
+        rows, open_to = [request], [eligible]
+        special = terms.special
+        for content in self._bundles:
+            bundle_of[content] = len(requests)
+            members = [s for s, _ in content]
+            counts = np.array([k for _, k in content], dtype=np.int64)
+            # In Python's integers: a bundle of huge pods must not wrap around to a small one.
+            total_request = counts.astype(object) @ request[members].astype(object)
+            rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
+            open_to.append(np.all(eligible[members], axis=0)[None, :])
+            special = np.append(special, False)
+            total: dict[str, int] = {}
+            for s, k in content:
+                for r, v in requests[s].items():
+                    total[r] = total.get(r, 0) + k * v
+            requests.append(total)
+        demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
+        for room, take in zip(free, need, strict=True):
+            unlimited = room >= UNLIMITED
+            if unlimited.any():
+                # As much as all pods together ask for is as good as no limit.
+                # In Python's integers, which do not wrap around.
+                asked = sum(d * t for d, t in zip(demand.tolist(), take.tolist(), strict=True))
+                room[unlimited] = min(asked, UNLIMITED)
+        return Table(
+            tuple(names),
+            requests,
+            np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
+            np.concatenate(rows),
+            np.concatenate(open_to),
+            tuple(widen(rule, len(requests)) for rule in terms.rules),
+            special,
+            bundle_of,
+        )
+
+
+def free_amounts(nodes: Sequence[Node], resources: Sequence[str]) -> list[Ints]:
+    """What is left of each resource on each node [N], never negative; as `Node.free`."""
+    found = {r: np.zeros(len(nodes), dtype=np.int64) for r in resources}
+    for i, node in enumerate(nodes):
+        for r in node.allocatable.keys() & found.keys():
+            found[r][i] = max(0, node.free(r))
+    if EPHEMERAL_STORAGE in found:
+        found[EPHEMERAL_STORAGE][:] = [max(0, n.free(EPHEMERAL_STORAGE)) for n in nodes]
+    return list(found.values())

@@ -1,0 +1,109 @@
+"""The first answer: fast, complete and valid by itself.
+
+It knows nothing of bounds and nothing of the solver. Every later stage starts
+from it and may only improve on it. A few orders of the gangs are tried and the
+best plan kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from placement_service.entities.request import Binding
+from placement_service.entities.solution import Solution
+from placement_service.formulation.objective import Plan, Units, is_placed, to_solution, worth
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.heuristic.plan_builder import Builder, Order
+
+#: Seconds that the first answer may take even when there are none.
+LEAST_SECONDS = 1.0
+
+#: Nodes times gangs up to which the first answer tries a second order. Beyond,
+#: the solver's own orders are the better use of the time.
+TWO_ORDERS = 2_000_000
+
+
+def first_answer(
+    problem: Problem, previous: tuple[Binding, ...] = (), *, deadline: float = float("inf")
+) -> Solution:
+    """The best of a few greedy plans, and of the previous one where it still fits.
+
+    After `deadline` (in `time.monotonic` seconds) no further order is begun, and
+    gangs that are not placed by then wait; but a short time is always taken.
+    """
+    builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
+    best: Plan | None = None
+    if previous:
+        kept = builder.adopt(_previous_plan(problem, previous))
+        best = builder.build(_by_size(problem), start=kept)
+    for order in (_by_size(problem), _by_hardest_part(problem)):
+        plan = builder.build(order)
+        if best is None or worth(problem, plan).rank > worth(problem, best).rank:
+            best = plan
+        everyone = all(is_placed(g, best) for g in problem.pending)
+        large = problem.node_count * len(problem.pending) > TWO_ORDERS
+        if everyone or large or time.monotonic() > deadline:
+            break
+    assert best is not None
+    return to_solution(problem, best)
+
+
+def _by_size(problem: Problem) -> Order:
+    """Required levels over everything first, then size."""
+    return lambda g: (not _is_bound(g), -_weight(problem, g))
+
+
+def _by_hardest_part(problem: Problem) -> Order:
+    """The largest part under a required level first, then size."""
+
+    def key(gang: Gang) -> object:
+        largest = 0
+        for scope in gang.scopes:
+            if scope.required >= 0:
+                mine = sum(_demand_weight(problem, gang, d) for d in scope.demands)
+                largest = max(largest, mine)
+        return (-largest, -_weight(problem, gang))
+
+    return key
+
+
+def _is_bound(gang: Gang) -> bool:
+    every = len(gang.demands)
+    return any(s.required >= 0 and len(s.demands) == every for s in gang.scopes)
+
+
+def _demand_weight(problem: Problem, gang: Gang, demand: int) -> int:
+    d = gang.demands[demand]
+    return int(problem.gpus[d.shape]) * d.count
+
+
+def _weight(problem: Problem, gang: Gang) -> int:
+    return sum(_demand_weight(problem, gang, d) for d in range(len(gang.demands)))
+
+
+def _previous_plan(problem: Problem, previous: Sequence[Binding]) -> Plan:
+    """The earlier answer in indices, for gangs that it placed and still exist."""
+    node = {n.name: i for i, n in enumerate(problem.snapshot.nodes)}
+    where: dict[tuple[str, str], list[str]] = {}
+    for b in previous:
+        if b.node in node:
+            where.setdefault((b.gang, b.pod), []).append(b.node)
+    plan: dict[int, Units] = {}
+    for gang in problem.gangs:
+        source = problem.snapshot.gangs[gang.index]
+        counts: dict[tuple[int, int], int] = {}
+        for d, demand in enumerate(gang.demands):
+            group, pod_set, per_unit = demand.members[0]
+            nodes = [
+                node[n]
+                for pod in source.groups[group].pod_sets[pod_set].pods
+                for n in where.get((source.name, pod.name), ())
+            ]
+            for n in sorted(set(nodes)):
+                units = nodes.count(n) // per_unit
+                if units:
+                    counts[d, n] = units
+        if counts:
+            plan[gang.index] = tuple((d, n, c) for (d, n), c in sorted(counts.items()))
+    return plan

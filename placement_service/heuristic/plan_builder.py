@@ -1,0 +1,197 @@
+"""Building a plan: gangs one after another, minimums first, extras after."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from placement_service.formulation.objective import Plan, Units, is_placed
+from placement_service.formulation.problem import Gang, Ints, Problem
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime
+from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.slot_layout import Layout
+
+#: Sorts gangs: smaller keys are placed first.
+Order = Callable[[Gang], object]
+
+
+class Builder:
+    """Builds plans gang by gang."""
+
+    def __init__(self, problem: Problem, until: float = float("inf")) -> None:
+        self.until = until
+        self.problem = problem
+        self.topology = Topology(problem)
+
+    # --- plans ------------------------------------------------------------
+
+    def build(
+        self,
+        order: Order,
+        *,
+        start: Plan | None = None,
+        first: Iterable[int] = (),
+        layout: Layout | None = None,
+        deal: random.Random | None = None,
+    ) -> Plan:
+        """A plan: the valid start, then `first`, then the rest by priority.
+
+        With a layout, `first` keep to the slots that `deal` hands out.
+
+        `order` sorts gangs of one priority (and all of `first`); equals go by
+        index. A base goes before the gangs based on it.
+        """
+        room = Room(self.problem)
+        plan: dict[int, Units] = dict(start or {})
+        room.take_plan(plan)
+        chosen = set(first)
+        gangs = sorted(
+            self.problem.pending,
+            key=lambda g: (
+                g.index not in chosen,
+                0 if g.index in chosen else -g.priority,
+                order(g),
+                g.index,
+            ),
+        )
+        try:
+            if layout is not None and deal is not None:
+                room.slots_left = layout.deal(deal)
+                for gang in bases_first(g for g in gangs if g.index in chosen):
+                    if gang.index not in plan:
+                        self.add(room, plan, gang, layout)
+            for gang in bases_first(gangs):
+                if gang.index not in plan:
+                    self.add(room, plan, gang)
+            self.add_extras(room, plan)
+        except OutOfTime:
+            # What is placed by now is whole; the rest waits.
+            pass
+        return plan
+
+    def adopt(self, start: Plan) -> Plan:
+        """The whole gangs of an earlier plan that still fit as they are."""
+        room = Room(self.problem)
+        plan: dict[int, Units] = {}
+        for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
+            gang = self.problem.gangs[index]
+            units = start[index]
+            complete = all(
+                sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.quotas
+            )
+            if gang.placeable and complete and self._base_is_placed(gang, plan):
+                mark = room.mark()
+                if self._retake(room, gang, units):
+                    plan[index] = units
+                else:
+                    room.undo(mark)
+        return plan
+
+    def _retake(self, room: Room, gang: Gang, units: Units) -> bool:
+        for scope in gang.scopes:
+            if scope.required >= 0:
+                domain = self.problem.levels[scope.required].domain
+                used = {int(domain[n]) for d, n, _ in units if d in scope.demands}
+                used |= {scope.pin} - {-1}
+                if len(used) > 1 or -1 in used:
+                    return False
+        for d, node, count in units:
+            shape = gang.demands[d].shape
+            for _ in range(count if self.problem.special[shape] else 1):
+                step = 1 if self.problem.special[shape] else count
+                if room.row(shape)[node] < step or not room.allowed(shape)[node]:
+                    return False
+                room.take(shape, np.array([node]), np.array([step]))
+        return room.rules_hold()
+
+    def _base_is_placed(self, gang: Gang, plan: Plan) -> bool:
+        return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
+
+    def add(
+        self, room: Room, plan: dict[int, Units], gang: Gang, layout: Layout | None = None
+    ) -> bool:
+        """Place the minimum of one gang, or nothing."""
+        if not gang.placeable or not self._base_is_placed(gang, plan):
+            return False
+        units = self.place(room, gang, near=self._set_places(gang, plan), layout=layout)
+        if units is None:
+            return False
+        plan[gang.index] = units
+        return True
+
+    def _set_places(self, gang: Gang, plan: Plan) -> tuple[int, frozenset[int]]:
+        """The level of the gang's set and the places its base uses there."""
+        if gang.base < 0 or gang.set_level < 0:
+            return -1, frozenset()
+        base = self.problem.gangs[gang.base]
+        place = self.problem.levels[gang.set_level].place
+        used = {p for p in base.set_bound if p >= 0}
+        used.update(int(place[n]) for _, n, _ in plan.get(base.index, ()))
+        return gang.set_level, frozenset(used)
+
+    # --- one gang ---------------------------------------------------------
+
+    def place(
+        self,
+        room: Room,
+        gang: Gang,
+        *,
+        near: tuple[int, frozenset[int]] = (-1, frozenset()),
+        within: Ints | None = None,
+        layout: Layout | None = None,
+    ) -> Units | None:
+        """The minimum of a gang as units, taken from the room; None and unchanged if it fails.
+
+        `near` is a level and places there to try first; `within` restricts to
+        some nodes (sorted indices).
+        """
+        level, places = near
+        attempts: list[Ints | None] = []
+        if level >= 0 and places:
+            inside = np.isin(self.problem.levels[level].place, list(places))
+            there = np.flatnonzero(inside)
+            attempts.append(there if within is None else np.intersect1d(there, within))
+        if gang.previous:
+            attempts.append(np.array(sorted(gang.previous)))
+        for nodes in (*attempts, within):
+            mark = room.mark()
+            work = GangPlacer(self.topology, room, gang, layout, self.until)
+            try:
+                if work.run(nodes) and room.rules_hold():
+                    return work.units()
+            except OutOfTime:
+                room.undo(mark)
+                raise
+            room.undo(mark)
+        return None
+
+    def add_extras(self, room: Room, plan: dict[int, Units]) -> None:
+        """As many extras as fit, gangs of higher priority first."""
+        able = [g for g in self.problem.gangs if g.placeable and g.extras]
+        for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
+            if is_placed(gang, plan) and self._base_is_placed(gang, plan):
+                work = GangPlacer(self.topology, room, gang, until=self.until)
+                work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
+                work.run_extras()
+                if work.taken:
+                    plan[gang.index] = work.units()
+
+
+def bases_first(gangs: Iterable[Gang]) -> list[Gang]:
+    """The same order, but each base before the gangs based on it."""
+    waiting: dict[int, list[Gang]] = {}
+    gangs = list(gangs)
+    here = {g.index for g in gangs}
+    done: set[int] = set()
+    result: list[Gang] = []
+    for gang in gangs:
+        if gang.base >= 0 and gang.base in here and gang.base not in done:
+            waiting.setdefault(gang.base, []).append(gang)
+            continue
+        for g in (gang, *waiting.pop(gang.index, ())):
+            result.append(g)
+            done.add(g.index)
+    return result

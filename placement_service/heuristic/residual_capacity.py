@@ -1,0 +1,239 @@
+"""What is left on the nodes while pods are placed, with exact undo.
+
+For each shape the number of units that fit each node, and its sums per domain,
+are kept and brought up to date only for nodes that changed since they were
+last asked for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_service.formulation.objective import Plan
+from placement_service.formulation.problem import (
+    Affinity,
+    Bipartite,
+    Bools,
+    Ints,
+    Limit,
+    Problem,
+    Rule,
+    Spread,
+    pods_that_fit,
+)
+
+#: Stands in the journal where a slot of the layout was filled.
+SLOT = -1
+
+
+class Room:
+    """Mutable state of the nodes; `mark` and `undo` go back exactly."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.free = problem.free.copy()
+        self.gpus_free = problem.node_gpus_free.copy()
+        self._touched: list[int] = []
+        self._row: dict[int, Ints] = {}
+        self._seen: dict[int, int] = {}
+        self._sums: dict[tuple[int, int], Ints] = {}
+        self._journal: list[tuple[int, Ints, Ints]] = []
+        #: Slots of a layout that are left, by (domain, size); see `layout`.
+        self.slots_left: dict[tuple[int, int], int] = {}
+        #: Rules between pods, each with its pods by kind of member and domain.
+        self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]
+        self._of_shape: dict[int, list[_Load]] = {}
+        for load in self._loads:
+            for shape in load.shapes:
+                self._of_shape.setdefault(shape, []).append(load)
+        #: Rules whose pods have changed since they last held.
+        self._in_doubt: dict[int, _Load] = {}
+
+    # --- what fits --------------------------------------------------------
+
+    def row(self, shape: int) -> Ints:
+        """Units of the shape that fit on each node [N], at most MANY; not to be changed."""
+        row = self._row.get(shape)
+        request, eligible = self.problem.request[shape], self.problem.eligible[shape]
+        if row is None:
+            row = pods_that_fit(self.free, request)
+            row[~eligible] = 0
+            self._row[shape] = row
+        elif self._seen[shape] < len(self._touched):
+            nodes = np.unique(self._touched[self._seen[shape] :])
+            new = pods_that_fit(self.free[nodes], request)
+            new[~eligible[nodes]] = 0
+            change = new - row[nodes]
+            row[nodes] = new
+            for (s, level), sums in self._sums.items():
+                if s == shape:
+                    domain = self.problem.levels[level].domain[nodes]
+                    inside = domain >= 0
+                    np.add.at(sums, domain[inside], change[inside])
+        self._seen[shape] = len(self._touched)
+        return row
+
+    def slots(self, shape: int, level: int) -> Ints:
+        """Units of the shape that fit in each domain of a level [D]."""
+        row = self.row(shape)
+        key = (shape, level)
+        if key not in self._sums:
+            self._sums[key] = sums_by_domain(self.problem, level, row)
+        return self._sums[key]
+
+    def allowed(self, shape: int) -> Bools:
+        """Nodes where rules between pods let one more pod of the shape in [N]."""
+        result = np.ones(self.problem.node_count, dtype=bool)
+        for rule, load in self.loads_of(shape):
+            level = self.problem.levels[rule.level]
+            domains = _open_domains(rule, load, shape)
+            if domains is not None:
+                outside = not isinstance(rule, Spread | Affinity)
+                result &= np.append(domains, outside)[level.domain]
+        return result
+
+    def rules_hold(self) -> bool:
+        """Whether every rule between pods that only the whole shows holds.
+
+        An empty room keeps them all, so only those with new pods are looked at.
+        """
+        for key, load in list(self._in_doubt.items()):
+            if not load.holds():
+                return False
+            del self._in_doubt[key]
+        return True
+
+    def loads_of(self, shape: int) -> list[tuple[Rule, Ints]]:
+        """The rules that a shape has to do with, with their pods."""
+        return [(load.rule, load.pods) for load in self._of_shape.get(shape, ())]
+
+    # --- changes ----------------------------------------------------------
+
+    def take(self, shape: int, nodes: Ints, counts: Ints) -> None:
+        """Place units of a shape; `nodes` are distinct."""
+        self._journal.append((shape, nodes, counts))
+        self._apply(shape, nodes, -counts)
+
+    def use_slot(self, domain: int, size: int) -> None:
+        """Fill one slot of the layout."""
+        self._journal.append((SLOT, np.array([domain]), np.array([size])))
+        self.slots_left[domain, size] -= 1
+
+    def mark(self) -> int:
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back all that was placed since `mark`."""
+        while len(self._journal) > mark:
+            shape, nodes, counts = self._journal.pop()
+            if shape == SLOT:
+                self.slots_left[int(nodes[0]), int(counts[0])] += 1
+            else:
+                self._apply(shape, nodes, counts)
+
+    def take_plan(self, plan: Plan) -> None:
+        """Place a whole plan."""
+        counts: dict[int, dict[int, int]] = {}
+        for index, units in plan.items():
+            demands = self.problem.gangs[index].demands
+            for d, node, count in units:
+                on_node = counts.setdefault(demands[d].shape, {})
+                on_node[node] = on_node.get(node, 0) + count
+        for shape, on_node in counts.items():
+            self.take(shape, np.array(list(on_node)), np.array(list(on_node.values())))
+
+    def _apply(self, shape: int, nodes: Ints, change: Ints) -> None:
+        self.free[nodes] += change[:, None] * self.problem.request[shape]
+        self.gpus_free[nodes] += change * self.problem.gpus[shape]
+        self._touched.extend(nodes.tolist())
+        for load in self._of_shape.get(shape, ()):
+            load.add(shape, self.problem.levels[load.rule.level].domain[nodes], -change)
+            self._in_doubt[id(load)] = load
+
+
+class _Load:
+    """The pods under one rule: `pods[K, D]` by kind of member, see `_kinds`, and domain."""
+
+    def __init__(self, rule: Rule, domains: int) -> None:
+        self.rule = rule
+        self._weights = _kinds(rule)
+        self.pods = np.zeros((len(self._weights), domains), dtype=np.int64)
+        self.shapes: list[int] = np.flatnonzero(np.any(self._weights, axis=0)).tolist()
+
+    def add(self, shape: int, domains: Ints, counts: Ints) -> None:
+        inside = domains >= 0
+        for row, weight in zip(self.pods, self._weights, strict=True):
+            if weight[shape]:
+                np.add.at(row, domains[inside], counts[inside] * int(weight[shape]))
+
+    def holds(self) -> bool:
+        """Whether the rule holds, as far as only the whole shows it."""
+        rule, pods = self.rule, self.pods
+        if isinstance(rule, Spread):
+            counts = rule.base + pods[0]
+            floor = _floor(rule, counts)
+            return all(
+                (counts[pods[1 + own] > 0] + own - floor <= rule.max_skew).all() for own in (0, 1)
+            )
+        if isinstance(rule, Affinity):
+            there = (pods[0] > 0) & ~rule.running & (pods[1] == 0)
+            lonely = rule.running.any() or pods[1].any() or (pods[0] > 0).sum() > 1
+            return not (there.any() and (lonely or pods[0].sum() != pods[2].sum()))
+        return True
+
+
+def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
+    """Sum of row[N] over the nodes of each domain [D]."""
+    domain = problem.levels[level].domain
+    inside = domain >= 0
+    count = problem.levels[level].count
+    return np.bincount(domain[inside], row[inside], count).astype(np.int64)
+
+
+def _kinds(rule: Limit | Bipartite | Spread | Affinity) -> tuple[Ints | Bools, ...]:
+    """What is counted per domain, as weights over shapes."""
+    match rule:
+        case Limit():
+            return (rule.weight,)
+        case Bipartite():
+            return (rule.left, rule.right)
+        case Spread():
+            own = rule.own > 0
+            return (rule.counted, rule.carriers & ~own, rule.carriers & own)
+        case Affinity():
+            return (rule.carriers, rule.anchors, rule.selfish)
+
+
+def _floor(rule: Spread, counts: Ints) -> int:
+    if rule.floor_is_zero or not rule.eligible.any():
+        return 0
+    return int(counts[rule.eligible].min())
+
+
+def _open_domains(
+    rule: Limit | Bipartite | Spread | Affinity, load: Ints, shape: int
+) -> Bools | None:
+    """Domains [D] that one more pod of the shape may enter; None: no say."""
+    able: Bools
+    match rule:
+        case Limit():
+            weight = int(rule.weight[shape])
+            able = load[0] + weight <= rule.capacity
+            return able if weight else None
+        case Bipartite():
+            able = load[1 if rule.left[shape] else 0] == 0
+            return able if rule.left[shape] or rule.right[shape] else None
+        case Spread():
+            if not (rule.carriers[shape] or rule.counted[shape]):
+                return None
+            counts = rule.base + load[0]
+            able = counts + 1 - _floor(rule, counts) <= rule.max_skew
+            return able
+        case Affinity():
+            if not rule.carriers[shape]:
+                return None
+            able = rule.running | (load[1] > 0)
+            if able.any() or not rule.selfish[shape]:
+                return able
+            able = load[0] > 0
+            return able if able.any() else ~able

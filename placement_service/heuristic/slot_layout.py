@@ -1,0 +1,46 @@
+"""A layout: how many parts of which size each domain should hold.
+
+The master's patterns fill the domains of one level to the brim. A layout deals
+them to real domains, so that the decoder can put every part where the patterns
+meant it to be, instead of finding the same filling again by luck.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.formulation.problem import Gang, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """`room[P]` is how many whole-node units each place of `level` takes.
+
+    `units[S]` is 1 for the shapes that are counted. `patterns` are (capacity,
+    {size: parts}, domains) as the master chose them.
+    """
+
+    level: int
+    units: Ints
+    room: Ints
+    patterns: tuple[tuple[int, dict[int, int], int], ...]
+
+    def size(self, gang: Gang, demands: Sequence[int], want: Sequence[int]) -> int:
+        """Counted units of a part; parts of less than two have no slot."""
+        return sum(want[d] * int(self.units[gang.demands[d].shape]) for d in demands)
+
+    def deal(self, rng: random.Random) -> dict[tuple[int, int], int]:
+        """Slots by (domain, size). Each deal mixes the patterns anew."""
+        slots: dict[tuple[int, int], int] = {}
+        for capacity in sorted({c for c, _, _ in self.patterns}):
+            domains = np.flatnonzero(self.room == capacity).tolist()
+            hands = [p for c, p, times in self.patterns if c == capacity for _ in range(times)]
+            rng.shuffle(domains)
+            for domain, pattern in zip(domains, hands, strict=False):
+                for size, count in pattern.items():
+                    slots[domain, size] = count
+        return slots

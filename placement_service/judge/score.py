@@ -1,0 +1,237 @@
+"""What a plan is worth: the tiers of the objective, recomputed from its bindings.
+
+The tiers that a caller sees come from here, never from the engine's own
+account. Plain Python over the raw snapshot; no bounds, which only the engine
+can prove, and no judgement whether the plan is allowed, which is `verify`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from placement_service.entities.request import (
+    HOSTNAME,
+    PODS,
+    Binding,
+    Node,
+    PodGang,
+    Policy,
+    Snapshot,
+)
+from placement_service.entities.solution import TierName
+from placement_service.judge.gang_value import THOUSANDTHS, gang_values
+from placement_service.judge.outcome import GangOutcome, NewPod, Outcome, read
+
+#: One domain too many, in the thousandths that the topology tier counts in.
+DOMAIN = 1000
+
+#: One new pod away from the nodes that its gang used before, in thousandths.
+AWAY = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeUse:
+    """The domains that one packing scope uses at one level.
+
+    `domains` are sorted label values, with "" for nodes without the label. In
+    `count` each such node is a domain of its own.
+    """
+
+    name: str
+    level: str
+    required: bool
+    domains: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangScore:
+    """One gang after the plan; `new` counts the pods that the plan binds."""
+
+    gang: str
+    placed: bool
+    new: int
+    scopes: tuple[ScopeUse, ...]
+
+    @property
+    def preferred_domains(self) -> int | None:
+        """Domains used, summed over preferred scopes; None without any such scope."""
+        counts = [use.count for use in self.scopes if not use.required]
+        return sum(counts) if counts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The tiers in exact integers, and the facts of every gang.
+
+    `admitted` holds, from the highest priority to the lowest, the thousandths
+    of a GPU admitted at each priority of the request. `topology` is in
+    thousandths of a domain. `gangs` are in the snapshot's order.
+    """
+
+    admitted: tuple[tuple[int, int], ...]
+    extra: int
+    topology: int
+    fragmentation: int
+    gangs: tuple[GangScore, ...]
+
+    def value(self, tier: TierName) -> float:
+        """The value of a tier as it is reported."""
+        match tier:
+            case TierName.ADMITTED:
+                return sum(units for _, units in self.admitted) / THOUSANDTHS
+            case TierName.EXTRA:
+                return float(self.extra)
+            case TierName.TOPOLOGY:
+                return self.topology / DOMAIN
+            case TierName.FRAGMENTATION:
+                return float(self.fragmentation)
+
+
+def score(snapshot: Snapshot, policy: Policy, bindings: Sequence[Binding]) -> Score:
+    """The score of a plan that keeps the rules."""
+    outcome = read(snapshot, bindings)
+    return Score(
+        admitted=_admitted(outcome, policy),
+        extra=sum(g.extra for gang in outcome.gangs for g in gang.groups),
+        topology=_topology(outcome),
+        fragmentation=_fragmentation(outcome, policy),
+        gangs=tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
+    )
+
+
+def _admitted(outcome: Outcome, policy: Policy) -> tuple[tuple[int, int], ...]:
+    values = gang_values(outcome.snapshot, policy)
+    units = {gang.gang.priority: 0 for gang in outcome.gangs}
+    for gang in outcome.gangs:
+        if gang.gang.is_pending and gang.placed:
+            units[gang.gang.priority] += values[gang.gang.name]
+    return tuple(sorted(units.items(), reverse=True))
+
+
+def _topology(outcome: Outcome) -> int:
+    total = 0
+    for gang in outcome.gangs:
+        if not (gang.placed and gang.has_new):
+            continue
+        for scope in gang.gang.packing_scopes:
+            if scope.preferred_level:
+                nodes = gang.node_names(scope.groups)
+                total += _split(outcome, nodes, scope.preferred_level) * DOMAIN
+        total += _away(outcome, gang) * AWAY
+    return total + sum(_set_splits(outcome)) * DOMAIN
+
+
+def _away(outcome: Outcome, gang: GangOutcome) -> int:
+    """New pods on none of the nodes that the gang would like again and that still exist."""
+    previous = outcome.nodes.keys() & set(gang.gang.previous_nodes)
+    return sum(pod.node.name not in previous for pod in gang.new) if previous else 0
+
+
+def _set_splits(outcome: Outcome) -> Iterator[int]:
+    """For each base with placed scaled gangs: the domains too many of the whole set."""
+    bases = {gang.gang.name: gang for gang in outcome.gangs}
+    scaled: defaultdict[str, list[GangOutcome]] = defaultdict(list)
+    for gang in outcome.gangs:
+        if gang.gang.base_gang in bases and gang.placed:
+            scaled[gang.gang.base_gang].append(gang)
+    for name, followers in scaled.items():
+        base = bases[name]
+        level = set_level(base.gang)
+        members = [base, *followers] if base.placed else followers
+        if level and any(gang.has_new for gang in members):
+            nodes = {
+                node
+                for gang in members
+                for node in gang.node_names([g.name for g in gang.gang.groups])
+            }
+            yield _split(outcome, nodes, level)
+
+
+def set_level(base: PodGang) -> str:
+    """The level at which a base gang and the gangs based on it belong together.
+
+    It is the required level, else the preferred level, of the first packing
+    scope that covers the whole base and has one; empty when none does.
+    """
+    everything = {group.name for group in base.groups}
+    whole = [scope for scope in base.packing_scopes if everything <= set(scope.groups)]
+    levels = (*(s.required_level for s in whole), *(s.preferred_level for s in whole))
+    return next((level for level in levels if level), "")
+
+
+def _split(outcome: Outcome, nodes: Iterable[str], level: str) -> int:
+    """Domains beyond the first."""
+    return max(0, len(_domains(outcome, nodes, level)) - 1)
+
+
+def _domains(outcome: Outcome, nodes: Iterable[str], level: str) -> set[tuple[str, str]]:
+    """Distinct domains, as (value, node without value): one of the two is empty."""
+    domains = set()
+    for node in nodes:
+        value = outcome.domain(node, level)
+        domains.add(("", node) if value is None else (value, ""))
+    return domains
+
+
+def _gang_score(outcome: Outcome, gang: GangOutcome) -> GangScore:
+    uses = []
+    for scope in gang.gang.packing_scopes:
+        nodes = gang.node_names(scope.groups)
+        for level, required in ((scope.required_level, True), (scope.preferred_level, False)):
+            if level:
+                domains = _domains(outcome, nodes, level)
+                values = tuple(sorted({value for value, _ in domains}))
+                uses.append(ScopeUse(scope.name, level, required, values, len(domains)))
+    return GangScore(gang.gang.name, gang.placed, len(gang.new), tuple(uses))
+
+
+def _fragmentation(outcome: Outcome, policy: Policy) -> int:
+    """Nodes with GPUs in wholly free domains that a new pod breaks into.
+
+    Plus the new pods without GPUs on nodes with GPUs. In a cluster without any
+    GPU all nodes and pods count as if they had some.
+    """
+    snapshot = outcome.snapshot
+    gpu_cluster = any(policy.gpus(node.allocatable) for node in snapshot.nodes)
+
+    def has_gpus(node: Node) -> bool:
+        return not gpu_cluster or policy.gpus(node.allocatable) > 0
+
+    def is_free(node: Node) -> bool:
+        used = policy.gpus(node.requested) if gpu_cluster else node.requested.get(PODS, 0)
+        return used == 0
+
+    def asks_gpus(pod: NewPod) -> bool:
+        return not gpu_cluster or policy.gpus(pod.template.requests) > 0
+
+    new = outcome.new
+    broken_into = {pod.node.name for pod in new if asks_gpus(pod)}
+    total = sum(1 for pod in new if not asks_gpus(pod) and has_gpus(pod.node))
+    for level in _levels(snapshot):
+        size: defaultdict[str, int] = defaultdict(int)
+        taken: set[str] = set()
+        used: set[str] = set()
+        for node in snapshot.nodes:
+            domain = node.name if level == HOSTNAME else node.labels.get(level)
+            if domain is None:
+                continue
+            if node.name in broken_into:
+                used.add(domain)
+            if has_gpus(node):
+                size[domain] += 1
+                if not is_free(node):
+                    taken.add(domain)
+        total += sum(size[domain] for domain in used - taken)
+    return total
+
+
+def _levels(snapshot: Snapshot) -> list[str]:
+    """Every level that a scope of the request names, and always the node itself."""
+    levels = {HOSTNAME}
+    for gang in snapshot.gangs:
+        for scope in gang.packing_scopes:
+            levels.update(level for level in (scope.required_level, scope.preferred_level) if level)
+    return sorted(levels)

@@ -1,0 +1,55 @@
+"""What the server and a solver process say to each other, pickled over a socket.
+
+The server sends a `Job` and then, by itself, the seconds that are left for it:
+what reading a large job takes does not stretch the deadline. The solver process
+says `Ready` once, and for each job any number of `Better`, then either `Done`
+or `Failed`.
+
+The messages have a module of their own because a class of the module that runs
+as ``__main__`` would be another class on the other side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement_service.entities.solution import Solution
+from placement_service.formulation.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    problem: Problem
+    start: Solution
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The engine is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """A better answer, or a better bound for the same one."""
+
+    solution: Solution
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The engine's last word."""
+
+    solution: Solution
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The engine raised; the process is fine."""
+
+    traceback: str
+    peak_memory_bytes: int
+
+
+Message = Ready | Better | Done | Failed

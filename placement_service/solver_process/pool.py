@@ -1,0 +1,322 @@
+"""Solver processes, and searching in them without ever waiting for them too long.
+
+Each process does one search at a time. It is a plain child started with
+`subprocess` and not with `multiprocessing`, whose start method would run the
+main module of whoever uses this package again. A process that misses its
+deadline, dies, or whose caller leaves is killed and replaced in the background;
+the search then ends with the best answer that it had reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+from placement_service.entities.progress import NEVER, Interrupter
+from placement_service.entities.solution import Limit, Solution
+from placement_service.formulation.problem import Problem
+from placement_service.solver_process.jobs import Better, Done, Failed, Job, Message, Ready
+from placement_service.solver_process.worker import DEFAULT_ENGINE
+
+logger = logging.getLogger(__name__)
+
+#: The engine is asked to return this long before the deadline (a tenth of the
+#: time when that is less), so that its last word arrives.
+GRACE_SECONDS = 0.2
+
+#: How long a process may take to load the engine.
+BOOT_SECONDS = 120.0
+
+#: Pauses between attempts to start a process that does not come up.
+BOOT_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a search ended.
+
+    `limit` is NONE when the engine had its last word, whatever that says.
+    `failure` is its traceback when it raised.
+    """
+
+    solution: Solution
+    limit: Limit = Limit.NONE
+    peak_memory_bytes: int = 0
+    failure: str = ""
+
+
+class SolverPool:
+    """`size` solver processes; starts them at once and waits for none."""
+
+    def __init__(
+        self, size: int = 1, *, engine: str = DEFAULT_ENGINE, memory_bytes: int = 0
+    ) -> None:
+        self._command = ["--engine", engine, "--memory", str(memory_bytes)]
+        self._changed = threading.Condition()
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+        self._failing = False
+        self._closed = threading.Event()
+        for _ in range(size):
+            self._boot_in_background()
+
+    def search(
+        self,
+        problem: Problem,
+        start: Solution,
+        *,
+        deadline: float,
+        interrupter: Interrupter = NEVER,
+        report: Callable[[Solution], None],
+    ) -> Found:
+        """Improves an answer until it is proven or `time.monotonic()` is `deadline`.
+
+        Returns by the deadline, give or take one call of `report`, which runs
+        in this thread for every better answer. Returns early, with whatever
+        there is, when the interrupter says so or the process dies.
+        """
+        process = self._take(deadline, interrupter)
+        if process is None:
+            return Found(start, Limit.SOLVER_LOST if self._failing else Limit.TIME)
+        try:
+            with interrupter.calling(process.kill):
+                return process.search(Job(problem, start), deadline, report)
+        finally:
+            self._give_back(process)
+
+    def wait_until_ready(self, timeout: float) -> bool:
+        """Whether some process is ready, after waiting `timeout` seconds at most."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._idle), timeout)
+
+    def process_ids(self) -> tuple[int, ...]:
+        """The processes that run, busy ones included."""
+        with self._changed:
+            return tuple(sorted(p.pid for p in self._all))
+
+    def close(self) -> None:
+        """Kills all processes; searches that run end at once."""
+        self._closed.set()
+        with self._changed:
+            processes, idle = tuple(self._all), tuple(self._idle)
+            self._idle.clear()
+            self._changed.notify_all()
+        for process in processes:
+            process.kill()
+        # Whoever waits for one of the others sees it end, and discards it.
+        for process in idle:
+            process.discard()
+
+    def _take(self, deadline: float, interrupter: Interrupter) -> _Process | None:
+        def wake() -> None:
+            with self._changed:
+                self._changed.notify_all()
+
+        def is_over() -> bool:
+            return (
+                bool(self._idle)
+                or self._failing
+                or self._closed.is_set()
+                or interrupter.interrupted
+            )
+
+        with interrupter.calling(wake), self._changed:
+            while True:
+                self._changed.wait_for(is_over, max(0.0, deadline - time.monotonic()))
+                if not self._idle or interrupter.interrupted:
+                    return None
+                process = self._idle.pop()
+                if process.is_alive:
+                    return process
+                # It died while nobody needed it; this search need not suffer for it.
+                self._boot_in_background(instead_of=process)
+
+    def _give_back(self, process: _Process) -> None:
+        if process.is_idle and process.is_alive and not self._closed.is_set():
+            with self._changed:
+                self._idle.append(process)
+                self._changed.notify()
+        else:
+            process.kill()
+            self._boot_in_background(instead_of=process)
+
+    def _boot_in_background(self, instead_of: _Process | None = None) -> None:
+        threading.Thread(
+            target=self._boot, args=(instead_of,), name="boot-solver", daemon=True
+        ).start()
+
+    def _boot(self, instead_of: _Process | None) -> None:
+        if instead_of is not None:
+            with self._changed:
+                self._all.discard(instead_of)
+            instead_of.discard()
+        attempt = 0
+        while not self._closed.is_set():
+            if self._booted():
+                return
+            if not self._closed.is_set():
+                pause = BOOT_PAUSES[min(attempt, len(BOOT_PAUSES) - 1)]
+                attempt += 1
+                logger.error("the solver process did not start; next attempt in %g s", pause)
+                self._closed.wait(pause)
+
+    def _booted(self) -> bool:
+        """Whether a new process came up; it is idle then."""
+        process: _Process | None = None
+        try:
+            process = _Process(self._command)
+        except OSError:
+            # No memory, no process or no file handle is left, as may be for a moment.
+            logger.exception("the solver process could not be started")
+        else:
+            with self._changed:
+                self._all.add(process)
+            if process.wait_until_ready(BOOT_SECONDS) and not self._closed.is_set():
+                with self._changed:
+                    self._failing = False
+                    self._idle.append(process)
+                    self._changed.notify()
+                return True
+            process.kill()
+        with self._changed:
+            if process is not None:
+                self._all.discard(process)
+            # Nobody shall wait for a solver that may never come.
+            self._failing = not self._closed.is_set()
+            self._changed.notify_all()
+        if process is not None:
+            process.discard()
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class _Process:
+    """One solver process and the socket to it."""
+
+    options: list[str]
+    is_idle: bool = field(default=False, init=False)
+    _is_killed: bool = field(default=False, init=False)
+    _child: subprocess.Popen[bytes] = field(init=False)
+    _socket: socket.socket = field(init=False)
+    _connection: Connection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._connection = Connection(os.dup(self._socket.fileno()))
+        # It finds the modules that we find, also those of a caller who changed
+        # sys.path, where an empty entry is the working directory.
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        with theirs, self._closed_on_error():
+            self._child = subprocess.Popen(
+                # -P: what the working directory holds is no package of ours.
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "placement_service.solver_process.worker",
+                    "--fd",
+                    str(theirs.fileno()),
+                    *self.options,
+                ],
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                # Standard output belongs to the program that embeds the server.
+                stdout=2,
+                # Out of reach of the terminal's Ctrl-C.
+                process_group=0,
+            )
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self._connection.close()
+            self._socket.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """False from the moment that it is killed, though it takes a while to end."""
+        return not self._is_killed and self._child.poll() is None
+
+    def kill(self) -> None:
+        """Ends the process; whoever waits for it gets an end of file."""
+        self._is_killed = True
+        self._child.kill()
+
+    def discard(self) -> None:
+        """Kills the process and frees what is left of it; nobody may use it any more."""
+        self._child.kill()
+        self._child.wait()
+        self._connection.close()
+        self._socket.close()
+
+    def wait_until_ready(self, timeout: float) -> bool:
+        try:
+            self.is_idle = isinstance(self._receive(time.monotonic() + timeout), Ready)
+        except (EOFError, OSError):
+            self.is_idle = False
+        return self.is_idle
+
+    def search(self, job: Job, deadline: float, report: Callable[[Solution], None]) -> Found:
+        """Returns what was found; `is_idle` says whether the process can go on."""
+        self.is_idle = False
+        best, memory = job.start, 0
+        try:
+            self._send(job, deadline)
+            while True:
+                message = self._receive(deadline)
+                match message:
+                    case None:
+                        return Found(best, Limit.TIME, memory)
+                    case Better(solution, memory):
+                        best = solution
+                        report(best)
+                    case Done(solution, memory):
+                        self.is_idle = True
+                        return Found(solution, Limit.NONE, memory)
+                    case Failed(traceback, memory):
+                        self.is_idle = True
+                        return Found(best, Limit.SOLVER_LOST, memory, traceback)
+                    case Ready():
+                        raise OSError("a solver process started twice")
+        except (EOFError, OSError):
+            return Found(best, Limit.SOLVER_LOST, memory)
+
+    def _send(self, job: Job, deadline: float) -> None:
+        payload = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
+        self._limit_io(socket.SO_SNDTIMEO, deadline)
+        self._connection.send_bytes(payload)
+        left = deadline - time.monotonic()
+        self._connection.send_bytes(str(left - min(GRACE_SECONDS, 0.1 * left)).encode())
+
+    def _receive(self, deadline: float) -> Message | None:
+        """The next message, or None when the deadline passes first."""
+        if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+            return None
+        # A process that stops in the middle of a message shall not hold us.
+        self._limit_io(socket.SO_RCVTIMEO, deadline)
+        message: Message = self._connection.recv()
+        return message
+
+    def _limit_io(self, option: int, deadline: float) -> None:
+        seconds = max(0.05, deadline - time.monotonic())
+        timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        self._socket.setsockopt(socket.SOL_SOCKET, option, timeval)

@@ -1,0 +1,127 @@
+"""What is asked: everybody who waits, what they depend on, and nobody who cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.batch import Backoff, refreshed
+from controller.cache import ClusterCache
+from controller.request import Question, pose, without
+from placement.errors import InvalidRequestError, Violation
+from tests.controller.test_cache import INITIALIZED, OURS, pod
+from tests.kubernetes import build
+
+
+def gang(name: str, *pods: str, **spec: Any) -> build.Body:
+    return build.gang(
+        name,
+        metadata={"uid": name, "generation": 1},
+        status=INITIALIZED,
+        podgroups=[build.group("worker", *pods)],
+        **spec,
+    )
+
+
+def member(name: str, *, base: str = "", **more: Any) -> build.Body:
+    body = pod(name, **more)
+    if base:
+        body["metadata"]["labels"] = {"grove.io/base-podgang": base}
+    return body
+
+
+def question(*bodies: build.Body, most: int = 100, also: tuple[str, ...] = ()) -> Question:
+    cache = ClusterCache(OURS)
+    for body in (build.node("n1"), *bodies):
+        cache.observe(body["kind"], body)
+    view = cache.view()
+    backoff = Backoff(1.0, 60.0)
+    queue = refreshed({}, view.standings, room=view.room, now=0.0, backoff=backoff)
+    return pose(
+        view, queue, scheduler_name=OURS, most_gangs=most, also=[("ml", name) for name in also]
+    )
+
+
+def sent(question: Question) -> list[str]:
+    return [gang.name.rpartition("/")[2] for gang in question.request.gangs]
+
+
+def test_gangs_that_run_are_left_out_unless_a_base_is_shared() -> None:
+    asked = question(
+        member("a", node="n1"),
+        member("b", node="n1", base="base"),
+        member("c", base="base"),
+        member("x", node="n1"),
+        gang("base", "a"),
+        gang("runs", "b"),
+        gang("waits", "c"),
+        gang("stranger", "x"),
+    )
+    assert asked.asked == (("ml", "waits"),)
+    assert set(sent(asked)) == {"waits", "base", "runs"}
+    assert asked.bases["ml", "waits"] == ("ml", "base")
+
+
+def test_gangs_beyond_the_limit_are_not_sent() -> None:
+    asked = question(
+        *(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"), most=2
+    )
+    assert sent(asked) == ["ga", "gb"]
+
+
+def test_gangs_without_a_score_may_be_asked_about_too() -> None:
+    asked = question(member("a", node="n1"), gang("g", "a"), also=("g",))
+    assert asked.asked == ()
+    assert sent(asked) == ["g"]
+
+
+def test_pods_that_wait_for_another_scheduler_are_not_sent() -> None:
+    theirs = build.pod("b", schedulerName="kube")
+    asked = question(member("a"), theirs, gang("g", "a"), gang("h", "b"))
+    assert sent(asked) == ["g"]
+
+
+def test_a_gang_that_cannot_be_read_is_refused_with_what_is_wrong() -> None:
+    asked = question(
+        member("a"), member("b"), gang("good", "a"), gang("bad", "b", priorityClassName="missing")
+    )
+    assert sent(asked) == ["good"]
+    assert "PriorityClass missing" in asked.refused["ml", "bad"]
+
+
+def test_what_scales_a_refused_base_is_refused_with_it() -> None:
+    asked = question(
+        member("a"),
+        member("b", base="base"),
+        gang("base", "a", priorityClassName="missing"),
+        gang("scaled", "b"),
+    )
+    assert sent(asked) == []
+    assert asked.refused["ml", "scaled"] == "its base base is refused"
+
+
+def test_a_running_pod_that_cannot_be_read_closes_its_node() -> None:
+    bad = member("bad", node="n1", containers=[build.container(gpu="two")])
+    asked = question(build.node("n2"), bad, member("a"), gang("g", "a"))
+    assert [node.name for node in asked.request.snapshot.nodes] == ["nodes/n2"]
+    assert sent(asked) == ["g"]
+
+
+def test_what_the_service_finds_fault_with_is_left_out() -> None:
+    asked = question(*(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"))
+    error = InvalidRequestError(
+        violations=[
+            Violation("gangs[1].groups[0].min_replicas", "is negative"),
+            Violation("snapshot.nodes[0].name", "is odd"),
+        ]
+    )
+    smaller = without(asked, error)
+    assert smaller is not None
+    assert sent(smaller) == ["ga", "gc"]
+    assert smaller.asked == (("ml", "ga"), ("ml", "gc"))
+    assert smaller.refused == {("ml", "gb"): "groups[0].min_replicas: is negative"}
+    assert len(smaller.request.snapshot.nodes) == 0
+
+
+def test_a_fault_of_no_gang_and_no_node_cannot_be_left_out() -> None:
+    asked = question(member("a"), gang("g", "a"))
+    assert without(asked, InvalidRequestError(violations=[Violation("policy", "is odd")])) is None

@@ -1,0 +1,366 @@
+"""Messages become values and come back unchanged; no message does harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.v1 import (
+    ComputePlacementRequest,
+    Placement,
+    Progress,
+    cluster_pb2,
+    placement_pb2,
+    workload_pb2,
+)
+from placement_service.api import wire
+from placement_service.api.wire import parse_request, request_to_proto
+from placement_service.entities.errors import InvalidRequest
+from placement_service.entities.placement import (
+    GangResult,
+    Reason,
+    ReasonCode,
+    ReasonState,
+    ScopeUse,
+    Stats,
+    Termination,
+)
+from placement_service.entities.placement import Placement as PlacementValue
+from placement_service.entities.placement import Progress as ProgressValue
+from placement_service.entities.request import (
+    CPU,
+    DEFAULT_GPU_RESOURCES,
+    EPHEMERAL_STORAGE,
+    HOSTNAME,
+    MEMORY,
+    PODS,
+    Binding,
+    BoundPod,
+    Effect,
+    HostPort,
+    LabelSelector,
+    Node,
+    NodeSelectorTerm,
+    Operator,
+    PackingScope,
+    Pod,
+    PodAffinityTerm,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Request,
+    Requirement,
+    RunningPod,
+    Snapshot,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from placement_service.entities.solution import Limit, Tier, TierName
+from tests.service.questions import message, request
+from tests.strategies import snapshots
+
+SELECTOR = LabelSelector((("app", "a"),), (Requirement("tier", Operator.EXISTS),))
+
+TERM = PodAffinityTerm(SELECTOR, "rack", ("ml", "other"))
+
+TEMPLATE = PodTemplate(
+    requests={CPU: 1500, MEMORY: 2**30, EPHEMERAL_STORAGE: 5, PODS: 1, "nvidia.com/gpu": 8},
+    labels={"app": "a"},
+    node_selector=(("gpu", "h100"),),
+    required_node_affinity=(
+        NodeSelectorTerm(
+            tuple(Requirement("k", o, () if "Exist" in o.value else ("1",)) for o in Operator),
+            (Requirement("metadata.name", Operator.IN, ("n1",)),),
+        ),
+    ),
+    tolerations=(
+        Toleration("a", True, "", None),
+        *(Toleration("b", False, "v", effect) for effect in Effect),
+    ),
+    required_affinity=(TERM, PodAffinityTerm(None, "zone", (), all_namespaces=True)),
+    required_anti_affinity=(TERM,),
+    host_ports=(HostPort(80, "UDP", "10.0.0.1"), HostPort(81)),
+    spread_constraints=(
+        SpreadConstraint(
+            2, "zone", SELECTOR, "ml", min_domains=3, ignore_node_affinity=True, honor_taints=True
+        ),
+    ),
+)
+
+#: Every field set, every member of every enum used.
+EVERYTHING = Request(
+    snapshot=Snapshot(
+        nodes=(
+            Node(
+                name="nodes/n1",
+                labels={HOSTNAME: "n1", "rack": "r1"},
+                allocatable={
+                    CPU: 8000,
+                    MEMORY: 2**40,
+                    EPHEMERAL_STORAGE: 7,
+                    PODS: 200,
+                    "nvidia.com/gpu": 8,
+                },
+                requested={CPU: 1, MEMORY: 2, EPHEMERAL_STORAGE: 3, PODS: 4, "nvidia.com/gpu": 5},
+                taints=tuple(Taint("k", "v", effect) for effect in Effect),
+                unschedulable=True,
+                ready=False,
+                host_ports=(HostPort(443, "SCTP", "10.0.0.2"),),
+            ),
+        ),
+        gangs=(
+            PodGang(
+                name="namespaces/ml/podgangs/base",
+                groups=(
+                    PodGroup(
+                        "decode",
+                        2,
+                        (PodSet(TEMPLATE, (Pod("namespaces/ml/pods/base-0", "uid-0", rank=0),)),),
+                        (BoundPod("namespaces/ml/pods/base-1", "nodes/n1"),),
+                        gated_count=3,
+                    ),
+                ),
+                priority=-5,
+                packing_scopes=(PackingScope("all", ("decode",), "rack", "block"),),
+                uninitialized=True,
+                previous_nodes=("nodes/gone",),
+                unsupported=("pod ml/a: spec.resourceClaims",),
+            ),
+            PodGang(
+                name="namespaces/ml/podgangs/scaled",
+                groups=(PodGroup("decode", 0),),
+                base_gang="namespaces/ml/podgangs/base",
+            ),
+        ),
+        running_pods=(RunningPod("namespaces/ml/pods/other", "nodes/n1", {"app": "a"}, (TERM,)),),
+        revision="42",
+    ),
+    policy=Policy(("amd.com/gpu",), deterministic=True),
+    time_limit_seconds=2.5,
+    previous=(
+        Binding(
+            "namespaces/ml/pods/base-0", "nodes/n1", "namespaces/ml/podgangs/base", "decode", "u"
+        ),
+    ),
+    validate_only=True,
+    label="nightly",
+)
+
+TIERS = tuple(
+    Tier(name, value, bound)
+    for name, value, bound in zip(
+        TierName, (8.0, 0.0, 1.5, 2.0), (8.0, 0.0, None, 1.0), strict=True
+    )
+)
+
+PLACEMENT = PlacementValue(
+    revision="42",
+    label="nightly",
+    bindings=EVERYTHING.previous,
+    gangs=(
+        GangResult(
+            name="namespaces/ml/podgangs/base",
+            placed=True,
+            placement_score=0.0,
+            reasons=tuple(
+                Reason(code, "Words.", "rack", "r1", 4, 3, ReasonState.AFTER_PLAN)
+                for code in ReasonCode
+            )
+            + tuple(Reason(ReasonCode.OUTCOMPETED, "", state=state) for state in ReasonState),
+            scopes=(ScopeUse("all", "rack", True, ("", "r1")),),
+        ),
+        GangResult("namespaces/ml/podgangs/scaled", False),
+    ),
+    tiers=TIERS,
+    termination=Termination(False, Limit.TIME, 0.0, "The time limit ended the search."),
+    stats=Stats(1.5, 0.25, 1.0, TIERS, "engine 1", True, 2**30),
+)
+
+
+def test_a_request_with_everything_comes_back_unchanged() -> None:
+    there = request_to_proto(EVERYTHING)
+    assert parse_request(there) == EVERYTHING
+    assert request_to_proto(parse_request(there)) == there
+
+
+def test_everything_means_every_field_of_the_request() -> None:
+    """So that a new field cannot be forgotten in the translation."""
+    assert set(fields_of(ComputePlacementRequest.DESCRIPTOR)) == set(
+        fields_set(request_to_proto(EVERYTHING))
+    )
+
+
+@given(snapshots())
+def test_every_snapshot_comes_back_unchanged(snapshot: Snapshot) -> None:
+    there = request_to_proto(request(snapshot))
+    assert request_to_proto(parse_request(there)) == there
+
+
+def test_a_placement_with_everything_comes_back_unchanged() -> None:
+    there = wire.placement_to_proto(PLACEMENT)
+    assert wire.parse_placement(there) == PLACEMENT
+    assert set(fields_of(Placement.DESCRIPTOR)) == set(fields_set(there))
+
+
+def test_the_empty_placement_comes_back_unchanged() -> None:
+    assert wire.parse_placement(wire.placement_to_proto(PlacementValue())) == PlacementValue()
+
+
+@pytest.mark.parametrize("limit", Limit)
+@pytest.mark.parametrize("optimal", [True, False])
+def test_every_termination_comes_back_unchanged(optimal: bool, limit: Limit) -> None:
+    placement = PlacementValue(termination=Termination(optimal, limit))
+    assert wire.parse_placement(wire.placement_to_proto(placement)) == placement
+
+
+def test_progress_comes_back_unchanged() -> None:
+    progress = ProgressValue(1.25, "exact", TIERS, 3)
+    there = wire.progress_to_proto(progress)
+    assert wire.parse_progress(there) == progress
+    assert set(fields_of(Progress.DESCRIPTOR)) == set(fields_set(there))
+
+
+@pytest.mark.parametrize(
+    ("enum", "table"),
+    [
+        (cluster_pb2.SelectorOperator, set(wire.OPERATORS)),
+        (cluster_pb2.TaintEffect, set(wire.EFFECTS)),
+        (workload_pb2.TolerationOperator, set(wire.TOLERATION_OPERATORS) - {0}),
+        (placement_pb2.TerminationLimit, set(wire.LIMITS.values()) - {0}),
+        (placement_pb2.ReasonCode, set(wire.REASON_CODES.values())),
+        (placement_pb2.ReasonState, set(wire.REASON_STATES.values()) - {0}),
+    ],
+    ids=lambda value: value.DESCRIPTOR.name if hasattr(value, "DESCRIPTOR") else "",
+)
+def test_every_member_of_every_enum_is_translated(enum: Any, table: set[int]) -> None:
+    assert table == set(enum.values()) - {0}
+
+
+def test_defaults_are_filled_in() -> None:
+    there = message()
+    node = there.snapshot.nodes[0]
+    node.labels.clear()
+    node.allocatable.pod_count = 0
+    gang = there.gangs[0]
+    gang.packing_scopes.add(name="all", required_level="rack")
+    gang.groups[0].pod_sets[0].template.requests.pod_count = 0
+    term = gang.groups[0].pod_sets[0].template.required_anti_affinity.add(topology_key="rack")
+    there.ClearField("time_limit")
+    there.policy.ClearField("gpu_resources")
+
+    here = parse_request(there)
+    assert here.snapshot.nodes[0].labels == {HOSTNAME: "n0"}
+    assert here.snapshot.nodes[0].allocatable[PODS] == 110
+    assert here.snapshot.gangs[0].packing_scopes[0].groups == ("worker",)
+    template = here.snapshot.gangs[0].groups[0].pod_sets[0].template
+    assert template.requests[PODS] == 1
+    assert not term.HasField("selector")
+    assert template.required_anti_affinity == (PodAffinityTerm(None, "rack", ("ml",)),)
+    assert here.time_limit_seconds is None
+    assert here.policy.gpu_resources == DEFAULT_GPU_RESOURCES
+
+
+def test_equal_templates_are_one_object() -> None:
+    there = message()
+    there.gangs[0].groups[0].pod_sets.add().CopyFrom(there.gangs[0].groups[0].pod_sets[0])
+    there.gangs[0].groups[0].pod_sets[1].pods[0].name = "namespaces/ml/pods/x"
+    del there.gangs[0].groups[0].pod_sets[1].pods[1:]
+    first, second = parse_request(there).snapshot.gangs[0].groups[0].pod_sets
+    assert first.template is second.template
+
+
+def test_one_template_in_two_namespaces_means_two_things() -> None:
+    """Its terms are about the pod's own namespace."""
+    there = message()
+    sets = there.gangs[0].groups[0].pod_sets
+    sets[0].template.required_affinity.add(topology_key="rack")
+    other = there.gangs.add()
+    other.CopyFrom(there.gangs[0])
+    other.name = "namespaces/other/podgangs/train"
+    for pod in other.groups[0].pod_sets[0].pods:
+        pod.name = pod.name.replace("ml", "other")
+    here = parse_request(there).snapshot.gangs
+    namespaces = [
+        gang.groups[0].pod_sets[0].template.required_affinity[0].namespaces for gang in here
+    ]
+    assert namespaces == [("ml",), ("other",)]
+
+
+# Few names and numbers, so that references meet and limits are hit.
+TEXTS = st.sampled_from(
+    ["", "a", "rack", "cpu", "nodes/a", "nodes/b", "namespaces/ml/pods/a", "namespaces/ml/pods/b",
+     "namespaces/ml/podgangs/a", "namespaces/ml/podgangs/b", "namespaces//x", "9" * 5000, "\x00",
+     "\u0663", "1_0", "nodes/\U0001f600"]
+)  # fmt: skip
+NUMBERS = st.sampled_from([0, 1, -1, 2, 65536, 2**31 - 1, -(2**31)])
+AMOUNTS = NUMBERS | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
+
+
+@st.composite
+def messages(draw: st.DrawFn, descriptor: Any, depth: int = 0) -> dict[str, Any]:
+    """A message of any kind as a dictionary, drawn by walking its descriptor."""
+    drawn: dict[str, Any] = {}
+    for field in descriptor.fields:
+        if not draw(st.booleans()):
+            continue
+        repeated = field.is_repeated
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            amount = AMOUNTS if entry.fields_by_name["value"].type == field.TYPE_INT64 else TEXTS
+            drawn[field.name] = draw(st.dictionaries(TEXTS, amount, max_size=2))
+        elif entry is not None:
+            value = messages(entry, depth + 1)
+            drawn[field.name] = draw(st.lists(value, max_size=2) if repeated else value)
+        else:
+            scalar = {
+                FieldDescriptor.TYPE_STRING: TEXTS,
+                FieldDescriptor.TYPE_BOOL: st.booleans(),
+                FieldDescriptor.TYPE_INT32: NUMBERS,
+                FieldDescriptor.TYPE_INT64: AMOUNTS,
+                FieldDescriptor.TYPE_ENUM: st.integers(0, 8),
+            }[field.type]
+            drawn[field.name] = draw(st.lists(scalar, max_size=2) if repeated else scalar)
+    return drawn
+
+
+@given(messages(ComputePlacementRequest.DESCRIPTOR))
+def test_any_message_is_a_request_or_is_refused(drawn: dict[str, Any]) -> None:
+    refused = None
+    try:
+        here = parse_request(ComputePlacementRequest(**drawn))
+    except InvalidRequest as error:
+        refused = error
+    if refused is None:
+        assert parse_request(request_to_proto(here)) == here
+    else:
+        assert 0 < len(refused.violations) <= refused.count
+        assert all(v.field and v.description for v in refused.violations)
+
+
+def fields_of(descriptor: Any) -> Iterator[str]:
+    for field in descriptor.fields:
+        yield field.full_name
+        child = field.message_type
+        ours = child is not None and child.full_name.startswith("placement.")
+        if ours and not child.GetOptions().map_entry:
+            yield from fields_of(child)
+
+
+def fields_set(there: Message) -> Iterator[str]:
+    for field, value in there.ListFields():
+        yield field.full_name
+        child = field.message_type
+        if child is None or child.GetOptions().map_entry:
+            continue
+        for part in value if field.is_repeated else (value,):
+            if child.full_name.startswith("placement."):
+                yield from fields_set(part)

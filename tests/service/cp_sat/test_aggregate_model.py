@@ -1,0 +1,463 @@
+"""The pooled model by itself: without exact model and neighbourhoods to make up for it.
+
+What it says of whole problems is compared with answers known by hand, and on
+random tiny ones with brute force.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from placement_service.bounds.counting import Counting
+from placement_service.cp_sat.aggregate_model import Pooled
+from placement_service.cp_sat.domain_forest import ROOT, Forest
+from placement_service.cp_sat.part_types import Content, Kind, Kinds, is_plain
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import Solution
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import Plan, to_solution
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import Score, score
+from placement_service.judge.verify import verify
+from placement_service.search.engine import count
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import settle
+from placement_service.search.lns import Improver
+from tests.brute import TooLarge, optimum
+from tests.planned import Taste, questions
+from tests.scenario import Group, Scenario
+from tests.strategies import PACKING_ONLY, TINY, snapshots
+from tests.waiting import LONG
+
+POLICY = Policy(deterministic=True)
+
+Stage = Callable[[State], None]
+
+
+def after(scenario: Scenario | Snapshot, *stages: Stage, plan: Plan | None = None) -> State:
+    """What is known after some stages, from a plan or from the first answer."""
+    snapshot = scenario if isinstance(scenario, Snapshot) else scenario.snapshot()
+    problem = formulate(snapshot, POLICY)
+    start = first_answer(problem) if plan is None else to_solution(problem, plan)
+    state = State(problem, start, time.monotonic() + LONG, lambda solution: None)
+    for stage in stages:
+        stage(state)
+    return state
+
+
+def judged(state: State) -> Score:
+    """The score of a plan that keeps the rules and is worth what it claims."""
+    snapshot, solution = state.problem.snapshot, state.solution()
+    bindings = name_pods(snapshot, solution.assignments)
+    assert verify(snapshot, bindings) == ()
+    result = score(snapshot, POLICY, bindings)
+    assert [t.value for t in solution.tiers] == [result.value(t.name) for t in solution.tiers]
+    return result
+
+
+def values_and_bounds(solution: Solution) -> list[tuple[float, float | None]]:
+    return [(t.value, t.bound) for t in solution.tiers[:3]]
+
+
+def counted(problem: Problem) -> tuple[Counting, Forest]:
+    return Counting(Topology(problem)), Forest(problem)
+
+
+def rack(name: str, size: int, block: str = "") -> str:
+    return f"{block}/{name}: " + " ".join(f"{name}n{i}=8" for i in range(size))
+
+
+# --- forest -------------------------------------------------------------------------
+
+
+def test_hierarchies_of_different_hardware_stand_side_by_side() -> None:
+    scenario = (
+        Scenario("b1/r1: x1=8 | b1/r2: x2=8 | -/r3: y1=8 | -/r3: y2=8")
+        .gang("a", pods=1, gpus=8, pack="block", prefer="rack")
+        .gang("b", pods=2, gpus=8, pack="rack")
+    )
+
+    forest = Forest(formulate(scenario.snapshot(), POLICY))
+
+    block, r1, r2, r3 = (int(forest.holds[d, n]) for d, n in ((1, 0), (2, 0), (2, 1), (2, 2)))
+    assert forest.above[r1] == (ROOT, block, r1)
+    assert forest.above[r2] == (ROOT, block, r2)
+    assert forest.above[r3] == (ROOT, r3)
+
+
+def test_a_level_that_cuts_across_stays_out() -> None:
+    # Block b1 has nodes of racks r1 and r2, and so has b2.
+    scenario = (
+        Scenario("b1/r1: x1=8 | b2/r1: x2=8 | b1/r2: x3=8 | b2/r2: x4=8")
+        .gang("a", pods=2, gpus=8, pack="block")
+        .gang("b", pods=2, gpus=8, pack="rack")
+    )
+    problem = formulate(scenario.snapshot(), POLICY)
+
+    counting, forest = counted(problem)
+
+    assert len(forest.levels) == 1
+    assert sum(is_plain(counting, forest, gang) for gang in problem.gangs) == 1
+
+
+# --- kinds --------------------------------------------------------------------------
+
+
+def test_gangs_alike_but_in_name_are_one_group_and_their_parts_one_kind() -> None:
+    scenario = Scenario(" | ".join(rack(f"r{i}", 4) for i in range(3)))
+    for i in range(5):
+        scenario = scenario.gang(f"g{i}", pods=2, gpus=8, pack="rack")
+    problem = formulate(scenario.snapshot(), POLICY)
+
+    kinds = Kinds(*counted(problem), problem.gangs, {})
+
+    assert [len(group.gangs) for group in kinds.groups] == [5]
+    assert len(kinds.kinds) == 1
+
+
+def test_a_base_and_its_scaled_gang_stay_apart_though_they_ask_for_the_same() -> None:
+    scenario = (
+        Scenario(f"{rack('r1', 4)} | {rack('r2', 4)}")
+        .gang("base", pods=2, gpus=8, pack="rack")
+        .gang("scaled", pods=2, gpus=8, pack="rack", base="base")
+    )
+    problem = formulate(scenario.snapshot(), POLICY)
+
+    kinds = Kinds(*counted(problem), problem.gangs, {})
+
+    assert [group.gangs for group in kinds.groups] == [[0], [1]]
+    assert values_and_bounds(after(scenario, count, settle).solution()) == [
+        (32, 32),
+        (0, 0),
+        (0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "apart"),
+    [((), 1), ((5,), 1), ((5, 6), 1), ((5, 6, 7), 2), ((-9,), 0)],
+    ids=["nothing", "a rack", "two racks", "three racks", "a node in no rack"],
+)
+def test_a_part_that_is_split_costs_no_more_than_it_must(
+    bound: tuple[int, ...], apart: int
+) -> None:
+    nothing = Content((), ())
+    kind = Kind(
+        at=0,
+        preferred=1,
+        pin=-1,
+        bound=bound,
+        fixed=max(0, len(bound) - 1),
+        least=max(1, len(bound)),
+        apart=nothing,
+        whole=nothing,
+    )
+
+    assert kind.cost_apart == apart
+
+
+def test_sets_near_at_different_levels_are_no_family_though_their_bases_ask_for_the_same() -> None:
+    # To a base of one pod a preferred level says nothing, but to its set it does.
+    scenario = (
+        Scenario("b1/r1: x1=8 | b1/r2: x2=8 | b1/r3: x3=8 x4=8")
+        .gang("wide", pods=1, gpus=8, prefer="block")
+        .gang("wide-x", pods=1, gpus=8, base="wide")
+        .gang("narrow", pods=1, gpus=8, prefer="rack")
+        .gang("narrow-x", pods=1, gpus=8, base="narrow")
+        .gang("free", pods=1, gpus=8)
+        .gang("free-x", pods=1, gpus=8, base="free")
+    )
+    problem = formulate(scenario.snapshot(), POLICY)
+
+    kinds = Kinds(*counted(problem), problem.gangs, {})
+    state = after(scenario, settle, plan={})
+
+    assert [len(family.sets) for family in kinds.families] == [1, 1, 1]
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(32, 32), (0, 0), (0, 0)]
+
+
+# --- answers known by hand -------------------------------------------------------------
+
+
+def test_whole_sets_are_dealt_to_domains_that_they_fill() -> None:
+    # Each block is cut into two sets of a base and scaled gangs of two nodes and of one.
+    rng = random.Random(3)
+    scenario = Scenario(" | ".join(rack(f"r{b}", 16 - b % 4, f"b{b}") for b in range(8)))
+    gangs: list[tuple[str, int, str]] = []
+    for b in range(8):
+        free = 16 - b % 4
+        for s, mine in enumerate((free // 2, free - free // 2)):
+            base = f"s{b}{s}"
+            gangs.append((base, mine - 3, ""))
+            gangs.append((f"{base}-x", 2, base))
+            gangs.append((f"{base}-y", 1, base))
+    rng.shuffle(gangs)
+    for name, pods, base in gangs:
+        scenario = scenario.gang(name, pods=pods, gpus=8, pack="block", base=base)
+
+    state = after(scenario, count, settle)
+
+    judged(state)
+    assert values_and_bounds(state.solution())[1:] == [(0, 0), (0, 0)]
+    assert state.proven
+
+
+def test_minimums_spread_where_extras_want_the_rest_of_the_rack() -> None:
+    scenario = Scenario(" | ".join(rack(f"r{i}", 8) for i in range(10)))
+    for i in range(10):
+        scenario = scenario.gang(f"e{i}", pods=8, gpus=8, min=4, pack="rack")
+
+    state = after(scenario, count, settle)
+
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(320, 320), (40, 40), (0, 0)]
+
+
+def test_a_split_that_cannot_be_helped_is_proven() -> None:
+    # Two racks of four; of three gangs of three and of two, one of three must be split.
+    scenario = Scenario(f"{rack('r1', 4)} | {rack('r2', 4)}")
+    for name, pods in (("a", 3), ("b", 3), ("c", 2)):
+        scenario = scenario.gang(name, pods=pods, gpus=8, prefer="rack")
+
+    state = after(scenario, count, settle)
+
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(64, 64), (0, 0), (1, 1)]
+
+
+def test_a_part_keeps_its_rack_where_the_gang_only_prefers_one() -> None:
+    # Too large for a rack, the gang is split; its group of two is not.
+    scenario = Scenario(f"{rack('r1', 3)} | {rack('r2', 3)}").gang(
+        "a",
+        Group("p", pods=2, gpus=8, pack="rack"),
+        Group("d", pods=2, gpus=8, pack="rack"),
+        prefer="rack",
+    )
+
+    state = after(scenario, count, settle, plan={})
+
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(32, 32), (0, 0), (1, 1)]
+
+
+def test_extras_that_need_a_rack_do_not_hold_up_the_minimum_where_all_are_full() -> None:
+    scenario = Scenario("x1=8 | r1: y1=0 y2=0").gang(
+        "a", Group("p", pods=1, gpus=1), Group("d", pods=1, gpus=1, min=0, pack="rack")
+    )
+
+    state = after(scenario, settle, plan={})
+
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(1, 1), (0, 0), (0, 0)]
+
+
+def test_a_part_too_large_for_any_domain_may_lie_on_more_nodes_without_the_label() -> None:
+    # Without the label, x1 and x2 are two domains; the only rack has no room.
+    scenario = Scenario("x1=8 x2=8 | r1: y1=0 y2=0").gang("a", pods=2, gpus=8, prefer="rack")
+
+    state = after(scenario, settle, plan={})
+
+    judged(state)
+    assert values_and_bounds(state.solution()) == [(16, 16), (0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            # The rack holds two of the three.
+            Scenario("x1=8 | r1: y1=8 y2=8")
+            .gang("a", pods=2, gpus=4, prefer="rack")
+            .gang("b", pods=2, gpus=4, prefer="rack")
+            .gang("c", pods=2, gpus=4, prefer="rack"),
+            id="a part",
+        ),
+        pytest.param(
+            Scenario("x1=4/8 | r1: y1=0 y2=0").gang(
+                "a", Group("w", pods=1, gpus=4, on=("x1",)), prefer="rack"
+            ),
+            id="a part that runs there already",
+        ),
+        pytest.param(
+            Scenario("x1=8 | r1: y1=0 y2=0")
+            .gang("a", pods=1, gpus=4, prefer="rack")
+            .gang("a-x", pods=1, gpus=4, base="a"),
+            id="a set",
+        ),
+    ],
+)
+def test_a_node_without_the_label_is_one_place(scenario: Scenario) -> None:
+    problem = formulate(scenario.snapshot(), POLICY)
+    model = Pooled(*counted(problem), problem.gangs, np.arange(3), problem.free, {})
+    model.hold(model.admitted(0), at_least=sum(g.value for g in problem.gangs))
+
+    answer = model.solve(model.costs, maximize=False, hint=None, seconds=10, effort=10)
+
+    assert (answer.value, answer.bound) == (0, 0)
+
+
+def test_a_base_waits_though_a_gang_based_on_it_runs_already() -> None:
+    # The scaled gang's minimum is none, so it runs whatever becomes of its base.
+    scenario = (
+        Scenario("x1=8")
+        .gang("base", pods=2, gpus=8)
+        .gang("scaled", Group("w", pods=1, gpus=8, min=0), base="base")
+        .gang("other", pods=1, gpus=8)
+    )
+
+    state = after(scenario, settle, plan={})
+
+    judged(state)
+    assert sorted(state.plan) == [2]
+
+
+def test_a_goal_without_terms_forgets_the_goal_before_it() -> None:
+    scenario = Scenario(rack("r1", 2)).gang("a", pods=2, gpus=8, pack="rack")
+    problem = formulate(scenario.snapshot(), POLICY)
+    model = Pooled(*counted(problem), problem.gangs, np.arange(2), problem.free, {})
+
+    first = model.solve(model.admitted(0), maximize=True, hint=None, seconds=LONG, effort=10)
+    second = model.solve([], maximize=True, hint=None, seconds=LONG, effort=10)
+
+    assert (first.bound, second.bound) == (16_000, 0)
+
+
+def test_a_gang_waits_when_its_base_is_not_described_and_does_not_run() -> None:
+    # Previous nodes are beyond what kinds say, so the base stays as it is: not placed.
+    scenario = (
+        Scenario(rack("r1", 4))
+        .gang("base", pods=2, gpus=8, pack="rack", previous=["r1n0"])
+        .gang("scaled", pods=2, gpus=8, pack="rack", base="base")
+    )
+
+    state = after(scenario, count, settle, plan={})
+
+    judged(state)
+    assert not state.plan
+
+
+def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
+    scenario = (
+        Scenario(f"{rack('r1', 2, 'b1')} | {rack('r2', 2, 'b2')}")
+        .gang("base", pods=1, gpus=8, pack="block")
+        .gang("scaled", pods=1, gpus=8, pack="block", base="base")
+    )
+    problem = formulate(scenario.snapshot(), POLICY)
+    counting, forest = counted(problem)
+    fixed: Plan = {1: ((0, 2, 1),)}
+    free = problem.free.copy()
+    free[2] -= problem.request[problem.gangs[1].demands[0].shape]
+
+    model = Pooled(counting, forest, problem.gangs[:1], np.arange(4), free, fixed)
+    answer = model.solve(model.costs, maximize=False, hint=None, seconds=LONG, effort=10)
+
+    assert answer.plan == {0: ((0, 3, 1),)}
+    assert answer.value == 0
+
+
+def test_exact_fillings_are_reached_by_looking_for_nothing_less() -> None:
+    # Blocks of three racks of eight, each rack cut in two; two pieces of a block make a gang.
+    rng = random.Random(10)
+    racks, gangs = [], []
+    for b in range(16):
+        pieces: list[tuple[int, int]] = []
+        for r in range(3):
+            racks.append(rack(f"b{b}r{r}", 8, f"b{b}"))
+            x = rng.randint(2, 6)
+            pieces += [(r, x), (r, 8 - x)]
+        rng.shuffle(pieces)
+        gangs += [(f"g{b}-{i}", pieces[i : i + 2]) for i in (0, 2, 4)]
+    rng.shuffle(gangs)
+    scenario = Scenario(" | ".join(racks))
+    for name, parts in gangs:
+        groups = (Group(f"p{i}", pods=x, gpus=8, pack="rack") for i, (_, x) in enumerate(parts))
+        scenario = scenario.gang(name, *groups, pack="block")
+
+    state = after(scenario, count, settle)
+
+    judged(state)
+    assert state.proven
+
+
+def test_neighbourhoods_take_in_gangs_worth_as_much_that_need_no_split() -> None:
+    # The gang of four is split over two racks; the two gangs of two, worth as much, fill one each.
+    scenario = (
+        Scenario(f"{rack('r1', 3)} | {rack('r2', 2)} | {rack('r3', 2)}")
+        .gang("three", pods=3, gpus=8, pack="rack")
+        .gang("four", pods=4, gpus=8, prefer="rack")
+        .gang("two", pods=2, gpus=8, prefer="rack")
+        .gang("other", pods=2, gpus=8, prefer="rack")
+    )
+    split = {
+        0: ((0, 0, 1), (0, 1, 1), (0, 2, 1)),
+        1: ((0, 3, 1), (0, 4, 1), (0, 5, 1), (0, 6, 1)),
+    }
+
+    state = after(scenario, count, lambda state: Improver(state).run(), plan=split)
+
+    judged(state)
+    assert state.worth.admitted == (56_000,)
+    assert state.worth.topology == 0
+    assert sorted(state.plan) == [0, 2, 3]
+
+
+# --- random questions -------------------------------------------------------------------
+
+
+def no_longer_set_apart(snapshot: Snapshot) -> Snapshot:
+    """The same without previous nodes, which kinds do not describe."""
+    return replace(snapshot, gangs=tuple(replace(g, previous_nodes=()) for g in snapshot.gangs))
+
+
+calm = Taste(nodes=4, pods=5, rules=0, running=0.05, host=0.05)
+
+
+def thoroughly(state: State) -> None:
+    settle(state, thorough=True)
+
+
+def begin_to_improve(state: State) -> None:
+    Improver(state).begin()
+
+
+@given(
+    st.one_of(
+        snapshots(TINY, PACKING_ONLY), questions(calm), questions(replace(calm, sets=1, scopes=0.2))
+    ).map(no_longer_set_apart),
+    st.sampled_from([(settle,), (settle, begin_to_improve), (thoroughly,), (settle, thoroughly)]),
+)
+def test_what_the_pooled_model_claims_alone_is_never_refuted(
+    snapshot: Snapshot, stages: tuple[Stage, ...]
+) -> None:
+    try:
+        best = optimum(snapshot, POLICY)
+    except TooLarge:
+        assume(False)
+        raise
+
+    state = after(snapshot, *stages)
+
+    result = judged(state)
+    mine = (tuple(units for _, units in result.admitted), result.extra, result.topology)
+    want = (best.admitted, best.extra, best.topology)
+    for tier, have, goal in zip(state.solution().tiers, mine, want, strict=False):
+        assert tier.bound is not None
+        optimal = best.value(tier.name)
+        slack = optimal - tier.bound if tier.name.minimize else tier.bound - optimal
+        assert slack >= -1e-6, tier
+        if tier.proven:
+            assert have == goal, tier
+        if have != goal:
+            break

@@ -1,0 +1,75 @@
+"""Classes of nodes: what is told apart, and what is not."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from placement_service.cp_sat.node_classes import NodeClass, classify
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from tests.scenario import Group, Scenario, solve
+
+#: What pods ask for, (GPUs, cores); some hundred mixtures of them fill a node.
+SHAPES = ((1, 2), (1, 3), (1, 7), (1, 9), (2, 17), (2, 28), (4, 31))
+POLICY = Policy(deterministic=True)
+
+
+def cluster(nodes: int) -> Scenario:
+    return Scenario(" ".join(f"x{i}=8" for i in range(nodes)))
+
+
+def classes_of(nodes: int) -> tuple[NodeClass, ...]:
+    """Classes of nodes alike, with pods of all shapes to place on them."""
+    scenario = cluster(nodes)
+    for i, (gpus, cpus) in enumerate(SHAPES):
+        scenario = scenario.gang(f"g{i}", Group("w", pods=50, gpus=gpus, cpus=cpus))
+    problem = formulate(scenario.snapshot(), POLICY)
+    shapes = list(range(problem.shape_count))
+    return classify(problem, problem.free, np.arange(nodes), shapes, [50] * len(shapes), (), ())
+
+
+@pytest.mark.parametrize(("nodes", "classes"), [(1, 1), (4, 4), (40, 1)])
+def test_many_nodes_alike_are_one_class_though_many_patterns_fill_them(
+    nodes: int, classes: int
+) -> None:
+    found = classes_of(nodes)
+
+    assert len(found) == classes
+    assert all((c.patterns is None) == (classes == nodes) for c in found)
+
+
+def test_nodes_are_filled_to_the_brim_in_two_resources() -> None:
+    # Gangs of the pods that fill every node exactly, shuffled.
+    rng = random.Random(7)
+    fillings = [
+        Counter(p)
+        for p in (
+            [(4, 31), (2, 17), (1, 7), (1, 9)],
+            [(2, 28), (2, 28), (1, 2), (1, 2), (1, 2), (1, 2)],
+            [(4, 31), (2, 28), (1, 2), (1, 3)],
+            [(2, 17), (2, 17), (1, 9), (1, 9), (1, 9), (1, 3)],
+            [(1, 7), (1, 7), (1, 9), (1, 9), (1, 9), (1, 9), (1, 7), (1, 7)],
+        )
+    ]
+    assert all(sum(c * n for (_, c), n in f.items()) == 64 for f in fillings)
+    left = Counter[tuple[int, int]]()
+    for _ in range(30):
+        left += rng.choice(fillings)
+    scenario = cluster(30)
+    while left:
+        shape = rng.choice(sorted(left))
+        pods = min(left[shape], rng.randint(1, 6))
+        left -= Counter({shape: pods})
+        gpus, cpus = shape
+        scenario = scenario.gang(
+            f"g{len(scenario.gangs)}", Group("w", pods=pods, gpus=gpus, cpus=cpus)
+        )
+
+    *_, last = solve(scenario.snapshot(), POLICY)
+
+    assert last.proven
+    assert last.tiers[0].value == 240

@@ -1,0 +1,528 @@
+"""Whatever claims to bound all plans must admit every valid one.
+
+Random questions come with a plan that was made without the engine (`tests.planned`).
+Of each model alone it is asked whether it admits that plan: rows must hold, bounds
+must not pass it, and a model held to what the plan reaches must still have a
+solution. ``--hypothesis-profile thorough`` asks twenty times as many, ``exhaustive`` a hundred.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from placement_service.bounds import counting as rows
+from placement_service.bounds.counting import Counting
+from placement_service.cp_sat import admission_master as master
+from placement_service.cp_sat import aggregate_model as pooled
+from placement_service.cp_sat import node_classes as cells
+from placement_service.cp_sat.admission_master import solve_master
+from placement_service.cp_sat.aggregate_model import Pooled
+from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.exact_model import Model
+from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.part_types import is_plain
+from placement_service.cp_sat.solving import Answer
+from placement_service.entities.pod_assignment import count_pods, name_pods
+from placement_service.entities.request import Policy
+from placement_service.entities.solution import Solution, TierName
+from placement_service.explain.capacity_bounds import Headroom
+from placement_service.explain.capacity_bounds import Kinds as PodKinds
+from placement_service.explain.capacity_reasons import Shortfalls
+from placement_service.explain.node_reasons import NodeRules
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import (
+    UNITS_PER_DOMAIN,
+    Plan,
+    from_solution,
+    gang_domains,
+    pods_of,
+    priorities,
+    scopes_in_use,
+    set_domains,
+    sets,
+    to_solution,
+    worth,
+)
+from placement_service.formulation.problem import (
+    Affinity,
+    Bipartite,
+    Gang,
+    Limit,
+    Problem,
+    Scope,
+    Spread,
+)
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.residual_capacity import Room
+from placement_service.judge.score import score
+from placement_service.judge.verify import verify
+from placement_service.search import engine
+from placement_service.search import lexicographic as settle
+from placement_service.search.incumbent import Facts, State
+from tests.planned import Planned, Taste, planned
+
+POLICY = Policy(deterministic=True)
+
+#: Of the profile in use, for each aim.
+EXAMPLES = settings().max_examples // 5
+
+#: Deterministic time of one solve here.
+EFFORT = 1.0
+
+#: What was met, by name: a check that meets nothing shows nothing.
+Met = Counter[str]
+
+
+class Case:
+    """A question, its plan in the terms of the engine, and what counting says of it."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned = planned
+        self.snapshot = planned.snapshot
+        self.problem: Problem = formulate(self.snapshot, POLICY)
+        assignments = count_pods(self.snapshot, planned.plan)
+        self.plan: Plan = from_solution(self.problem, Solution(assignments, ()))
+        self.worth = worth(self.problem, self.plan)
+        self.counting = Counting(Topology(self.problem))
+
+    @cached_property
+    def forest(self) -> Forest:
+        return Forest(self.problem)
+
+    @property
+    def everywhere(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.arange(self.problem.node_count)
+
+    def room(self, plan: Plan) -> Room:
+        """What a part of the plan leaves."""
+        room = Room(self.problem)
+        room.take_plan(plan)
+        return room
+
+    def without(self, gangs: Sequence[Gang]) -> Plan:
+        """The plan of all others."""
+        mine = {g.index for g in gangs}
+        return {i: units for i, units in self.plan.items() if i not in mine}
+
+    def extras(self, gang: Gang) -> int:
+        """How many units beyond its minimum the plan gives a gang."""
+        units = self.plan.get(gang.index, ())
+        return sum(
+            max(0, sum(c for d, _, c in units if d in q.demands) - q.missing) for q in gang.quotas
+        )
+
+    def nodes(self, gang: Gang, scope: Scope) -> list[int]:
+        """The nodes under a scope's new pods."""
+        return sorted({n for d, n, _ in self.plan.get(gang.index, ()) if d in scope.demands})
+
+    def topology_of(self, gangs: Sequence[Gang]) -> int:
+        """What some gangs, and the sets that they belong to, cost in topology."""
+        mine = {g.index for g in gangs}
+        domains = misses = 0
+        for g in gangs:
+            units = self.plan.get(g.index, ())
+            if units:
+                domains += gang_domains(self.problem, g, units) - scopes_in_use(g, units)
+            if g.previous:
+                misses += sum(c * pods_of(g, d) for d, n, c in units if n not in g.previous)
+        for members in sets(self.problem).values():
+            if any(g.index in mine for g in members):
+                domains += set_domains(self.problem, members, self.plan)
+        return domains * UNITS_PER_DOMAIN + misses
+
+    def keeps_the_rules(self, plan: Plan) -> None:
+        assignments = to_solution(self.problem, plan).assignments
+        assert verify(self.snapshot, name_pods(self.snapshot, assignments)) == ()
+
+    def is_admitted_by(self, facts: Facts) -> None:
+        """A bound speaks of plans that reach those before it, and of no others."""
+        for have, bound in zip(self.worth.admitted, facts.admitted, strict=True):
+            assert have <= bound, facts
+            if have < bound:
+                return
+        assert self.worth.extra <= facts.extra, facts
+        if self.worth.extra == facts.extra:
+            assert self.worth.topology >= facts.topology, facts
+
+
+# --- what is asked of each ------------------------------------------------------------
+
+
+def worth_is_score(case: Case, met: Met) -> None:
+    result = score(case.snapshot, POLICY, case.planned.plan)
+    tiers = to_solution(case.problem, case.plan).tiers
+    assert {t.name: t.value for t in tiers} == {n: result.value(n) for n in TierName}
+    met["gangs"] += len(case.plan)
+
+
+def rows_hold(case: Case, met: Met) -> None:
+    classes = case.counting.classes
+    class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
+    placed = np.zeros(len(classes), dtype=np.int64)
+    extras = np.zeros(len(classes), dtype=np.int64)
+    for index in case.plan:
+        gang = case.problem.gangs[index]
+        if gang.pending:
+            assert index in class_of, "said not to fit even alone"
+            placed[class_of[index]] += 1
+            extras[class_of[index]] += case.extras(gang)
+    for row in case.counting.rows:
+        used = row.weight @ placed + row.extra @ extras
+        assert used <= row.capacity
+        met["tight row"] += int(used == row.capacity)
+    met["row"] += bool(case.counting.rows)
+    met["class of several"] += any(len(c.gangs) > 1 for c in classes)
+
+
+def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
+    counting, levels = case.counting, case.problem.levels
+    for index, units in case.plan.items():
+        gang = case.problem.gangs[index]
+        for scope in gang.scopes:
+            nodes = case.nodes(gang, scope)
+            if scope.required >= 0 and nodes:
+                domain = levels[scope.required].domain[nodes[0]]
+                assert counting.domains_for(gang, scope)[domain]
+                met["pinned scope"] += scope.pin >= 0
+            if scope.preferred >= 0 and gang.pending:
+                places = {int(levels[scope.preferred].place[n]) for n in nodes} | {*scope.bound}
+                assert counting.fewest_places(gang, scope) <= len(places)
+                if len(places) == 1 and nodes:
+                    assert counting.places_for(gang, scope)[places.pop()]
+        if gang.pending:
+            used = gang_domains(case.problem, gang, units)
+            assert counting.fewest(gang) <= used
+            assert counting.least_beyond(gang) <= used - scopes_in_use(gang, units)
+            met["split that counting sees"] += counting.least_beyond(gang) > 0
+
+
+def the_counts_behind_reasons_leave_room_for_it(case: Case, met: Met) -> None:
+    kinds = PodKinds(case.problem, NodeRules(case.snapshot))
+    shortfalls = Shortfalls(kinds)
+    for index in case.plan:
+        gang = case.problem.gangs[index]
+        rest = case.without([gang])
+        if gang.pending and not any(case.problem.gangs[i].base == index for i in rest):
+            assert shortfalls.failures(gang, Headroom(kinds, case.room(rest))) == []
+            met["room counted"] += 1
+
+
+def the_master_admits_it(case: Case, met: Met) -> None:
+    counting, problem = case.counting, case.problem
+    wishes = [counting.least_beyond(problem.gangs[c.gangs[0]]) for c in counting.classes]
+    running = sum(g.extras for g in problem.gangs if not g.pending)
+    # A solve that is cut short claims less, and must be as right.
+    for effort in (0.0001, EFFORT):
+        target = solve_master(counting, wishes, seconds=60, effort=effort)
+        domains = target.domains * UNITS_PER_DOMAIN
+        case.is_admitted_by(Facts(target.bounds, target.extra + running, domains))
+    met["patterns"] += target.layout is not None
+    met["not everybody"] += sum(target.bounds) < sum(g.value for g in problem.pending)
+    met["domains of the master"] += target.domains > 0
+
+
+def the_pooled_model_admits_it(case: Case, met: Met) -> None:
+    plain = [g for g in case.problem.gangs if is_plain(case.counting, case.forest, g)]
+    if not plain:
+        return
+    model = counted_as_good(case, plain)
+    fixed = case.without(plain)
+    size = model.size
+    model.tell_what_fits(deadline=math.inf)
+    met["what fits together"] += model.size > size
+    answer = solved(model.solve([], maximize=True, hint=None, seconds=60, effort=EFFORT))
+    if answer is not None:
+        case.keeps_the_rules({**fixed, **answer})
+    # Who is counted as what is for the model to say; where the units lie the plan says.
+    loads: Counter[tuple[int, int]] = Counter()
+    class_of = {n: j for j, c in enumerate(model.classes) for n in c.nodes}
+    for g in plain:
+        for d, n, count in case.plan.get(g.index, ()):
+            loads[model.shape_at[g.demands[d].shape], class_of[n]] += count
+    assert loads.keys() <= model.tally.load.keys()
+    for key, load in model.tally.load.items():
+        model.cp.add(load == loads[key])
+    for group, z in zip(model.kinds.groups, model.z, strict=True):
+        model.cp.add(z == sum(i in case.plan for i in group.gangs))
+    solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
+
+    kinds, tally = model.kinds, model.tally
+    for name, there in (
+        ("pooled", True),
+        ("guesses", not kinds.exact),
+        ("beside others", fixed),
+        ("whole or apart", tally.whole),
+        ("empty part", tally.empty),
+        ("large part", tally.large),
+        ("whole set", tally.sets),
+        ("sets alike", any(len(f.sets) > 1 for f in kinds.families)),
+        ("gangs alike", any(len(g.gangs) > 1 for g in kinds.groups)),
+        ("pinned part", any(k.pin >= 0 for k in kinds.kinds)),
+        ("bound part", any(k.bound for k in kinds.kinds)),
+        ("parts in parts", any(k.apart.kinds for k in kinds.kinds)),
+        ("choice of units", tally.units or tally.loose),
+    ):
+        met[name] += bool(there)
+
+
+def the_exact_model_admits_it(case: Case, met: Met) -> None:
+    problem = case.problem
+    gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
+    if not gangs:
+        return
+    goals = as_good(case, gangs)
+    model = goals.model
+    if terms := goals.fragmentation:
+        model.hold(terms, at_most=case.worth.fragmentation)
+    answer = solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
+    if answer is not None:
+        case.keeps_the_rules(answer)
+        mine = worth(problem, answer)
+        assert (mine.admitted, mine.extra) >= (case.worth.admitted, case.worth.extra)
+        assert mine.topology <= case.worth.topology
+        assert mine.fragmentation <= case.worth.fragmentation
+    if all(i in case.plan for i in model.z):
+        # Nobody is left out whom the model might have preferred: the plan is a solution.
+        counts: Counter[tuple[int, int, int]] = Counter()
+        class_of = {n: j for j, c in enumerate(model.classes) for n in c.nodes}
+        for index, units in case.plan.items():
+            for d, n, count in units:
+                counts[index, d, class_of[n]] += count
+        assert counts.keys() <= model.x.keys()
+        for key, x in model.x.items():
+            model.cp.add(x == counts[key])
+        solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
+        met["the plan itself"] += 1
+
+    for kind in (Limit, Bipartite, Spread, Affinity):
+        met[kind.__name__] += any(isinstance(rule, kind) for rule in problem.rules)
+    for name, there in (
+        ("exact", True),
+        ("bundle", any(sum(k for *_, k in d.members) > 1 for g in gangs for d in g.demands)),
+        ("nodes alike", any(len(c.nodes) > 1 for c in model.classes)),
+        ("patterns of nodes", model.filling.patterns),
+        ("no patterns of nodes", any(c.patterns is None for c in model.classes)),
+        ("previous nodes", any(g.previous for g in gangs)),
+        ("set", any(g.base >= 0 and g.set_level >= 0 for g in gangs)),
+    ):
+        met[name] += bool(there)
+
+
+def neighbourhoods_admit_it(case: Case, met: Met) -> None:
+    """Both models with every other gang, beside the rest."""
+    free = [
+        g
+        for g in case.problem.pending
+        if g.index in case.plan and not any(case.problem.special[d.shape] for d in g.demands)
+    ][::2]
+    plain = [g for g in free if is_plain(case.counting, case.forest, g)]
+    for gangs, model in (
+        (free, as_good(case, free).model if free else None),
+        (plain, counted_as_good(case, plain) if plain else None),
+    ):
+        if model is None:
+            continue
+        fixed = case.without(gangs)
+        answer = solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
+        if answer is not None:
+            case.keeps_the_rules({**fixed, **answer})
+        met["neighbourhood"] += bool(fixed)
+
+
+def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
+    nothing = to_solution(case.problem, {})
+    state = State(case.problem, nothing, time.monotonic() + 600, lambda solution: None)
+    for stage in (engine.count, settle.settle, thoroughly, engine.decide):
+        stage(state)
+        case.is_admitted_by(state.facts)
+    case.keeps_the_rules(state.plan)
+    engine.measure_fewest(state)
+    for index, fewest in state.fewest.items():
+        gang = case.problem.gangs[index]
+        # Where it needs others it may have found a better place beside them.
+        if index in case.plan and not any(case.problem.special[d.shape] for d in gang.demands):
+            assert fewest <= gang_domains(case.problem, gang, case.plan[index])
+            met["fewest"] += 1
+    met["not proven"] += not state.proven
+
+
+def thoroughly(state: State) -> None:
+    settle.settle(state, thorough=True)
+
+
+CHECKS = (
+    worth_is_score,
+    rows_hold,
+    single_gangs_need_no_more_than_they_have,
+    the_counts_behind_reasons_leave_room_for_it,
+    the_master_admits_it,
+    the_pooled_model_admits_it,
+    the_exact_model_admits_it,
+    neighbourhoods_admit_it,
+    no_stage_claims_anything_against_it,
+)
+
+
+def as_good(case: Case, gangs: Sequence[Gang]) -> Goals:
+    """The exact model of some gangs, held to what the plan reaches with them."""
+    fixed = case.without(gangs)
+    outside = worth(case.problem, fixed)
+    free = case.room(fixed).free
+    goals = Goals(Model(case.counting, gangs, case.everywhere, free, fixed))
+    for i, priority in enumerate(priorities(case.problem)):
+        if terms := goals.admitted(priority):
+            goals.model.hold(terms, at_least=case.worth.admitted[i] - outside.admitted[i])
+    if terms := goals.extras():
+        goals.model.hold(terms, at_least=case.worth.extra - outside.extra)
+    if terms := goals.topology:
+        goals.model.hold(terms, at_most=case.topology_of(gangs))
+    return goals
+
+
+def counted_as_good(case: Case, gangs: Sequence[Gang]) -> Pooled:
+    """The pooled model of some gangs, held to what the plan reaches with them."""
+    fixed = case.without(gangs)
+    outside = worth(case.problem, fixed)
+    free = case.room(fixed).free
+    model = Pooled(case.counting, case.forest, gangs, case.everywhere, free, fixed)
+    for i, priority in enumerate(priorities(case.problem)):
+        if terms := model.admitted(priority):
+            model.hold(terms, at_least=case.worth.admitted[i] - outside.admitted[i])
+    model.hold(model.extras, at_least=case.worth.extra - outside.extra)
+    if model.kinds.exact:
+        model.hold(model.costs, at_most=case.topology_of(gangs))
+    return model
+
+
+def solved(answer: Answer) -> Plan | None:
+    """The plan of a model that must have one; None when it was not found in time."""
+    assert answer.plan is not None or not answer.proven, "a valid plan is cut off"
+    return answer.plan
+
+
+# --- questions that meet each of them -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Questions of a taste, which many times meet what is named.
+
+    `limits` are set while they are asked: (module, name, value).
+    """
+
+    name: str
+    taste: Taste
+    meets: tuple[str, ...]
+    limits: tuple[tuple[ModuleType, str, float], ...] = (
+        # What comes after the last bound is no matter here.
+        (engine, "POLISH_EFFORT", 0.0),
+        (settle, "EFFORT", 0.05),
+        (settle, "THOROUGH_EFFORT", 0.05),
+        (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.05),
+        (engine, "EXACT_EFFORT", 0.05),
+        (engine, "MAX_PORTFOLIO_VARIABLES", 0),
+        (engine, "ALONE_EFFORT", 0.05),
+    )
+
+
+CALM = Taste(host=0.03, rules=0, previous=0, running=0, others=0.05, crossing=0.05)
+
+AIMS = (
+    Aim("anything", Taste(), ("pooled", "exact", "neighbourhood", "row", "room counted")),
+    Aim(
+        "whole nodes",
+        replace(CALM, whole=0.95, scopes=0.7, elastic=0.1, pods=60),
+        ("patterns", "not everybody", "tight row", "class of several", "large part"),
+    ),
+    Aim(
+        "sets",
+        replace(CALM, sets=1, scopes=0.15, running=0.15),
+        ("set", "whole set", "sets alike", "guesses", "large part"),
+    ),
+    Aim(
+        "parts",
+        replace(CALM, scopes=0.9, elastic=0.6),
+        ("whole or apart", "parts in parts", "gangs alike", "what fits together"),
+    ),
+    Aim(
+        "running",
+        replace(CALM, scopes=0.8, elastic=0.3, running=0.6),
+        ("pinned scope", "pinned part", "bound part", "beside others"),
+    ),
+    Aim(
+        "crossing",
+        replace(CALM, crossing=1, scopes=0.6),
+        ("beside others", "whole or apart"),
+    ),
+    Aim("bare", replace(CALM, scopes=0.6, sets=0.4, running=0.15, bare=0.4), ("whole or apart",)),
+    Aim(
+        "loose",
+        replace(CALM, scopes=0.1, whole=0.2, others=0.4, elastic=0.4),
+        ("choice of units", "nodes alike", "patterns of nodes", "the plan itself"),
+    ),
+    Aim(
+        "rules",
+        Taste(rules=0.7, previous=0.3, running=0.3, scopes=0.2),
+        ("Limit", "Bipartite", "Spread", "Affinity", "previous nodes", "fewest"),
+    ),
+    Aim(
+        "hosts",
+        replace(CALM, host=0.6, scopes=0.7),
+        ("bundle", "split that counting sees", "domains of the master"),
+    ),
+    Aim(
+        "low limits",
+        Taste(),
+        ("no patterns of nodes",),
+        (
+            (engine, "POLISH_EFFORT", 0.0),
+            (settle, "EFFORT", 0.0),
+            (settle, "THOROUGH_EFFORT", 0.0),
+            (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.0),
+            (engine, "EXACT_EFFORT", 0.0),
+            (engine, "HARD_EFFORT", 0.0),
+            (cells, "MAX_PATTERNS", 1),
+            (pooled, "MAX_LARGE", 2),
+            (pooled, "MAX_TRIALS", 100),
+            (pooled, "MAX_PROOFS", 4),
+            (rows, "MAX_NODE_SETS", 2),
+            (rows, "MAX_REFERENCES", 2),
+            (rows, "MAX_ROUNDINGS", 1),
+            (master, "MAX_PATTERNS", 3),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("aim", [pytest.param(aim, id=aim.name) for aim in AIMS])
+def test_no_bound_cuts_off_a_valid_plan(aim: Aim) -> None:
+    met: Met = Counter()
+
+    # Seeds do not shrink, so no time is lost on trying.
+    @settings(max_examples=EXAMPLES, phases=[Phase.generate])
+    @given(st.integers(0, 2**32 - 1))
+    def ask(seed: int) -> None:
+        question = planned(random.Random(seed), aim.taste)
+        with ExitStack() as stack:
+            for module, name, value in aim.limits:
+                stack.enter_context(mock.patch.object(module, name, value))
+            case = Case(question)
+            for check in CHECKS:
+                check(case, met)
+
+    ask()
+    assert {name for name in aim.meets if not met[name]} == set()

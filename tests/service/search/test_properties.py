@@ -1,0 +1,261 @@
+"""What holds for every question, tried on random small ones.
+
+Four oracles: the verifier accepts every answer; `score` finds what the engine
+claims; on tiny instances `brute` knows the optimum, which no bound may cut off and
+every proof must have met; and changes that cannot matter, or can only help, do just
+that. ``--hypothesis-profile thorough`` tries many more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import HOSTNAME, Policy, Snapshot
+from placement_service.entities.solution import Solution, TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import Score, score
+from placement_service.judge.verify import verify
+from tests.brute import Optimum, TooLarge, fewest_domains, optimum
+from tests.planned import Taste, questions
+from tests.scenario import Group, Scenario, solve
+from tests.strategies import (
+    EVERYTHING,
+    PACKING_ONLY,
+    SMALL,
+    TINY,
+    Feature,
+    permuted,
+    renamed,
+    snapshots,
+)
+
+POLICY = Policy()
+EPSILON = 1e-6
+
+#: Of the profile in use; the properties that solve twice try fewer.
+EXAMPLES = settings().max_examples
+
+PROVABLE = (TierName.ADMITTED, TierName.EXTRA, TierName.TOPOLOGY)
+
+tiny = st.one_of(
+    snapshots(TINY, EVERYTHING),
+    snapshots(TINY, PACKING_ONLY),
+    # These have gangs that are alike, several sets of them, and a third resource.
+    questions(Taste(nodes=4, pods=5)),
+    questions(Taste(nodes=4, pods=5, sets=1, scopes=0.2, rules=0.05)),
+)
+small = st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY))
+
+
+def judged(snapshot: Snapshot, solution: Solution) -> Score:
+    """The score of an answer that keeps the rules and claims what it is worth."""
+    bindings = name_pods(snapshot, solution.assignments)
+    assert verify(snapshot, bindings) == ()
+    result = score(snapshot, POLICY, bindings)
+    assert [(t.name, t.value) for t in solution.tiers] == [(n, result.value(n)) for n in TierName]
+    return result
+
+
+def vector(result: Score) -> tuple[tuple[int, ...], int, int]:
+    """The first three tiers, admitted by priority."""
+    return tuple(units for _, units in result.admitted), result.extra, result.topology
+
+
+def oracle(snapshot: Snapshot) -> Optimum:
+    """The optimum of a tiny snapshot; gives up on those that are not tiny enough."""
+    try:
+        return optimum(snapshot, POLICY)
+    except TooLarge:
+        assume(False)
+        raise
+
+
+def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None:
+    """Every bound leaves room for the optimum, and every proof has met it.
+
+    A bound of a later tier speaks of plans that are as good in the tiers before,
+    so it is judged only where those have reached the optimum.
+    """
+    want = best.admitted, best.extra, best.topology
+    for tier, have, goal in zip(solution.tiers, vector(reached), want, strict=False):
+        optimal = best.value(tier.name)
+        if tier.bound is not None:
+            if tier.name.minimize:
+                assert tier.bound <= optimal + EPSILON, tier
+            else:
+                assert tier.bound >= optimal - EPSILON, tier
+        if tier.proven:
+            assert have == goal, tier
+        if have != goal:
+            break
+
+
+@given(small)
+def test_the_first_answer_keeps_the_rules_and_claims_what_it_is_worth(snapshot: Snapshot) -> None:
+    judged(snapshot, first_answer(formulate(snapshot, POLICY)))
+
+
+@given(tiny)
+def test_the_first_answer_is_never_better_than_the_optimum(snapshot: Snapshot) -> None:
+    best = oracle(snapshot)
+    admitted, extra, topology = vector(judged(snapshot, first_answer(formulate(snapshot, POLICY))))
+    assert (admitted, extra, -topology) <= (best.admitted, best.extra, -best.topology)
+
+
+@given(small)
+def test_the_first_answer_from_an_earlier_one_is_no_worse(snapshot: Snapshot) -> None:
+    problem = formulate(snapshot, POLICY)
+    earlier = first_answer(problem)
+    again = first_answer(problem, name_pods(snapshot, earlier.assignments))
+    before, after = judged(snapshot, earlier), judged(snapshot, again)
+    assert _rank(after) >= _rank(before)
+
+
+@given(small)
+def test_every_answer_keeps_the_rules_and_is_no_worse_than_the_one_before(
+    snapshot: Snapshot,
+) -> None:
+    scores = [judged(snapshot, answer) for answer in solve(snapshot, POLICY)]
+    ranks = [_rank(result) for result in scores]
+    assert ranks == sorted(ranks)
+
+
+@given(tiny)
+def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(snapshot: Snapshot) -> None:
+    best = oracle(snapshot)
+    answers = solve(snapshot, POLICY)
+    for answer in answers:
+        no_bound_cuts_off(best, answer, judged(snapshot, answer))
+    event(f"proven: {answers[-1].proven}")
+
+
+@given(tiny)
+def test_fewest_domains_are_never_more_than_needed(snapshot: Snapshot) -> None:
+    final = solve(snapshot, POLICY)[-1]
+    result = judged(snapshot, final)
+    for index, fewest in final.fewest_domains:
+        gang = result.gangs[index]
+        if gang.placed and gang.preferred_domains is not None:
+            assert fewest <= gang.preferred_domains
+        try:
+            alone = fewest_domains(snapshot, POLICY, index)
+        except TooLarge:
+            continue
+        # With affinity another gang may have to lead the way, or lead a better one.
+        affine = any(
+            pod_set.template.required_affinity
+            for group in snapshot.gangs[index].groups
+            for pod_set in group.pod_sets
+        )
+        if alone is not None and not affine:
+            assert fewest <= alone
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(small, st.data())
+def test_order_does_not_matter(snapshot: Snapshot, data: st.DataObject) -> None:
+    same_objective(snapshot, data.draw(permuted(snapshot)))
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(small)
+def test_names_do_not_matter(snapshot: Snapshot) -> None:
+    same_objective(snapshot, renamed(snapshot))
+
+
+def same_objective(one: Snapshot, other: Snapshot) -> None:
+    """Whether both proven answers are worth the same."""
+    first, second = solve(one, POLICY)[-1], solve(other, POLICY)[-1]
+    if first.proven and second.proven:
+        assert vector(judged(one, first)) == vector(judged(other, second))
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(snapshots(SMALL, EVERYTHING - {Feature.SPREAD}), st.data())
+def test_an_empty_node_never_lowers_what_is_admitted(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    # Spread is left out: a new, empty domain lowers what the others may hold.
+    model = data.draw(st.sampled_from(snapshot.nodes))
+    labels = {**model.labels, HOSTNAME: "fresh"}
+    fresh = replace(
+        model, name="nodes/fresh", labels=labels, requested={}, host_ports=(), taints=()
+    )
+    more = replace(snapshot, nodes=(*snapshot.nodes, fresh))
+    before, after = solve(snapshot, POLICY)[-1], solve(more, POLICY)[-1]
+    if before.tiers[0].proven and after.tiers[0].proven:
+        assert vector(judged(more, after))[0] >= vector(judged(snapshot, before))[0]
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(small)
+def test_the_same_question_gets_the_same_answer(snapshot: Snapshot) -> None:
+    policy = Policy(deterministic=True)
+    first, second = (solve(snapshot, policy)[-1] for _ in range(2))
+    assert first == second
+
+
+def _rank(result: Score) -> tuple[tuple[int, ...], int, int]:
+    admitted, extra, topology = vector(result)
+    return admitted, extra, -topology
+
+
+class TestTheOracle:
+    """The oracle itself, on instances whose optimum is plain to see."""
+
+    @pytest.mark.parametrize(
+        ("scenario", "want"),
+        [
+            pytest.param(
+                Scenario("x1=8").gang("a", pods=2, gpus=8, min=1), ((8000,), 0, 0), id="one fits"
+            ),
+            pytest.param(
+                Scenario("x1=8").gang("a", pods=3, gpus=4), ((0,), 0, 0), id="all or nothing"
+            ),
+            pytest.param(
+                Scenario("x1=4 x2=4").gang("a", pods=3, gpus=2, min=1), ((2000,), 2, 0), id="extras"
+            ),
+            pytest.param(
+                Scenario("x1=8 x2=8")
+                .gang("low", pods=2, gpus=8)
+                .gang("high", pods=1, gpus=1, priority=1),
+                ((1000, 0), 0, 0),
+                id="priority before value",
+            ),
+            pytest.param(
+                Scenario("r1: x1=8 | r2: x2=8 x3=8").gang("a", pods=2, gpus=8, prefer="rack"),
+                ((16000,), 0, 0),
+                id="one rack",
+            ),
+            pytest.param(
+                Scenario("r1: x1=8 | r2: x2=8").gang("a", pods=2, gpus=8, prefer="rack"),
+                ((16000,), 0, 1000),
+                id="two racks",
+            ),
+            pytest.param(
+                Scenario("r1: x1=8 x2=8 | r2: x3=8")
+                .gang("a", pods=1, gpus=8, pack="rack")
+                .gang("b", Group("w", pods=1, gpus=8), base="a", prefer="rack"),
+                ((16000,), 0, 0),
+                id="a set in one rack",
+            ),
+        ],
+    )
+    def test_it_finds_the_optimum(
+        self, scenario: Scenario, want: tuple[tuple[int, ...], int, int]
+    ) -> None:
+        best = optimum(scenario.snapshot(), POLICY)
+        assert (best.admitted, best.extra, best.topology) == want
+
+    @given(tiny)
+    def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
+        best = oracle(snapshot)
+        assert verify(snapshot, best.plan) == ()
+        reached = vector(score(snapshot, POLICY, best.plan))
+        assert reached == (best.admitted, best.extra, best.topology)
