@@ -27,6 +27,19 @@ class ReasonCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_CODE_OUTCOMPETED: _ClassVar[ReasonCode]
     REASON_CODE_NO_COMBINATION: _ClassVar[ReasonCode]
     REASON_CODE_NOT_SEARCHED: _ClassVar[ReasonCode]
+    REASON_CODE_QUEUE_UNKNOWN: _ClassVar[ReasonCode]
+    REASON_CODE_QUEUE_LIMIT: _ClassVar[ReasonCode]
+    REASON_CODE_QUEUE_GUARANTEED: _ClassVar[ReasonCode]
+    REASON_CODE_RESERVED: _ClassVar[ReasonCode]
+    REASON_CODE_DEVICES: _ClassVar[ReasonCode]
+    REASON_CODE_CLAIM: _ClassVar[ReasonCode]
+
+class EvictionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EVICTION_KIND_UNSPECIFIED: _ClassVar[EvictionKind]
+    EVICTION_KIND_PREEMPT: _ClassVar[EvictionKind]
+    EVICTION_KIND_RECLAIM: _ClassVar[EvictionKind]
+    EVICTION_KIND_MOVE: _ClassVar[EvictionKind]
 
 class ReasonState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -61,6 +74,16 @@ REASON_CODE_POD_RULES: ReasonCode
 REASON_CODE_OUTCOMPETED: ReasonCode
 REASON_CODE_NO_COMBINATION: ReasonCode
 REASON_CODE_NOT_SEARCHED: ReasonCode
+REASON_CODE_QUEUE_UNKNOWN: ReasonCode
+REASON_CODE_QUEUE_LIMIT: ReasonCode
+REASON_CODE_QUEUE_GUARANTEED: ReasonCode
+REASON_CODE_RESERVED: ReasonCode
+REASON_CODE_DEVICES: ReasonCode
+REASON_CODE_CLAIM: ReasonCode
+EVICTION_KIND_UNSPECIFIED: EvictionKind
+EVICTION_KIND_PREEMPT: EvictionKind
+EVICTION_KIND_RECLAIM: EvictionKind
+EVICTION_KIND_MOVE: EvictionKind
 REASON_STATE_UNSPECIFIED: ReasonState
 REASON_STATE_AFTER_PLAN: ReasonState
 REASON_STATE_EMPTY_QUEUE: ReasonState
@@ -73,7 +96,7 @@ TERMINATION_LIMIT_EFFORT: TerminationLimit
 TERMINATION_LIMIT_SOLVER_LOST: TerminationLimit
 
 class Placement(_message.Message):
-    __slots__ = ("revision", "label", "bindings", "gangs", "tiers", "termination", "stats")
+    __slots__ = ("revision", "label", "bindings", "gangs", "tiers", "termination", "stats", "evictions", "request_digest")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     BINDINGS_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +104,8 @@ class Placement(_message.Message):
     TIERS_FIELD_NUMBER: _ClassVar[int]
     TERMINATION_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_DIGEST_FIELD_NUMBER: _ClassVar[int]
     revision: str
     label: str
     bindings: _containers.RepeatedCompositeFieldContainer[Binding]
@@ -88,21 +113,45 @@ class Placement(_message.Message):
     tiers: _containers.RepeatedCompositeFieldContainer[ObjectiveTier]
     termination: Termination
     stats: SolveStats
-    def __init__(self, revision: _Optional[str] = ..., label: _Optional[str] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangResult, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[ObjectiveTier, _Mapping]]] = ..., termination: _Optional[_Union[Termination, _Mapping]] = ..., stats: _Optional[_Union[SolveStats, _Mapping]] = ...) -> None: ...
+    evictions: _containers.RepeatedCompositeFieldContainer[Eviction]
+    request_digest: str
+    def __init__(self, revision: _Optional[str] = ..., label: _Optional[str] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangResult, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[ObjectiveTier, _Mapping]]] = ..., termination: _Optional[_Union[Termination, _Mapping]] = ..., stats: _Optional[_Union[SolveStats, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., request_digest: _Optional[str] = ...) -> None: ...
+
+class Eviction(_message.Message):
+    __slots__ = ("pod", "gang", "node", "kind", "for_gang", "to_node", "reason")
+    POD_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FOR_GANG_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    pod: str
+    gang: str
+    node: str
+    kind: EvictionKind
+    for_gang: str
+    to_node: str
+    reason: str
+    def __init__(self, pod: _Optional[str] = ..., gang: _Optional[str] = ..., node: _Optional[str] = ..., kind: _Optional[_Union[EvictionKind, str]] = ..., for_gang: _Optional[str] = ..., to_node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Binding(_message.Message):
-    __slots__ = ("pod", "uid", "node", "gang", "group")
+    __slots__ = ("pod", "uid", "node", "gang", "group", "devices", "reservation")
     POD_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
     pod: str
     uid: str
     node: str
     gang: str
     group: str
-    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., gang: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    reservation: str
+    def __init__(self, pod: _Optional[str] = ..., uid: _Optional[str] = ..., node: _Optional[str] = ..., gang: _Optional[str] = ..., group: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., reservation: _Optional[str] = ...) -> None: ...
 
 class GangResult(_message.Message):
     __slots__ = ("name", "placed", "placement_score", "reasons", "scopes")
@@ -131,7 +180,7 @@ class ScopeUse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., level: _Optional[str] = ..., required: _Optional[bool] = ..., domains: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Reason(_message.Message):
-    __slots__ = ("code", "message", "level", "domain", "asked", "found", "state")
+    __slots__ = ("code", "message", "level", "domain", "asked", "found", "state", "subject")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +188,7 @@ class Reason(_message.Message):
     ASKED_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
     code: ReasonCode
     message: str
     level: str
@@ -146,7 +196,8 @@ class Reason(_message.Message):
     asked: int
     found: int
     state: ReasonState
-    def __init__(self, code: _Optional[_Union[ReasonCode, str]] = ..., message: _Optional[str] = ..., level: _Optional[str] = ..., domain: _Optional[str] = ..., asked: _Optional[int] = ..., found: _Optional[int] = ..., state: _Optional[_Union[ReasonState, str]] = ...) -> None: ...
+    subject: str
+    def __init__(self, code: _Optional[_Union[ReasonCode, str]] = ..., message: _Optional[str] = ..., level: _Optional[str] = ..., domain: _Optional[str] = ..., asked: _Optional[int] = ..., found: _Optional[int] = ..., state: _Optional[_Union[ReasonState, str]] = ..., subject: _Optional[str] = ...) -> None: ...
 
 class ObjectiveTier(_message.Message):
     __slots__ = ("name", "value", "bound", "minimize")

@@ -5,12 +5,35 @@ from placement.v1 import cluster_pb2 as _cluster_pb2
 from placement.v1 import placement_pb2 as _placement_pb2
 from placement.v1 import workload_pb2 as _workload_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class EvictionPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EVICTION_POLICY_UNSPECIFIED: _ClassVar[EvictionPolicy]
+    EVICTION_POLICY_NONE: _ClassVar[EvictionPolicy]
+    EVICTION_POLICY_PREEMPT: _ClassVar[EvictionPolicy]
+    EVICTION_POLICY_RECLAIM: _ClassVar[EvictionPolicy]
+    EVICTION_POLICY_REPACK: _ClassVar[EvictionPolicy]
+
+class ExtrasPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXTRAS_POLICY_UNSPECIFIED: _ClassVar[ExtrasPolicy]
+    EXTRAS_POLICY_AFTER_MINIMUMS: _ClassVar[ExtrasPolicy]
+    EXTRAS_POLICY_WITH_PRIORITY: _ClassVar[ExtrasPolicy]
+EVICTION_POLICY_UNSPECIFIED: EvictionPolicy
+EVICTION_POLICY_NONE: EvictionPolicy
+EVICTION_POLICY_PREEMPT: EvictionPolicy
+EVICTION_POLICY_RECLAIM: EvictionPolicy
+EVICTION_POLICY_REPACK: EvictionPolicy
+EXTRAS_POLICY_UNSPECIFIED: ExtrasPolicy
+EXTRAS_POLICY_AFTER_MINIMUMS: ExtrasPolicy
+EXTRAS_POLICY_WITH_PRIORITY: ExtrasPolicy
 
 class ComputePlacementRequest(_message.Message):
     __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label")
@@ -63,9 +86,24 @@ class Progress(_message.Message):
     def __init__(self, elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., phase: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[_placement_pb2.ObjectiveTier, _Mapping]]] = ..., placed_gang_count: _Optional[int] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("gpu_resources", "deterministic")
+    __slots__ = ("gpu_resources", "deterministic", "eviction", "starvation_after", "tolerances", "extras")
+    class TolerancesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     GPU_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
+    EVICTION_FIELD_NUMBER: _ClassVar[int]
+    STARVATION_AFTER_FIELD_NUMBER: _ClassVar[int]
+    TOLERANCES_FIELD_NUMBER: _ClassVar[int]
+    EXTRAS_FIELD_NUMBER: _ClassVar[int]
     gpu_resources: _containers.RepeatedScalarFieldContainer[str]
     deterministic: bool
-    def __init__(self, gpu_resources: _Optional[_Iterable[str]] = ..., deterministic: _Optional[bool] = ...) -> None: ...
+    eviction: EvictionPolicy
+    starvation_after: _duration_pb2.Duration
+    tolerances: _containers.ScalarMap[str, float]
+    extras: ExtrasPolicy
+    def __init__(self, gpu_resources: _Optional[_Iterable[str]] = ..., deterministic: _Optional[bool] = ..., eviction: _Optional[_Union[EvictionPolicy, str]] = ..., starvation_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., tolerances: _Optional[_Mapping[str, float]] = ..., extras: _Optional[_Union[ExtrasPolicy, str]] = ...) -> None: ...

@@ -1,3 +1,7 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from placement.v1 import cluster_pb2 as _cluster_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -18,7 +22,7 @@ TOLERATION_OPERATOR_EQUAL: TolerationOperator
 TOLERATION_OPERATOR_EXISTS: TolerationOperator
 
 class PodGang(_message.Message):
-    __slots__ = ("name", "priority", "groups", "packing_scopes", "base_gang", "uninitialized", "previous_nodes", "unsupported")
+    __slots__ = ("name", "priority", "groups", "packing_scopes", "base_gang", "uninitialized", "previous_nodes", "unsupported", "create_time", "queue", "not_preemptible", "start_time", "minimum_run_time")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +31,11 @@ class PodGang(_message.Message):
     UNINITIALIZED_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_NODES_FIELD_NUMBER: _ClassVar[int]
     UNSUPPORTED_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NOT_PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_RUN_TIME_FIELD_NUMBER: _ClassVar[int]
     name: str
     priority: int
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
@@ -35,7 +44,12 @@ class PodGang(_message.Message):
     uninitialized: bool
     previous_nodes: _containers.RepeatedScalarFieldContainer[str]
     unsupported: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., packing_scopes: _Optional[_Iterable[_Union[PackingScope, _Mapping]]] = ..., base_gang: _Optional[str] = ..., uninitialized: _Optional[bool] = ..., previous_nodes: _Optional[_Iterable[str]] = ..., unsupported: _Optional[_Iterable[str]] = ...) -> None: ...
+    create_time: _timestamp_pb2.Timestamp
+    queue: str
+    not_preemptible: bool
+    start_time: _timestamp_pb2.Timestamp
+    minimum_run_time: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., packing_scopes: _Optional[_Iterable[_Union[PackingScope, _Mapping]]] = ..., base_gang: _Optional[str] = ..., uninitialized: _Optional[bool] = ..., previous_nodes: _Optional[_Iterable[str]] = ..., unsupported: _Optional[_Iterable[str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., not_preemptible: _Optional[bool] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., minimum_run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class PodGroup(_message.Message):
     __slots__ = ("name", "min_replicas", "pod_sets", "bound_pods", "gated_count")
@@ -52,12 +66,14 @@ class PodGroup(_message.Message):
     def __init__(self, name: _Optional[str] = ..., min_replicas: _Optional[int] = ..., pod_sets: _Optional[_Iterable[_Union[PodSet, _Mapping]]] = ..., bound_pods: _Optional[_Iterable[_Union[BoundPod, _Mapping]]] = ..., gated_count: _Optional[int] = ...) -> None: ...
 
 class PodSet(_message.Message):
-    __slots__ = ("template", "pods")
+    __slots__ = ("template", "pods", "bound_pods")
     TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     PODS_FIELD_NUMBER: _ClassVar[int]
+    BOUND_PODS_FIELD_NUMBER: _ClassVar[int]
     template: PodTemplate
     pods: _containers.RepeatedCompositeFieldContainer[Pod]
-    def __init__(self, template: _Optional[_Union[PodTemplate, _Mapping]] = ..., pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ...) -> None: ...
+    bound_pods: _containers.RepeatedCompositeFieldContainer[BoundPod]
+    def __init__(self, template: _Optional[_Union[PodTemplate, _Mapping]] = ..., pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., bound_pods: _Optional[_Iterable[_Union[BoundPod, _Mapping]]] = ...) -> None: ...
 
 class Pod(_message.Message):
     __slots__ = ("name", "uid", "rank")
@@ -70,15 +86,19 @@ class Pod(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
 
 class BoundPod(_message.Message):
-    __slots__ = ("name", "node")
+    __slots__ = ("name", "node", "reservation", "devices")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     name: str
     node: str
-    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+    reservation: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., node: _Optional[str] = ..., reservation: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PodTemplate(_message.Message):
-    __slots__ = ("requests", "labels", "node_selector", "required_node_affinity", "tolerations", "required_affinity", "required_anti_affinity", "host_ports", "spread_constraints")
+    __slots__ = ("requests", "labels", "node_selector", "required_node_affinity", "tolerations", "required_affinity", "required_anti_affinity", "host_ports", "spread_constraints", "device_share", "same_pcie_nics", "compute_domain", "required_reservation", "ignores_reservations")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +122,11 @@ class PodTemplate(_message.Message):
     REQUIRED_ANTI_AFFINITY_FIELD_NUMBER: _ClassVar[int]
     HOST_PORTS_FIELD_NUMBER: _ClassVar[int]
     SPREAD_CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SAME_PCIE_NICS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    IGNORES_RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
     requests: _cluster_pb2.Resources
     labels: _containers.ScalarMap[str, str]
     node_selector: _containers.ScalarMap[str, str]
@@ -111,7 +136,32 @@ class PodTemplate(_message.Message):
     required_anti_affinity: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.PodAffinityTerm]
     host_ports: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.HostPort]
     spread_constraints: _containers.RepeatedCompositeFieldContainer[SpreadConstraint]
-    def __init__(self, requests: _Optional[_Union[_cluster_pb2.Resources, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., required_node_affinity: _Optional[_Union[NodeSelector, _Mapping]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., required_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., required_anti_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., host_ports: _Optional[_Iterable[_Union[_cluster_pb2.HostPort, _Mapping]]] = ..., spread_constraints: _Optional[_Iterable[_Union[SpreadConstraint, _Mapping]]] = ...) -> None: ...
+    device_share: DeviceShare
+    same_pcie_nics: int
+    compute_domain: str
+    required_reservation: ReservationSelector
+    ignores_reservations: bool
+    def __init__(self, requests: _Optional[_Union[_cluster_pb2.Resources, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., node_selector: _Optional[_Mapping[str, str]] = ..., required_node_affinity: _Optional[_Union[NodeSelector, _Mapping]] = ..., tolerations: _Optional[_Iterable[_Union[Toleration, _Mapping]]] = ..., required_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., required_anti_affinity: _Optional[_Iterable[_Union[_cluster_pb2.PodAffinityTerm, _Mapping]]] = ..., host_ports: _Optional[_Iterable[_Union[_cluster_pb2.HostPort, _Mapping]]] = ..., spread_constraints: _Optional[_Iterable[_Union[SpreadConstraint, _Mapping]]] = ..., device_share: _Optional[_Union[DeviceShare, _Mapping]] = ..., same_pcie_nics: _Optional[int] = ..., compute_domain: _Optional[str] = ..., required_reservation: _Optional[_Union[ReservationSelector, _Mapping]] = ..., ignores_reservations: _Optional[bool] = ...) -> None: ...
+
+class DeviceShare(_message.Message):
+    __slots__ = ("compute_milli", "memory_milli", "memory_bytes", "count")
+    COMPUTE_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    compute_milli: int
+    memory_milli: int
+    memory_bytes: int
+    count: int
+    def __init__(self, compute_milli: _Optional[int] = ..., memory_milli: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReservationSelector(_message.Message):
+    __slots__ = ("name", "terms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    terms: _containers.RepeatedCompositeFieldContainer[NodeSelectorTerm]
+    def __init__(self, name: _Optional[str] = ..., terms: _Optional[_Iterable[_Union[NodeSelectorTerm, _Mapping]]] = ...) -> None: ...
 
 class NodeSelector(_message.Message):
     __slots__ = ("terms",)
