@@ -15,3 +15,6 @@ Nothing is imported here, so that each part costs only what it needs::
     with PlacementClient("localhost:50051") as client:
         placement = client.compute(v1.ComputePlacementRequest(snapshot=snapshot, gangs=gangs))
 """
+
+#: Of the library, the command line and the service alike.
+__version__ = "0.1.0"

@@ -1,10 +1,25 @@
-"""`python -m placement.cli` is `placementctl`."""
+"""`placementctl`, also as `python -m placement.cli`."""
 
 from __future__ import annotations
 
 import sys
 
-from placement.cli.main import main
+
+def run() -> int:
+    """Run the command; says what to install where only the bare client is."""
+    try:
+        from placement.cli.main import main
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "placement":
+            raise
+        print(
+            f"placementctl: {error.name} is not installed;"
+            " the command needs: pip install 'placement-client[cli]'",
+            file=sys.stderr,
+        )
+        return 3
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -37,6 +37,11 @@ def serving(*, time_limit: float) -> Iterator[Callable[[], str]]:
         def address() -> str:
             try:
                 return f"127.0.0.1:{starting.result()[1]}"
+            except ModuleNotFoundError as error:
+                raise StartError(
+                    f"{error.name} is not installed; ask a service with --server,"
+                    " or: pip install placement-service"
+                ) from error
             except Exception as error:
                 raise StartError(str(error)) from error
 
