@@ -25,15 +25,15 @@ from controller import logs
 from controller.apply import Applier, KubernetesBinder
 from controller.batch import Backoff, Window
 from controller.cache import ClusterCache
-from controller.cycle import Alone, Cycle, Rules
+from controller.cycle import AlwaysLeader, Cycle, CycleOptions
 from controller.events import Recorder
 from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.probes import Probes
 from controller.report import Reporter
-from controller.service_client import ServiceAsker
+from controller.service_client import ServiceClient
 from controller.settings import Settings, faults
-from controller.steps import Entered, ignored
+from controller.steps import StepObserver, ignored
 from controller.watch import Watcher
 from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, ApiError, Cluster
 
@@ -55,7 +55,7 @@ class Running:
     failed: threading.Event
 
 
-def main(entered: Entered = ignored) -> None:
+def main(on_step: StepObserver = ignored) -> None:
     """Runs until SIGTERM or SIGINT; `entered` is told of every step."""
     parser = argparse.ArgumentParser(
         prog="placement-controller",
@@ -76,7 +76,7 @@ def main(entered: Entered = ignored) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told_to_stop.set())
     try:
-        with running(settings, entered=entered) as controller:
+        with running(settings, on_step=on_step) as controller:
             while not (told_to_stop.wait(_GLANCE) or controller.failed.is_set()):
                 pass
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,7 +89,7 @@ def main(entered: Entered = ignored) -> None:
 
 
 @contextmanager
-def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Running]:
+def running(settings: Settings, *, on_step: StepObserver = ignored) -> Iterator[Running]:
     """Runs the controller while the block runs.
 
     Raises `ApiError` when no cluster is configured, OSError when the port is taken.
@@ -105,7 +105,7 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
         cache = ClusterCache(settings.scheduler_name)
         watchers = _watchers(settings, cluster, cache, metrics)
         elector = _elector(settings, cluster, metrics)
-        leadership = elector or Alone()
+        leadership = elector or AlwaysLeader()
         if elector is not None:
             # Who leads from the start reads the cluster once, and not again as a new leader.
             elector.attempt()
@@ -121,7 +121,7 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
             instance=settings.identity,
             repeat=settings.event_repeat,
         )
-        asker = ServiceAsker(
+        service = ServiceClient(
             settings.service or stack.enter_context(_embedded(settings)),
             ca=settings.service_ca,
             certificate=settings.service_certificate,
@@ -133,30 +133,30 @@ def running(settings: Settings, *, entered: Entered = ignored) -> Iterator[Runni
                 watcher.relist()
 
         cycle = Cycle(
-            _rules(settings),
+            _options(settings),
             cache=cache,
-            asker=asker,
+            service=service,
             applier=Applier(
                 cache,
                 binder,
                 pool,
                 scheduler_name=settings.scheduler_name,
                 may_act=lambda: cycle.may_act(),
-                entered=lambda step: cycle.entered(step),
+                on_step=lambda step: cycle.on_step(step),
             ),
-            looker=binder,
+            lookup=binder,
             reporter=Reporter(
                 cluster,
                 recorder,
                 pool,
                 may_act=lambda: cycle.leads(),
-                entered=lambda step: cycle.entered(step),
+                on_step=lambda step: cycle.on_step(step),
             ),
             leadership=leadership,
             term=leadership.term,
             relist=relist,
             metrics=metrics,
-            entered=entered,
+            on_step=on_step,
         )
 
         def healthy() -> str:
@@ -245,8 +245,8 @@ def _elector(settings: Settings, cluster: Cluster, metrics: Metrics) -> Elector 
     return elector
 
 
-def _rules(settings: Settings) -> Rules:
-    return Rules(
+def _options(settings: Settings) -> CycleOptions:
+    return CycleOptions(
         scheduler_name=settings.scheduler_name,
         binds=settings.binds,
         window=Window(settings.idle_window, settings.longest_window, settings.most_gangs),

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from controller.cache import ClusterCache, ClusterView
 from controller.gang_state import Key, is_free
-from controller.steps import Entered, Step, ignored
+from controller.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import PODS, ApiError, Body, Cluster
 
@@ -50,7 +50,7 @@ class GangPlan:
     gang: Key
     bindings: tuple[Binding, ...]
     base: Key | None = None
-    leans_on: frozenset[Key] = frozenset()
+    depends_on: frozenset[Key] = frozenset()
 
 
 class Result(StrEnum):
@@ -70,7 +70,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class BindAttempt:
     """A binding, what became of it, and why in words when it failed."""
 
     binding: Binding
@@ -86,7 +86,7 @@ class Outcome:
     """
 
     plan: GangPlan
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[BindAttempt, ...] = ()
     stale: str = ""
 
     @property
@@ -99,7 +99,7 @@ class Outcome:
         return tuple(one.binding for one in self.tried if one.result is Result.BOUND)
 
     @property
-    def failed(self) -> tuple[Tried, ...]:
+    def failed(self) -> tuple[BindAttempt, ...]:
         return tuple(one for one in self.tried if one.result is not Result.BOUND)
 
     @property
@@ -113,7 +113,7 @@ class Outcome:
 class Binder(Protocol):
     """Binds one pod. Called from several threads at once."""
 
-    def bind(self, binding: Binding) -> Tried:
+    def bind(self, binding: Binding) -> BindAttempt:
         """Tries until it is known what became of it, or time is up. Does not raise."""
 
 
@@ -121,7 +121,7 @@ def plans(
     placement: v1.Placement,
     asked: Iterable[Key],
     bases: Mapping[Key, Key],
-    leaning: Mapping[Key, frozenset[Key]],
+    dependencies: Mapping[Key, frozenset[Key]],
 ) -> tuple[GangPlan, ...]:
     """The bindings of an answer by gang, bases before what scales them, and what others
     lean on before those.
@@ -136,18 +136,18 @@ def plans(
                 Binding(_key(binding.pod), binding.uid, binding.node.removeprefix("nodes/"))
             )
     result = [
-        GangPlan(gang, tuple(of), bases.get(gang), leaning.get(gang, frozenset()))
+        GangPlan(gang, tuple(of), bases.get(gang), dependencies.get(gang, frozenset()))
         for gang, of in found.items()
         if of
     ]
     # A base may lean on what scales it, which cannot come before it.
     return (
-        *_leaners_last([plan for plan in result if plan.base is None]),
-        *_leaners_last([plan for plan in result if plan.base is not None]),
+        *_dependents_last([plan for plan in result if plan.base is None]),
+        *_dependents_last([plan for plan in result if plan.base is not None]),
     )
 
 
-def _leaners_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
+def _dependents_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
     """Each plan after those that it leans on. Where they lean on each other, one is first."""
     by_gang = {plan.gang: plan for plan in plans}
     begun: set[Key] = set()
@@ -159,14 +159,14 @@ def _leaners_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
             done.setdefault(todo.pop(), by_gang[gang])
         else:
             begun.add(gang)
-            todo += sorted((by_gang[gang].leans_on & by_gang.keys()) - begun, reverse=True)
+            todo += sorted((by_gang[gang].depends_on & by_gang.keys()) - begun, reverse=True)
     return done.values()
 
 
 def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_name: str) -> str:
     """Why a plan made on `view` must not be begun any more; empty when it may."""
-    planned = view.standings[plan.gang]
-    now = cache.standing(plan.gang)
+    planned = view.states[plan.gang]
+    now = cache.state(plan.gang)
     if now is None or now.uid != planned.uid:
         return "the PodGang is gone"
     if now.generation != planned.generation:
@@ -177,10 +177,10 @@ def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_
             return f"pod {binding.pod[1]} is gone"
         if not is_free(pod, scheduler_name):
             return f"pod {binding.pod[1]} is not to be bound any more"
-        mark = cache.mark(binding.node)
-        if mark is None:
+        revision = cache.node_revision(binding.node)
+        if revision is None:
             return f"node {binding.node} is gone"
-        if mark != view.marks.get(binding.node, 0):
+        if revision != view.node_revisions.get(binding.node, 0):
             return f"node {binding.node} has changed"
     wanted = {binding.pod for binding in plan.bindings}
     for group in now.groups:
@@ -188,7 +188,7 @@ def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_
         if with_plan < group.minimum:
             return f"group {group.name} would run {with_plan} pods of {group.minimum}"
     if plan.base is not None:
-        base = cache.standing(plan.base)
+        base = cache.state(plan.base)
         if base is None or not base.is_met:
             return f"its base {plan.base[1]} is not bound"
     return ""
@@ -205,14 +205,14 @@ class Applier:
         *,
         scheduler_name: str,
         may_act: Callable[[], bool] = lambda: True,
-        entered: Entered = ignored,
+        on_step: StepObserver = ignored,
     ) -> None:
         self._cache = cache
         self._binder = binder
         self._executor = executor
         self._scheduler_name = scheduler_name
         self._may_act = may_act
-        self._entered = entered
+        self._on_step = on_step
 
     def apply(self, plans: Sequence[GangPlan], view: ClusterView) -> Iterator[Outcome]:
         """The outcome of each plan as it comes; ends early when we may not act any more."""
@@ -221,7 +221,7 @@ class Applier:
             if not self._may_act():
                 return
             stale = staleness(plan, view, self._cache, self._scheduler_name)
-            if lost := sorted(plan.leans_on & failed):
+            if lost := sorted(plan.depends_on & failed):
                 stale = f"it leans on pods of {lost[0][1]}, which is not bound"
             outcome = Outcome(plan, stale=stale) if stale else self._bind(plan)
             if not outcome.is_whole:
@@ -241,14 +241,14 @@ class Applier:
                 self._cache.forget(one.binding.pod, one.binding.uid)
         return Outcome(plan, tried)
 
-    def _bind_one(self, binding: Binding, stop: threading.Event) -> Tried:
+    def _bind_one(self, binding: Binding, stop: threading.Event) -> BindAttempt:
         # A gang that was begun is finished, also when we are told to stop. Whether a request
         # may still be sent, the binder knows.
         if stop.is_set():
-            return Tried(binding, Result.SKIPPED)
-        self._entered(Step.BIND)
+            return BindAttempt(binding, Result.SKIPPED)
+        self._on_step(Step.BIND)
         tried = self._binder.bind(binding)
-        self._entered(Step.BOUND)
+        self._on_step(Step.BOUND)
         if tried.result is not Result.BOUND:
             stop.set()
         return tried
@@ -276,7 +276,7 @@ class KubernetesBinder:
         self._clock = clock
         self._sleep = sleep
 
-    def bind(self, binding: Binding) -> Tried:
+    def bind(self, binding: Binding) -> BindAttempt:
         """Tries until it is known what became of it, or time is up. Does not raise."""
         end = self._clock() + self._timeout
         pause = 0.05
@@ -291,7 +291,7 @@ class KubernetesBinder:
                     # Certainly not carried out.
                     wait = max(pause, error.retry_after or 0.0)
                 elif error.status in (400, 403, 413, 422):
-                    return Tried(binding, Result.REFUSED, why)
+                    return BindAttempt(binding, Result.REFUSED, why)
                 else:
                     sent = True
                     found = self._found(binding, error, end - self._clock())
@@ -299,14 +299,14 @@ class KubernetesBinder:
                         return found
                     wait = pause
             else:
-                return Tried(binding, Result.BOUND)
+                return BindAttempt(binding, Result.BOUND)
             self._sleep(min(wait, max(0.0, end - self._clock())))
             pause = min(2 * pause, 1.0)
         if not sent:
-            return Tried(binding, Result.SKIPPED, why)
-        return Tried(binding, Result.UNKNOWN, why)
+            return BindAttempt(binding, Result.SKIPPED, why)
+        return BindAttempt(binding, Result.UNKNOWN, why)
 
-    def look(self, binding: Binding, *, timeout: float) -> Tried:
+    def look(self, binding: Binding, *, timeout: float) -> BindAttempt:
         """What became of a binding whose fate is unknown; `SKIPPED` when it was not made.
 
         Raises `ApiError` when the pod cannot be looked at.
@@ -316,18 +316,18 @@ class KubernetesBinder:
             pod = self._cluster.request("GET", PODS.path_of(name, namespace), timeout=timeout)
         except ApiError as error:
             if error.status == 404:
-                return Tried(binding, Result.GONE, "the pod is gone")
+                return BindAttempt(binding, Result.GONE, "the pod is gone")
             raise
         if pod["metadata"].get("uid") != binding.uid:
-            return Tried(binding, Result.GONE, "another pod has its name")
+            return BindAttempt(binding, Result.GONE, "another pod has its name")
         node = pod["spec"].get("nodeName")
         if node == binding.node:
-            return Tried(binding, Result.BOUND)
+            return BindAttempt(binding, Result.BOUND)
         if node:
-            return Tried(binding, Result.CONFLICT, f"the pod is bound to {node}")
+            return BindAttempt(binding, Result.CONFLICT, f"the pod is bound to {node}")
         if pod["metadata"].get("deletionTimestamp"):
-            return Tried(binding, Result.GONE, "the pod is being deleted")
-        return Tried(binding, Result.SKIPPED)
+            return BindAttempt(binding, Result.GONE, "the pod is being deleted")
+        return BindAttempt(binding, Result.SKIPPED)
 
     def _post(self, binding: Binding, timeout: float) -> None:
         namespace, name = binding.pod
@@ -340,7 +340,7 @@ class KubernetesBinder:
         path = PODS.path_of(name, namespace, part="binding")
         self._cluster.request("POST", path, body=body, timeout=timeout)
 
-    def _found(self, binding: Binding, error: ApiError, left: float) -> Tried | None:
+    def _found(self, binding: Binding, error: ApiError, left: float) -> BindAttempt | None:
         """What an unclear answer meant, None when the binding is to be tried again."""
         if left <= 0:
             return None
@@ -352,7 +352,7 @@ class KubernetesBinder:
             # It is there, free, and yet the server said no: plan it anew. After any
             # other error the same request may be sent again.
             refused = error.status in (404, 409)
-            return Tried(binding, Result.CONFLICT, str(error)) if refused else None
+            return BindAttempt(binding, Result.CONFLICT, str(error)) if refused else None
         return found
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.gang_state import Key, Standing, State
+from controller.gang_state import GangState, Key, Lifecycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
+class QueuedGang:
     """A gang that waits for a place.
 
     `since` is when it began to, `due` from when on it is a reason to ask. `attempts` are
@@ -47,70 +47,70 @@ class Waiter:
     with `room` as it was then.
     """
 
-    standing: Standing
+    state: GangState
     since: float
     due: float
     attempts: int = 0
     tried: float = -math.inf
-    room: int = -1
+    freed: int = -1
 
 
-Queue = Mapping[Key, Waiter]
+Queue = Mapping[Key, QueuedGang]
 
 
 def refreshed(
     queue: Queue,
-    standings: Mapping[Key, Standing],
+    states: Mapping[Key, GangState],
     *,
-    room: int,
+    freed: int,
     now: float,
     backoff: Backoff,
 ) -> Queue:
     """The queue after what is known has changed: newcomers in, settled ones out."""
     result = {}
-    for key, standing in standings.items():
-        if standing.state is not State.PENDING:
+    for key, state in states.items():
+        if state.lifecycle is not Lifecycle.PENDING:
             continue
-        waiter = queue.get(key)
-        if waiter is None or waiter.standing.uid != standing.uid:
-            waiter = Waiter(standing, since=now, due=now)
-        elif _differ(waiter.standing, standing):
-            waiter = replace(waiter, standing=standing, due=min(waiter.due, now), attempts=0)
-        elif waiter.attempts and waiter.room != room:
+        queued = queue.get(key)
+        if queued is None or queued.state.uid != state.uid:
+            queued = QueuedGang(state, since=now, due=now)
+        elif _differ(queued.state, state):
+            queued = replace(queued, state=state, due=min(queued.due, now), attempts=0)
+        elif queued.attempts and queued.freed != freed:
             # Not at once: a node's pods leave it one by one, and somewhere a pod ends all the
             # time. Who was tried often waits longer, up to a limit.
-            end = waiter.tried + min(backoff.after(waiter.attempts), 10 * backoff.shortest)
-            waiter = replace(waiter, due=min(waiter.due, end))
-        result[key] = waiter
+            end = queued.tried + min(backoff.after(queued.attempts), 10 * backoff.shortest)
+            queued = replace(queued, due=min(queued.due, end))
+        result[key] = queued
     return result
 
 
-def tried(queue: Queue, keys: Iterable[Key], *, room: int, now: float, backoff: Backoff) -> Queue:
+def tried(queue: Queue, keys: Iterable[Key], *, freed: int, now: float, backoff: Backoff) -> Queue:
     """The queue after these gangs were asked about and wait on."""
     result = dict(queue)
     for key in keys:
-        if (waiter := queue.get(key)) is not None:
-            attempts = waiter.attempts + 1
+        if (queued := queue.get(key)) is not None:
+            attempts = queued.attempts + 1
             result[key] = replace(
-                waiter, attempts=attempts, tried=now, room=room, due=now + backoff.after(attempts)
+                queued, attempts=attempts, tried=now, freed=freed, due=now + backoff.after(attempts)
             )
     return result
 
 
-def hurried(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:
+def made_due(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:
     """The queue after a plan for these gangs was overtaken by events: plan anew at once."""
     result = dict(queue)
     for key in keys:
-        if (waiter := queue.get(key)) is not None:
-            result[key] = replace(waiter, due=now)
+        if (queued := queue.get(key)) is not None:
+            result[key] = replace(queued, due=now)
     return result
 
 
 def wait(queue: Queue, *, now: float, window: Window) -> float:
     """Seconds until the batch is to be closed: 0 means now, infinity that nobody waits."""
-    due = [waiter.due for waiter in queue.values() if waiter.due <= now]
+    due = [queued.due for queued in queue.values() if queued.due <= now]
     if not due:
-        return min((waiter.due for waiter in queue.values()), default=math.inf) - now
+        return min((queued.due for queued in queue.values()), default=math.inf) - now
     if len(due) >= window.most:
         return 0.0
     return max(0.0, min(max(due) + window.idle, min(due) + window.longest) - now)
@@ -159,12 +159,12 @@ def _turn(candidate: Candidate) -> tuple[bool, float, int, bool, float, Key]:
     )
 
 
-def _differ(before: Standing, after: Standing) -> bool:
+def _differ(before: GangState, after: GangState) -> bool:
     """Whether the question about a gang is another one; that a pod got ready is not."""
 
-    def question(standing: Standing) -> object:
-        return standing.generation, [
-            (g.name, g.minimum, g.bound, g.free, g.gated) for g in standing.groups
+    def query(state: GangState) -> object:
+        return state.generation, [
+            (g.name, g.minimum, g.bound, g.free, g.gated) for g in state.groups
         ]
 
-    return question(before) != question(after)
+    return query(before) != query(after)

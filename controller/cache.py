@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from controller.gang_state import (
     Body,
+    GangState,
     Key,
-    Standing,
     is_free,
     key_of,
     node_of,
     references,
-    standing_of,
+    state_of,
 )
 from placement.kubernetes.objects import (
     CLUSTER_TOPOLOGY_BINDING,
@@ -59,16 +59,16 @@ class ClusterView:
     """
 
     revision: int
-    room: int
-    marks: Mapping[str, int]
+    freed: int
+    node_revisions: Mapping[str, int]
     nodes: Mapping[Key, Body]
     pods: Mapping[Key, Body]
     gangs: Mapping[Key, Body]
     priority_classes: Mapping[Key, Body]
     topology_bindings: Mapping[Key, Body]
-    standings: Mapping[Key, Standing]
-    strays: frozenset[Key]
-    left: Mapping[Key, tuple[str, ...]]
+    states: Mapping[Key, GangState]
+    unreferenced: frozenset[Key]
+    vacated_nodes: Mapping[Key, tuple[str, ...]]
 
 
 class ClusterCache:
@@ -83,14 +83,14 @@ class ClusterCache:
         self._synced: set[str] = set()
         self._assumed: dict[Key, Assumed] = {}
         self._revision = 0
-        self._room = 0
-        self._marks: dict[str, int] = {}
+        self._freed = 0
+        self._node_revisions: dict[str, int] = {}
         # Gangs by the pods that they refer to, and those to be read anew.
         self._owners: dict[Key, set[Key]] = {}
-        self._standings: dict[Key, Standing] = {}
+        self._states: dict[Key, GangState] = {}
         self._stale: set[Key] = set()
-        self._strays: set[Key] = set()
-        self._left: dict[Key, tuple[str, ...]] = {}
+        self._unreferenced: set[Key] = set()
+        self._vacated_nodes: dict[Key, tuple[str, ...]] = {}
 
     # What the watches tell.
 
@@ -149,7 +149,7 @@ class ClusterCache:
             assumed = self._assumed.get(key)
             if assumed is not None and assumed.uid == uid:
                 del self._assumed[key]
-                self._room += 1
+                self._freed += 1
                 self._touch_pod(key)
 
     @property
@@ -187,24 +187,24 @@ class ClusterCache:
             for key in self._stale:
                 gang = self._stores[POD_GANG].get(key)
                 if gang is None:
-                    self._standings.pop(key, None)
+                    self._states.pop(key, None)
                 else:
-                    self._standings[key] = standing_of(
+                    self._states[key] = state_of(
                         gang, pods, self._scheduler_name, has_node=self._has_node
                     )
             self._stale.clear()
             return ClusterView(
                 revision=self._revision,
-                room=self._room,
-                marks=dict(self._marks),
+                freed=self._freed,
+                node_revisions=dict(self._node_revisions),
                 nodes=dict(self._stores[NODE]),
                 pods=pods,
                 gangs=dict(self._stores[POD_GANG]),
                 priority_classes=dict(self._stores[PRIORITY_CLASS]),
                 topology_bindings=dict(self._stores[CLUSTER_TOPOLOGY_BINDING]),
-                standings=dict(self._standings),
-                strays=frozenset(self._strays),
-                left=dict(self._left),
+                states=dict(self._states),
+                unreferenced=frozenset(self._unreferenced),
+                vacated_nodes=dict(self._vacated_nodes),
             )
 
     def pod(self, key: Key) -> Body | None:
@@ -214,7 +214,7 @@ class ClusterCache:
             assumed = self._assumed.get(key)
             return pod if pod is None or assumed is None else _bound(pod, assumed.node)
 
-    def standing(self, key: Key) -> Standing | None:
+    def state(self, key: Key) -> GangState | None:
         """How one gang stands now, None when it is gone."""
         with self._changed:
             gang = self._stores[POD_GANG].get(key)
@@ -226,12 +226,12 @@ class ClusterCache:
                 for pod in pods
                 if (body := self.pod(pod)) is not None
             }
-            return standing_of(gang, members, self._scheduler_name, has_node=self._has_node)
+            return state_of(gang, members, self._scheduler_name, has_node=self._has_node)
 
-    def mark(self, node: str) -> int | None:
+    def node_revision(self, node: str) -> int | None:
         """The mark of a node as it is now (see `ClusterView`), None when it is gone."""
         with self._changed:
-            return self._marks.get(node, 0) if self._has_node(node) else None
+            return self._node_revisions.get(node, 0) if self._has_node(node) else None
 
     # Under the lock.
 
@@ -246,26 +246,26 @@ class ClusterCache:
             store[key] = body
         self._revision += 1
         if kind == POD:
-            self._mark(key, before, body)
+            self._note_node_change(key, before, body)
             self._remember(key, before, body)
             self._settle_assumed(key, body)
-            self._room += _frees_room(before, body)
+            self._freed += _frees_capacity(before, body)
             self._touch_pod(key)
         elif kind == POD_GANG:
             self._index(key, before, body)
         else:
             # Priorities and levels change what goes before what, and nodes where to.
-            self._room += 1
+            self._freed += 1
             if kind == NODE:
                 if body is None:
-                    self._marks.pop(key[1], None)
+                    self._node_revisions.pop(key[1], None)
                 else:
-                    self._marks[key[1]] = self._revision
+                    self._node_revisions[key[1]] = self._revision
                 if before is None or body is None:
                     # Rare enough to read every gang anew: which of its pods are lost?
                     self._stale.update(self._stores[POD_GANG])
 
-    def _mark(self, key: Key, before: Body | None, body: Body | None) -> None:
+    def _note_node_change(self, key: Key, before: Body | None, body: Body | None) -> None:
         """Marks the node that a pod came to, or takes more of, by another's hand."""
         if body is None or not (node := node_of(body)) or not self._has_node(node):
             return
@@ -276,7 +276,7 @@ class ClusterCache:
             and assumed.uid == body["metadata"].get("uid", "")
         )
         if not as_planned and (before is None or before["spec"] != body["spec"]):
-            self._marks[node] = self._revision
+            self._node_revisions[node] = self._revision
 
     def _remember(self, key: Key, before: Body | None, body: Body | None) -> None:
         """Notes the node that a pod leaves, for what will replace it: images and models are
@@ -289,8 +289,8 @@ class ClusterCache:
             and not body["metadata"].get("deletionTimestamp")
         )
         for gang in () if stays else self._owners.get(key, ()):
-            others = (other for other in self._left.get(gang, ()) if other != node)
-            self._left[gang] = (*others, node)[-_size(self._stores[POD_GANG][gang]) :]
+            others = (other for other in self._vacated_nodes.get(gang, ()) if other != node)
+            self._vacated_nodes[gang] = (*others, node)[-_size(self._stores[POD_GANG][gang]) :]
 
     def _settle_assumed(self, key: Key, body: Body | None) -> None:
         assumed = self._assumed.get(key)
@@ -299,7 +299,7 @@ class ClusterCache:
         if body is None or body["metadata"].get("uid", "") != assumed.uid or node_of(body):
             del self._assumed[key]
             # Bound as we thought: nothing is new. Anything else leaves room.
-            self._room += body is None or node_of(body) != assumed.node
+            self._freed += body is None or node_of(body) != assumed.node
 
     def _index(self, key: Key, before: Body | None, body: Body | None) -> None:
         for gang, add in ((before, False), (body, True)):
@@ -315,7 +315,7 @@ class ClusterCache:
                     self._sort_out(pod)
         self._stale.add(key)
         if body is None:
-            self._left.pop(key, None)
+            self._vacated_nodes.pop(key, None)
 
     def _touch_pod(self, key: Key) -> None:
         self._revision += 1
@@ -332,9 +332,9 @@ class ClusterCache:
             and key not in self._assumed
             and key not in self._owners
         ):
-            self._strays.add(key)
+            self._unreferenced.add(key)
         else:
-            self._strays.discard(key)
+            self._unreferenced.discard(key)
 
     def _has_node(self, name: str) -> bool:
         return ("", name) in self._stores[NODE]
@@ -349,7 +349,7 @@ def _size(gang: Body) -> int:
     return sum(max(len(pods), group.get("minReplicas") or 0, 1) for group, pods in references(gang))
 
 
-def _frees_room(before: Body | None, after: Body | None) -> bool:
+def _frees_capacity(before: Body | None, after: Body | None) -> bool:
     """Whether a pod left a node, or asks for something else on it."""
     if before is None or not node_of(before):
         return False

@@ -18,17 +18,17 @@ from typing import Protocol
 from controller import batch, notices
 from controller.apply import Applier, Outcome, Result, plans
 from controller.cache import ClusterCache, ClusterView
-from controller.dependencies import leans_on
-from controller.gang_history import Ledger
-from controller.gang_state import Key, Standing, State
+from controller.dependencies import depends_on
+from controller.gang_history import GangHistory
+from controller.gang_state import GangState, Key, Lifecycle
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.report import Reporter
-from controller.report_schedule import Teller
-from controller.request import Question, key_of_resource, pose, without
-from controller.service_client import Asker
-from controller.steps import Entered, Step, ignored
-from controller.unconfirmed_bindings import Fates, Looker
+from controller.report_schedule import ReportSchedule
+from controller.request import Query, build_query, key_of_resource, without
+from controller.service_client import Service
+from controller.steps import Step, StepObserver, ignored
+from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
 from placement.errors import BusyError, InvalidRequestError, PlacementError
 from placement.kubernetes import InputError
@@ -40,7 +40,7 @@ _TICK = 0.05
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
 #: Questions with faulty parts left out, one after another, in one cycle.
-_MOST_QUESTIONS = 4
+_MOST_QUERIES = 4
 
 
 class Leadership(Protocol):
@@ -53,7 +53,7 @@ class Leadership(Protocol):
     def term(self) -> int: ...
 
 
-class Alone:
+class AlwaysLeader:
     """Leads always: there are no other replicas, or nothing is written."""
 
     leads = True
@@ -61,7 +61,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CycleOptions:
     """How the cycle behaves; see the settings of the same names."""
 
     scheduler_name: str
@@ -84,30 +84,30 @@ class Cycle:
 
     def __init__(
         self,
-        rules: Rules,
+        options: CycleOptions,
         *,
         cache: ClusterCache,
-        asker: Asker,
+        service: Service,
         applier: Applier,
-        looker: Looker,
+        lookup: BindingLookup,
         reporter: Reporter,
         leadership: Leadership,
         term: int,
         relist: Callable[[], None],
         metrics: Metrics,
-        entered: Entered = ignored,
+        on_step: StepObserver = ignored,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rules = rules
+        self._options = options
         self._cache = cache
-        self._asker = asker
+        self._service = service
         self._applier = applier
-        self._looker = looker
+        self._lookup = lookup
         self._reporter = reporter
         self._leadership = leadership
         self._relist = relist
         self._metrics = metrics
-        self._tell = entered
+        self._tell = on_step
         self._clock = clock
         self._stopped = threading.Event()
         self._term = term
@@ -120,7 +120,7 @@ class Cycle:
     def stop(self) -> None:
         """Ends `run` after the gang that is being bound."""
         self._stopped.set()
-        self._asker.cancel()
+        self._service.cancel()
         self._cache.wake()
 
     def leads(self) -> bool:
@@ -137,7 +137,7 @@ class Cycle:
         """Seconds since the cycle last moved."""
         return self._clock() - self._moved_at
 
-    def entered(self, step: Step) -> None:
+    def on_step(self, step: Step) -> None:
         """A step inside one of the cycle's own: it moves."""
         self._moved_at = self._clock()
         self._tell(step)
@@ -170,18 +170,18 @@ class Cycle:
             view = self._look()
             # 3. Translate: the question.
             self._enter(Step.TRANSLATE)
-            question = self._pose(view)
+            query = self._build_query(view)
             # 4. Ask.
             self._enter(Step.ASK)
-            placement, question = self._ask(question)
+            placement, query = self._ask(query)
             # Without an answer nobody's turn has passed, but of those whom no answer helps.
-            had_turn = tuple(question.refused)
+            had_turn = tuple(query.refused)
             if placement is not None:
-                had_turn += question.asked
-                self._note(question, placement)
+                had_turn += query.asked
+                self._note(query, placement)
                 # 5. to 7. Apply: gang by gang, binding in parallel.
                 self._enter(Step.APPLY)
-                self._apply(question, placement, view)
+                self._apply(query, placement, view)
             view = self._look()
         # 8. and 9. Report, each object in turn.
         self._enter(Step.REPORT)
@@ -191,15 +191,17 @@ class Cycle:
         self._requeue(had_turn, view)
 
     def _forget(self) -> None:
-        rules = self._rules
+        options = self._options
         self._queue: batch.Queue = {}
-        self._ledger = Ledger(
-            half_bound_limit=rules.half_bound_limit, waiting_notice=rules.waiting_notice
+        self._history = GangHistory(
+            half_bound_limit=options.half_bound_limit, waiting_notice=options.waiting_notice
         )
-        self._teller = Teller(
-            self._reporter, scheduler_name=rules.scheduler_name, stray_notice=rules.waiting_notice
+        self._reports = ReportSchedule(
+            self._reporter,
+            scheduler_name=options.scheduler_name,
+            unreferenced_notice=options.waiting_notice,
         )
-        self._fates = Fates(self._cache, self._looker)
+        self._unconfirmed = UnconfirmedBindings(self._cache, self._lookup)
         self._stale: set[Key] = set()
         self._unscored: tuple[Key, ...] = ()
         self._failures = 0
@@ -220,7 +222,7 @@ class Cycle:
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
-                self._fates.settle(self._clock())
+                self._unconfirmed.settle(self._clock())
                 view = self._look()
                 if self._pause() <= 0 or self._has_news(view):
                     return view
@@ -233,103 +235,105 @@ class Cycle:
     def _look(self) -> ClusterView:
         """The cluster as it is now, and the queue that goes with it."""
         view, now = self._cache.view(), self._clock()
-        self._ledger.look(view.standings, now)
-        self._teller.look(view, now)
+        self._history.look(view.states, now)
+        self._reports.look(view, now)
         self._queue = batch.refreshed(
-            self._queue, view.standings, room=view.room, now=now, backoff=self._rules.backoff
+            self._queue, view.states, freed=view.freed, now=now, backoff=self._options.backoff
         )
         self._measure(view, now)
         # Bound, and nobody lived to say how well: the next answer says it.
         self._unscored = tuple(
             key
-            for key, standing in view.standings.items()
-            if standing.state is State.SETTLED
-            and standing.bound
-            and not self._ledger.knows(key)
+            for key, state in view.states.items()
+            if state.lifecycle is Lifecycle.SETTLED
+            and state.bound
+            and not self._history.knows(key)
             and "placementScore" not in (view.gangs[key].get("status") or {})
         )
         return view
 
     def _measure(self, view: ClusterView, now: float) -> None:
-        counts = dict.fromkeys(State, 0)
-        for standing in view.standings.values():
-            counts[standing.state] += 1
-        for state, count in counts.items():
-            self._metrics.gangs.labels(state.value).set(count)
-        self._metrics.strays.set(len(view.strays))
-        self._metrics.half_bound.set(self._ledger.half_bound)
-        since = min((waiter.since for waiter in self._queue.values()), default=now)
+        counts = dict.fromkeys(Lifecycle, 0)
+        for state in view.states.values():
+            counts[state.lifecycle] += 1
+        for lifecycle, count in counts.items():
+            self._metrics.gangs.labels(lifecycle.value).set(count)
+        self._metrics.unreferenced.set(len(view.unreferenced))
+        self._metrics.half_bound.set(self._history.half_bound)
+        since = min((queued.since for queued in self._queue.values()), default=now)
         self._metrics.oldest.set(now - since)
 
     def _pause(self) -> float:
         """Seconds until the service is to be asked."""
         now = self._clock()
-        pause = batch.wait(self._queue, now=now, window=self._rules.window)
-        if self._unscored and len(self._queue) < self._rules.window.most:
+        pause = batch.wait(self._queue, now=now, window=self._options.window)
+        if self._unscored and len(self._queue) < self._options.window.most:
             # There is room for them in the question.
             pause = 0.0
         return max(pause, self._ask_after - now)
 
     def _has_news(self, view: ClusterView) -> bool:
-        return self._rules.binds and self._teller.has_work(view, self._notice, self._clock())
+        return self._options.binds and self._reports.has_work(view, self._notice, self._clock())
 
     # 3. Translate.
 
-    def _pose(self, view: ClusterView) -> Question:
+    def _build_query(self, view: ClusterView) -> Query:
         try:
-            question = pose(
+            query = build_query(
                 view,
                 self._queue,
                 also=self._unscored,
-                scheduler_name=self._rules.scheduler_name,
-                most_gangs=self._rules.window.most,
+                scheduler_name=self._options.scheduler_name,
+                most_gangs=self._options.window.most,
             )
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
-            self._ask_after = self._clock() + self._rules.backoff.longest
-            return Question(v1.ComputePlacementRequest(), ())
-        request = question.request
+            self._ask_after = self._clock() + self._options.backoff.longest
+            return Query(v1.ComputePlacementRequest(), ())
+        request = query.request
         # The sooner the answer, the less it is overtaken where others bind all the time.
-        limit = min(self._rules.time_limit, max(0.5, self._rules.time_limit / 2**self._overtaken))
+        limit = min(
+            self._options.time_limit, max(0.5, self._options.time_limit / 2**self._overtaken)
+        )
         request.time_limit.FromNanoseconds(round(limit * 1e9))
-        request.policy.deterministic = self._rules.deterministic
+        request.policy.deterministic = self._options.deterministic
         request.label = f"cycle at revision {view.revision}"
-        return question
+        return query
 
     # 4. Ask.
 
-    def _ask(self, question: Question) -> tuple[v1.Placement | None, Question]:
+    def _ask(self, query: Query) -> tuple[v1.Placement | None, Query]:
         """The answer, None when there is none, and the question that was really asked."""
-        for left in reversed(range(_MOST_QUESTIONS)):
-            self._refuse(question.refused)
+        for left in reversed(range(_MOST_QUERIES)):
+            self._refuse(query.refused)
             self._moved_at = self._clock()
-            if not question.request.gangs:
-                return None, question
+            if not query.request.gangs:
+                return None, query
             try:
-                placement = self._asker.ask(
-                    question.request, timeout=self._rules.time_limit + self._rules.patience
+                placement = self._service.ask(
+                    query.request, timeout=self._options.time_limit + self._options.patience
                 )
             except InvalidRequestError as error:
-                smaller = without(question, error) if left else None
+                smaller = without(query, error) if left else None
                 if smaller is None:
-                    self._fail(question, error)
-                    return None, question
-                question = smaller
+                    self._fail(query, error)
+                    return None, query
+                query = smaller
             except PlacementError as error:
-                self._fail(question, error)
-                return None, question
+                self._fail(query, error)
+                return None, query
             else:
                 self._failures, self._failing_since = 0, math.inf
                 self._metrics.cycles.labels("answered").inc()
-                return placement, question
-        return None, question
+                return placement, query
+        return None, query
 
     def _refuse(self, refused: Mapping[Key, str]) -> None:
         for key, fault in refused.items():
-            if self._ledger.answered(key, notices.of_refusal(fault)):
+            if self._history.answered(key, notices.of_refusal(fault)):
                 logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
 
-    def _fail(self, question: Question, error: PlacementError) -> None:
+    def _fail(self, query: Query, error: PlacementError) -> None:
         """No answer: nothing is bound, and the service is left in peace for a moment."""
         if self._stopped.is_set():
             return
@@ -338,24 +342,24 @@ class Cycle:
         self._failing_since = min(self._failing_since, now)
         self._metrics.cycles.labels(error.code.name.lower()).inc()
         logger.warning(
-            "no answer: %s: %s", error.code.name, error, extra={"gangs": len(question.asked)}
+            "no answer: %s: %s", error.code.name, error, extra={"gangs": len(query.asked)}
         )
-        wait = min(self._rules.backoff.after(self._failures), 10.0)
+        wait = min(self._options.backoff.after(self._failures), 10.0)
         if isinstance(error, BusyError) and error.retry_after is not None:
             wait = max(wait, error.retry_after)
         self._ask_after = now + wait
-        if now - self._failing_since >= self._rules.waiting_notice:
+        if now - self._failing_since >= self._options.waiting_notice:
             told = notices.of_failure(f"{error.code.name}: {error}")
-            self._ledger.not_answered(question.asked, told)
+            self._history.not_answered(query.asked, told)
 
-    def _note(self, question: Question, placement: v1.Placement) -> None:
+    def _note(self, query: Query, placement: v1.Placement) -> None:
         """Remembers what the answer says about each gang."""
-        for gang in question.request.gangs:
+        for gang in query.request.gangs:
             # About whom nothing is said, nothing is to be asked again.
-            if not self._ledger.knows(key := key_of_resource(gang.name)):
-                self._ledger.answered(key, Notice())
+            if not self._history.knows(key := key_of_resource(gang.name)):
+                self._history.answered(key, Notice())
         for result in placement.gangs:
-            self._ledger.answered(key_of_resource(result.name), notices.of_result(result))
+            self._history.answered(key_of_resource(result.name), notices.of_result(result))
         if placement.termination.HasField("gap"):
             self._metrics.gap.set(placement.termination.gap)
         logger.info(
@@ -371,10 +375,10 @@ class Cycle:
 
     # 5. Apply.
 
-    def _apply(self, question: Question, placement: v1.Placement, view: ClusterView) -> None:
-        gangs = {key_of_resource(gang.name): gang for gang in question.request.gangs}
-        wanted = plans(placement, question.asked, question.bases, leans_on(gangs))
-        if not self._rules.binds:
+    def _apply(self, query: Query, placement: v1.Placement, view: ClusterView) -> None:
+        gangs = {key_of_resource(gang.name): gang for gang in query.request.gangs}
+        wanted = plans(placement, query.asked, query.bases, depends_on(gangs))
+        if not self._options.binds:
             for plan in wanted:
                 told = ", ".join(map(str, plan.bindings))
                 logger.info("would bind %s", told, extra={"gang": "/".join(plan.gang)})
@@ -387,7 +391,7 @@ class Cycle:
         key = outcome.plan.gang
         extra: dict[str, object] = {"gang": "/".join(key), "bound": len(outcome.bound)}
         self._moved_at = self._clock()
-        self._ledger.applied(outcome)
+        self._history.applied(outcome)
         if outcome.stale:
             self._metrics.stale.inc()
             self._stale.add(key)
@@ -396,10 +400,10 @@ class Cycle:
         for one in outcome.tried:
             self._metrics.bindings.labels(one.result.value).inc()
             if one.result is Result.UNKNOWN:
-                self._fates.add(one.binding)
+                self._unconfirmed.add(one.binding)
         if outcome.is_whole:
-            if (waiter := self._queue.get(key)) is not None:
-                waited = self._clock() - waiter.since
+            if (queued := self._queue.get(key)) is not None:
+                waited = self._clock() - queued.since
                 self._metrics.to_bound.observe(waited)
                 extra["seconds"] = round(waited, 3)
             logger.info("gang bound", extra=extra)
@@ -408,22 +412,22 @@ class Cycle:
 
     # 8. Report.
 
-    def _notice(self, standing: Standing) -> Notice | None:
+    def _notice(self, state: GangState) -> Notice | None:
         """What is to be said about a gang now."""
-        return self._ledger.notice(standing, self._queue, self._clock())
+        return self._history.notice(state, self._queue, self._clock())
 
     def _report(self, view: ClusterView) -> None:
-        if self._rules.binds:
-            self._teller.tell(view, self._notice, self._clock)
+        if self._options.binds:
+            self._reports.write(view, self._notice, self._clock)
 
     # 10. Requeue.
 
     def _requeue(self, had_turn: Iterable[Key], view: ClusterView) -> None:
         now = self._clock()
         self._queue = batch.tried(
-            self._queue, had_turn, room=view.room, now=now, backoff=self._rules.backoff
+            self._queue, had_turn, freed=view.freed, now=now, backoff=self._options.backoff
         )
-        self._queue = batch.hurried(self._queue, self._stale, now=now)
+        self._queue = batch.made_due(self._queue, self._stale, now=now)
         self._stale.clear()
 
     def _enter(self, step: Step) -> None:

@@ -14,7 +14,7 @@ from placement import v1
 from placement.kubernetes.selectors import LabelSelector
 
 
-def leans_on(gangs: Mapping[Key, v1.PodGang]) -> dict[Key, frozenset[Key]]:
+def depends_on(gangs: Mapping[Key, v1.PodGang]) -> dict[Key, frozenset[Key]]:
     """The other gangs whose pods a gang's affinity or spread matches, where there are any."""
     matched: dict[tuple[bytes, str], frozenset[Key]] = {}
     result: dict[Key, frozenset[Key]] = {}

@@ -26,7 +26,7 @@ _MOST_REMEMBERED: Final = 50_000
 
 
 @dataclass(slots=True)
-class _Said:
+class _RecordedEvent:
     name: str
     note: str
     count: int
@@ -54,7 +54,7 @@ class Recorder:
         self._instance = instance
         self._repeat = repeat
         self._clock = clock
-        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str, str], _RecordedEvent] = OrderedDict()
 
     def record(
         self,
@@ -73,15 +73,15 @@ class Recorder:
         metadata = about["metadata"]
         note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
         key = metadata.get("uid", ""), reason, topic
-        said = self._said.get(key)
+        recorded = self._recorded.get(key)
         now = self._clock()
-        if said is not None and now - said.at < self._repeat:
+        if recorded is not None and now - recorded.at < self._repeat:
             return False
         namespace = metadata.get("namespace") or "default"
-        if said is not None and said.note == note:
-            said.at = now
+        if recorded is not None and recorded.note == note:
+            recorded.at = now
             try:
-                self._count_up(namespace, said)
+                self._count_up(namespace, recorded)
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -91,9 +91,9 @@ class Recorder:
         # What and about whom makes the name: said twice, it is still one event.
         text = "\0".join((self._instance, *key, note, str(now)))
         name = f"{metadata['name'][:200]}.{sha256(text.encode()).hexdigest()[:16]}"
-        self._said[key] = _Said(name, note, 1, now)
-        while len(self._said) > _MOST_REMEMBERED:
-            self._said.popitem(last=False)
+        self._recorded[key] = _RecordedEvent(name, note, 1, now)
+        while len(self._recorded) > _MOST_REMEMBERED:
+            self._recorded.popitem(last=False)
         self._cluster.request(
             "POST",
             EVENTS.path_in(namespace),
@@ -119,12 +119,12 @@ class Recorder:
         )
         return True
 
-    def _count_up(self, namespace: str, said: _Said) -> None:
-        said.count += 1
+    def _count_up(self, namespace: str, recorded: _RecordedEvent) -> None:
+        recorded.count += 1
         self._cluster.request(
             "PATCH",
-            EVENTS.path_of(said.name, namespace),
-            body={"series": {"count": said.count, "lastObservedTime": _micro_time()}},
+            EVENTS.path_of(recorded.name, namespace),
+            body={"series": {"count": recorded.count, "lastObservedTime": _micro_time()}},
             content_type=MERGE_PATCH,
         )
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from controller import notices
 from controller.apply import Outcome
 from controller.batch import Queue
-from controller.gang_state import Key, Standing, State
+from controller.gang_state import GangState, Key, Lifecycle
 from controller.notices import Notice
 
-_ACTIVE = frozenset({State.WAITING, State.PENDING})
+_ACTIVE = frozenset({Lifecycle.WAITING, Lifecycle.PENDING})
 
 
-class Ledger:
+class GangHistory:
     """The memory of one term. Times are in seconds, of any clock that never goes back.
 
     A gang that is half bound is said to be so after `half_bound_limit`; one whose pods are
@@ -39,16 +39,16 @@ class Ledger:
         """How many gangs run some pods and too few."""
         return len(self._half_since)
 
-    def look(self, standings: Mapping[Key, Standing], now: float) -> None:
+    def look(self, states: Mapping[Key, GangState], now: float) -> None:
         """Takes in how all gangs stand, and forgets those that are gone."""
         # What is remembered of a gang says nothing about a later one of its name.
-        later = {key for key, s in standings.items() if self._uids.get(key, s.uid) != s.uid}
-        self._uids = {key: standing.uid for key, standing in standings.items()}
+        later = {key for key, s in states.items() if self._uids.get(key, s.uid) != s.uid}
+        self._uids = {key: state.uid for key, state in states.items()}
         for memory in (self._answers, self._outcomes, self._half_since, self._waiting_since):
-            for key in (later & memory.keys()) | (memory.keys() - standings.keys()):
+            for key in (later & memory.keys()) | (memory.keys() - states.keys()):
                 del memory[key]
-        half = {key for key, s in standings.items() if s.is_half_bound and s.state in _ACTIVE}
-        waiting = {key for key, s in standings.items() if s.state is State.WAITING}
+        half = {key for key, s in states.items() if s.is_half_bound and s.lifecycle in _ACTIVE}
+        waiting = {key for key, s in states.items() if s.lifecycle is Lifecycle.WAITING}
         self._half_since = {key: self._half_since.get(key, now) for key in half}
         self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
 
@@ -80,21 +80,21 @@ class Ledger:
         else:
             self._outcomes[key] = outcome
 
-    def notice(self, standing: Standing, queue: Queue, now: float) -> Notice | None:
+    def notice(self, state: GangState, queue: Queue, now: float) -> Notice | None:
         """What is to be said about a gang; None when nothing is known."""
-        key = standing.key
+        key = state.key
         answer = self._answers.get(key)
         if now - self._half_since.get(key, math.inf) >= self._half_bound_limit:
-            waits = notices.of_waiting(standing) if key in self._waiting_since else answer
-            return notices.of_half_bound(standing, waits, self._outcomes.get(key))
+            waits = notices.of_waiting(state) if key in self._waiting_since else answer
+            return notices.of_half_bound(state, waits, self._outcomes.get(key))
         if key in self._waiting_since:
             due = now - self._waiting_since[key] >= self._waiting_notice
-            return notices.of_waiting(standing) if due else None
-        waiter, outcome = queue.get(key), self._outcomes.get(key)
+            return notices.of_waiting(state) if due else None
+        queued, outcome = queue.get(key), self._outcomes.get(key)
         if (
-            waiter is not None
+            queued is not None
             and outcome is not None
-            and now - waiter.since >= self._waiting_notice
+            and now - queued.since >= self._waiting_notice
             and not (answer is not None and answer.reason)
         ):
             return notices.of_outcome(outcome, answer)

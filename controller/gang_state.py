@@ -16,7 +16,7 @@ Body = Mapping[str, Any]
 Key = tuple[str, str]
 
 
-class State(StrEnum):
+class Lifecycle(StrEnum):
     """What is to be done about a gang."""
 
     FOREIGN = "foreign"
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStanding:
+class GroupState:
     """Pods of one group by how far they are; `ready` ones are `bound` too, and `lost` ones,
     whose node the cluster has no more, are neither: they will never run."""
 
@@ -56,14 +56,14 @@ class GroupStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GangState:
     """How a gang stands; `uid` tells a gang from a later one of the same name."""
 
     key: Key
     uid: str
     generation: int
-    state: State
-    groups: tuple[GroupStanding, ...] = ()
+    lifecycle: Lifecycle
+    groups: tuple[GroupState, ...] = ()
 
     @property
     def is_met(self) -> bool:
@@ -150,13 +150,13 @@ def is_free(pod: Body, scheduler_name: str) -> bool:
     )
 
 
-def standing_of(
+def state_of(
     gang: Body,
     pods: Mapping[Key, Body],
     scheduler_name: str,
     *,
     has_node: Callable[[str], bool],
-) -> Standing:
+) -> GangState:
     """How a gang stands, given the pods that have not finished and which nodes there are."""
     metadata = gang["metadata"]
     ours = False
@@ -185,24 +185,24 @@ def standing_of(
             else:
                 free.append(key)
         minimum = int(group.get("minReplicas") or 0)
-        groups.append(GroupStanding(group["name"], minimum, bound, ready, tuple(free), gated, lost))
-    return Standing(
+        groups.append(GroupState(group["name"], minimum, bound, ready, tuple(free), gated, lost))
+    return GangState(
         key=key_of(gang),
         uid=metadata.get("uid", ""),
         generation=int(metadata.get("generation") or 0),
-        state=_state(gang, groups, ours=ours),
+        lifecycle=_lifecycle(gang, groups, ours=ours),
         groups=tuple(groups),
     )
 
 
-def _state(gang: Body, groups: Iterable[GroupStanding], *, ours: bool) -> State:
+def _lifecycle(gang: Body, groups: Iterable[GroupState], *, ours: bool) -> Lifecycle:
     groups = tuple(groups)
     if not ours:
-        return State.FOREIGN
+        return Lifecycle.FOREIGN
     if gang["metadata"].get("deletionTimestamp"):
-        return State.ENDING
+        return Lifecycle.ENDING
     if not is_initialized(gang):
-        return State.UNINITIALIZED
+        return Lifecycle.UNINITIALIZED
     if not all(group.could_be_met for group in groups):
-        return State.WAITING
-    return State.PENDING if any(group.free for group in groups) else State.SETTLED
+        return Lifecycle.WAITING
+    return Lifecycle.PENDING if any(group.free for group in groups) else Lifecycle.SETTLED

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
-from controller.gang_state import State
+from controller.gang_state import Lifecycle
 from controller.steps import Step
 from placement.cluster import Call
 
@@ -33,7 +33,7 @@ class Metrics:
         self.half_bound = self._gauge(
             "half_bound_gangs", "Gangs with some, but too few, pods bound."
         )
-        self.strays = self._gauge("stray_pods", "Pods of ours that no PodGang refers to.")
+        self.unreferenced = self._gauge("stray_pods", "Pods of ours that no PodGang refers to.")
         self.oldest = self._gauge(
             "queue_oldest_seconds", "How long the gang that waits longest has waited."
         )
@@ -47,7 +47,7 @@ class Metrics:
         self.watch_events = self._counter("watch_events", "Events of watches.", "kind")
         self.lists = self._counter("lists", "Times that a kind was listed whole.", "kind")
         self.leader = self._gauge("leader", "1 while this replica acts.")
-        for state in State:
+        for state in Lifecycle:
             self.gangs.labels(state.value)
         # The others come within these, several at a time.
         for step in set(Step) - {Step.BIND, Step.BOUND, Step.WRITE}:
@@ -55,9 +55,9 @@ class Metrics:
 
     def nothing_known(self) -> None:
         """Who does not lead does not look: what was seen last would be told for ever."""
-        for state in State:
+        for state in Lifecycle:
             self.gangs.labels(state.value).set(0)
-        for gauge in (self.half_bound, self.strays, self.oldest):
+        for gauge in (self.half_bound, self.unreferenced, self.oldest):
             gauge.set(0)
 
     def called(self, call: Call) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.apply import Outcome
-from controller.gang_state import Standing
+from controller.gang_state import GangState
 from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.
@@ -56,7 +56,7 @@ def of_failure(message: str) -> Notice:
     return Notice(NO_ANSWER, _joined([f"the placement service gave no answer: {message}"]))
 
 
-def of_waiting(standing: Standing) -> Notice:
+def of_waiting(state: GangState) -> Notice:
     """Pods that the minimum needs are missing or gated."""
     return Notice(
         WAITING_FOR_PODS,
@@ -65,24 +65,24 @@ def of_waiting(standing: Standing) -> Notice:
             f" that run or may be bound"
             + (f", {_are(group.gated)} gated" if group.gated else "")
             + (f", {_are(group.lost)} on nodes that are gone" if group.lost else "")
-            for group in standing.groups
+            for group in state.groups
             if not group.could_be_met
         ),
     )
 
 
-def of_stray(scheduler_name: str) -> Notice:
+def of_unreferenced(scheduler_name: str) -> Notice:
     """A pod of ours that belongs to no gang."""
     return Notice(
         NO_POD_GANG, f"no PodGang refers to this pod, and {scheduler_name} places pods of PodGangs"
     )
 
 
-def of_half_bound(standing: Standing, why: Notice | None, outcome: Outcome | None) -> Notice:
+def of_half_bound(state: GangState, why: Notice | None, outcome: Outcome | None) -> Notice:
     """Some pods are bound and too few: exactly what is half done, and why."""
     told = [
         f"group {group.name} runs {group.bound} of {group.minimum} pods"
-        for group in standing.groups
+        for group in state.groups
         if not group.is_met
     ]
     if why is not None and why.message:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from controller.cache import ClusterView
 from controller.events import Recorder
-from controller.gang_state import Body, Key, Standing, State, condition_of, is_initialized
+from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized
 from controller.notices import (
     NO_ANSWER,
     NO_POD_GANG,
@@ -36,7 +36,7 @@ from controller.notices import (
     WAITING_FOR_PODS,
     Notice,
 )
-from controller.steps import Entered, Step, ignored
+from controller.steps import Step, StepObserver, ignored
 from placement.cluster import (
     MERGE_PATCH,
     POD_GANGS,
@@ -59,7 +59,7 @@ _NOT_FOR_ROOM: Final = frozenset(
     {REFUSED, NO_ANSWER, NOT_BOUND, NO_POD_GANG, WAITING_FOR_PODS, "Unsupported"}
 )
 #: States in which a gang's status is ours to write.
-_OURS: Final = frozenset({State.WAITING, State.PENDING, State.SETTLED})
+_OURS: Final = frozenset({Lifecycle.WAITING, Lifecycle.PENDING, Lifecycle.SETTLED})
 #: Seconds after which a pod's condition follows a message that changed; its reason does
 #: not, and a gang of a thousand pods is a thousand writes.
 POD_MESSAGE_EVERY: Final = 60.0
@@ -78,14 +78,14 @@ class GangStatus:
     score: float | None = None
 
 
-def wanted_status(standing: Standing, notice: Notice | None) -> GangStatus | None:
+def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
     """What a gang's status should say; None when nothing is known, or it is not ours."""
-    if standing.state not in _OURS:
+    if state.lifecycle not in _OURS:
         return None
-    phase = "Running" if standing.runs else "Starting" if standing.is_met else "Pending"
-    if standing.is_met:
-        waiting = len(standing.free)
-        text = f"{standing.bound} pods are bound, the minimum is {standing.minimum}"
+    phase = "Running" if state.runs else "Starting" if state.is_met else "Pending"
+    if state.is_met:
+        waiting = len(state.free)
+        text = f"{state.bound} pods are bound, the minimum is {state.minimum}"
         if waiting:
             text += f", {waiting} more wait"
             if notice is not None and notice.message:
@@ -156,14 +156,14 @@ class Reporter:
         executor: Executor,
         *,
         may_act: Callable[[], bool] = lambda: True,
-        entered: Entered = ignored,
+        on_step: StepObserver = ignored,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._recorder = recorder
         self._executor = executor
         self._may_act = may_act
-        self._entered = entered
+        self._on_step = on_step
         self._clock = clock
         # When a pod's condition was last written, by uid.
         self._pod_writes: dict[str, float] = {}
@@ -173,17 +173,17 @@ class Reporter:
         self, view: ClusterView, keys: Iterable[Key], notices: Mapping[Key, Notice]
     ) -> frozenset[Key]:
         """Reports on these gangs; returns those about which not all could be written."""
-        gangs: list[tuple[Key, Standing]] = []
+        gangs: list[tuple[Key, GangState]] = []
         pods: list[tuple[Key, Body, Notice]] = []
         for key in keys:
-            standing = view.standings.get(key)
-            if standing is None or key not in view.gangs:
+            state = view.states.get(key)
+            if state is None or key not in view.gangs:
                 continue
-            gangs.append((key, standing))
+            gangs.append((key, state))
             notice = notices.get(key)
-            if notice is None or not notice.reason or standing.state not in _OURS:
+            if notice is None or not notice.reason or state.lifecycle not in _OURS:
                 continue
-            pods += [(key, view.pods[pod], notice) for pod in standing.free]
+            pods += [(key, view.pods[pod], notice) for pod in state.free]
         self._pod_writes = {
             uid: at
             for uid, at in self._pod_writes.items()
@@ -207,7 +207,7 @@ class Reporter:
         too soon to write it anew."""
         return frozenset(self._postponed)
 
-    def report_strays(
+    def report_unreferenced(
         self, view: ClusterView, keys: Iterable[Key], notice: Notice
     ) -> frozenset[Key]:
         """Says about these pods what keeps them waiting; returns those that were not told."""
@@ -220,7 +220,7 @@ class Reporter:
         """Writes; the key when it failed, which the next cycle tries again."""
         if not self._may_act():
             return key
-        self._entered(Step.WRITE)
+        self._on_step(Step.WRITE)
         try:
             write()
         except ApiError as error:
@@ -232,8 +232,8 @@ class Reporter:
             return key
         return None
 
-    def _gang(self, gang: Body, standing: Standing, notice: Notice | None) -> None:
-        wanted = wanted_status(standing, notice)
+    def _gang(self, gang: Body, state: GangState, notice: Notice | None) -> None:
+        wanted = wanted_status(state, notice)
         if wanted is None:
             return
         before = condition_of(gang, SCHEDULED)

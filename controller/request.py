@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from controller.batch import Candidate, Queue, chosen
 from controller.cache import ClusterView
-from controller.gang_state import Body, Key, State, is_ours, node_of, references
+from controller.gang_state import Body, Key, Lifecycle, is_ours, node_of, references
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, translate
@@ -21,7 +21,7 @@ from placement.kubernetes.gangs import BASE_POD_GANG
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class Query:
     """The request, the gangs that it asks about, and those that it cannot ask about."""
 
     request: v1.ComputePlacementRequest
@@ -30,14 +30,14 @@ class Question:
     refused: Mapping[Key, str] = field(default_factory=dict)
 
 
-def pose(
+def build_query(
     view: ClusterView,
     queue: Queue,
     *,
     scheduler_name: str,
     most_gangs: int,
     also: Iterable[Key] = (),
-) -> Question:
+) -> Query:
     """The question: where do the pods of the gangs that wait go.
 
     Besides them it holds what they depend on: their bases, and the running gangs that
@@ -54,11 +54,11 @@ def pose(
                 key,
                 by_key[key].priority,
                 bases.get(key),
-                waiter.attempts,
-                waiter.due,
-                waiter.since,
+                queued.attempts,
+                queued.due,
+                queued.since,
             )
-            for key, waiter in queue.items()
+            for key, queued in queue.items()
             if key in by_key
         ],
         most=most_gangs,
@@ -73,15 +73,17 @@ def pose(
         if bases.get(key, key) in roots and (key not in queue or key in roots)
     )
     for key in sent:
-        before = {f"nodes/{name}" for name in view.left.get(key, ()) if ("", name) in view.nodes}
+        before = {
+            f"nodes/{name}" for name in view.vacated_nodes.get(key, ()) if ("", name) in view.nodes
+        }
         by_key[key].previous_nodes.extend(sorted(before - set(by_key[key].previous_nodes)))
     snapshot.revision = str(view.revision)
     request = v1.ComputePlacementRequest(gangs=[by_key[key] for key in sent])
     request.snapshot.MergeFrom(snapshot)
-    return Question(request, tuple(k for k in sent if k in queue), bases, refused)
+    return Query(request, tuple(k for k in sent if k in queue), bases, refused)
 
 
-def without(question: Question, error: InvalidRequestError) -> Question | None:
+def without(query: Query, error: InvalidRequestError) -> Query | None:
     """The question without the gangs and nodes that the service finds fault with.
 
     None when nothing of that sort can be left out.
@@ -98,8 +100,8 @@ def without(question: Question, error: InvalidRequestError) -> Question | None:
     if not gangs and not nodes:
         return None
     request = v1.ComputePlacementRequest()
-    request.CopyFrom(question.request)
-    refused = dict(question.refused)
+    request.CopyFrom(query.request)
+    refused = dict(query.refused)
     for index, faults in gangs.items():
         refused[key_of_resource(request.gangs[index].name)] = "; ".join(faults)
     left = [gang for index, gang in enumerate(request.gangs) if index not in gangs]
@@ -111,8 +113,8 @@ def without(question: Question, error: InvalidRequestError) -> Question | None:
         del request.snapshot.nodes[index]
     del request.gangs[:]
     request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
-    asked = tuple(key for key in question.asked if key not in refused)
-    return Question(request, asked, question.bases, refused)
+    asked = tuple(key for key in query.asked if key not in refused)
+    return Query(request, asked, query.bases, refused)
 
 
 def key_of_resource(name: str) -> Key:
@@ -136,7 +138,7 @@ def _translated(
     gangs = {
         key: gang
         for key, gang in view.gangs.items()
-        if view.standings[key].state is not State.FOREIGN
+        if view.states[key].lifecycle is not Lifecycle.FOREIGN
     }
     others = {("PriorityClass", *key): body for key, body in view.priority_classes.items()}
     others |= {

@@ -18,7 +18,7 @@ from placement.client import PlacementClient, tls
 from placement.errors import UnavailableError
 
 
-class Asker(Protocol):
+class Service(Protocol):
     """Answers one question, or raises `placement.errors.PlacementError`."""
 
     def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:
@@ -28,7 +28,7 @@ class Asker(Protocol):
         """Ends a call that is under way, from another thread; later ones fail at once."""
 
 
-class ServiceAsker:
+class ServiceClient:
     """Asks a service at an address, over TLS when `ca` is given."""
 
     def __init__(

@@ -26,7 +26,7 @@ class Step(IntEnum):
 
 
 #: Is told of each step as it is entered, from whatever thread enters it.
-Entered = Callable[[Step], None]
+StepObserver = Callable[[Step], None]
 
 
 def ignored(step: Step) -> None:

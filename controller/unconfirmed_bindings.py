@@ -10,7 +10,7 @@ import logging
 import math
 from typing import Final, Protocol
 
-from controller.apply import Binding, Result, Tried
+from controller.apply import BindAttempt, Binding, Result
 from controller.cache import ClusterCache
 from controller.gang_state import Key
 from placement.cluster import ApiError
@@ -21,18 +21,18 @@ logger = logging.getLogger(__name__)
 _EVERY: Final = 2.0
 
 
-class Looker(Protocol):
+class BindingLookup(Protocol):
     """Finds out what became of a binding (see `apply.KubernetesBinder`)."""
 
-    def look(self, binding: Binding, *, timeout: float) -> Tried: ...
+    def look(self, binding: Binding, *, timeout: float) -> BindAttempt: ...
 
 
-class Fates:
+class UnconfirmedBindings:
     """The bindings whose fate is unknown."""
 
-    def __init__(self, cache: ClusterCache, looker: Looker) -> None:
+    def __init__(self, cache: ClusterCache, lookup: BindingLookup) -> None:
         self._cache = cache
-        self._looker = looker
+        self._lookup = lookup
         self._unknown: dict[Key, Binding] = {}
         self._again_at = -math.inf
 
@@ -48,7 +48,7 @@ class Fates:
         for key, binding in tuple(self._unknown.items()):
             if key in assumed:
                 try:
-                    found = self._looker.look(binding, timeout=_EVERY)
+                    found = self._lookup.look(binding, timeout=_EVERY)
                 except ApiError as error:
                     logger.warning("%s: %s", binding, error, extra={"pod": "/".join(key)})
                     return

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from controller import gang_state as standing
+from controller import gang_state as state
 from controller.cache import ClusterCache
 from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
 
@@ -127,7 +127,7 @@ class Watcher:
     def _list(self) -> str:
         """Lists everything; where to watch from, empty when it is to be listed once more."""
         kind = self._resource.kind
-        bodies: list[standing.Body] = []
+        bodies: list[state.Body] = []
         revision = ""
         for page in self._cluster.pages(self._resource, fields=self._fields):
             bodies += self._cache.trimmed(page.items)

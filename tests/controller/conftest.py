@@ -11,7 +11,7 @@ import pytest
 
 from controller.__main__ import Running, running
 from controller.settings import Settings
-from controller.steps import Entered, ignored
+from controller.steps import StepObserver, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
 from tests.controller.witness import Witness
@@ -49,11 +49,11 @@ def service() -> Iterator[str]:
 
 @contextmanager
 def controller(
-    kubeconfig: Path, service: str, *, entered: Entered = ignored, **settings: Any
+    kubeconfig: Path, service: str, *, on_step: StepObserver = ignored, **settings: Any
 ) -> Iterator[Running]:
     """A controller in this process, while the block runs."""
     given = {**QUICK, "service": service, "kubeconfig": kubeconfig, **settings}
-    with running(Settings(**given), entered=entered) as controller:
+    with running(Settings(**given), on_step=on_step) as controller:
         yield controller
         assert not controller.failed.is_set()
 

@@ -72,12 +72,12 @@ def _run(settings: dict[str, Any], at: Step | None, visit: int, how: signal.Sign
     signal.signal(signal.SIGTERM, lambda *_: told_to_stop.set())
     visits = itertools.count(1)
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is at and next(visits) == visit:
             # To this thread: another one would let it go on for a moment.
             signal.pthread_kill(threading.get_ident(), how)
 
-    with running(Settings(**settings), entered=entered):
+    with running(Settings(**settings), on_step=on_step):
         # Not for ever: another thread may have taken the signal.
         while not told_to_stop.wait(0.2):
             pass

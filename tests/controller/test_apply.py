@@ -9,11 +9,11 @@ import pytest
 
 from controller.apply import (
     Applier,
+    BindAttempt,
     Binding,
     GangPlan,
     Outcome,
     Result,
-    Tried,
     plans,
     staleness,
 )
@@ -30,10 +30,10 @@ class RecordingBinder:
         self.results = results or {}
         self.asked: list[str] = []
 
-    def bind(self, binding: Binding) -> Tried:
+    def bind(self, binding: Binding) -> BindAttempt:
         self.asked.append(str(binding))
         result = self.results.get(binding.pod[1], Result.BOUND)
-        return Tried(binding, result, "" if result is Result.BOUND else "as told")
+        return BindAttempt(binding, result, "" if result is Result.BOUND else "as told")
 
 
 def gang(name: str, *pods: str, least: int | None = None) -> build.Body:
@@ -59,7 +59,7 @@ def cache() -> ClusterCache:
     return cache
 
 
-def plan(name: str, *bindings: str, base: str = "", leans_on: str = "") -> GangPlan:
+def plan(name: str, *bindings: str, base: str = "", depends_on: str = "") -> GangPlan:
     """A plan whose bindings read "a on n1"."""
     return GangPlan(
         ("ml", name),
@@ -68,7 +68,7 @@ def plan(name: str, *bindings: str, base: str = "", leans_on: str = "") -> GangP
             for one, node in (binding.split(" on ") for binding in bindings)
         ),
         ("ml", base) if base else None,
-        frozenset(("ml", one) for one in leans_on),
+        frozenset(("ml", one) for one in depends_on),
     )
 
 
@@ -208,7 +208,7 @@ def test_a_scaled_gang_is_not_begun_before_its_base_is_bound(cache: ClusterCache
 
 def test_a_gang_that_leans_on_another_is_not_bound_without_it(cache: ClusterCache) -> None:
     binder = RecordingBinder({"a": Result.CONFLICT})
-    leaner_plan = plan("h", "c on n1", "d on n1", leans_on="g")
+    leaner_plan = plan("h", "c on n1", "d on n1", depends_on="g")
     leaned_on, leaner = apply(cache, binder, plan("g", "a on n1", "b on n2"), leaner_plan)
     assert not leaned_on.is_whole
     assert leaner.stale == "it leans on pods of g, which is not bound"
@@ -222,14 +222,14 @@ def test_a_gang_that_leans_on_another_is_bound_with_it_or_when_it_was_not_to_be_
     outcomes = apply(
         cache,
         binder,
-        plan("g", "a on n1", "b on n2", leans_on="x"),
-        plan("h", "c on n1", "d on n1", leans_on="g"),
+        plan("g", "a on n1", "b on n2", depends_on="x"),
+        plan("h", "c on n1", "d on n1", depends_on="g"),
     )
     assert [one.is_whole for one in outcomes] == [True, True]
 
 
 @pytest.mark.parametrize(
-    ("leaning", "bases", "order"),
+    ("dependencies", "bases", "order"),
     [
         ({"a": "b", "b": "c"}, {}, "cba"),
         ({"a": "bc"}, {}, "bca"),
@@ -239,8 +239,8 @@ def test_a_gang_that_leans_on_another_is_bound_with_it_or_when_it_was_not_to_be_
         ({"a": "c"}, {"a": "b", "c": "b"}, "bca"),
     ],
 )
-def test_plans_come_after_those_that_they_lean_on(
-    leaning: dict[str, str], bases: dict[str, str], order: str
+def test_plans_come_after_those_that_they_depend_on(
+    dependencies: dict[str, str], bases: dict[str, str], order: str
 ) -> None:
     placement = v1.Placement(
         bindings=[
@@ -256,7 +256,7 @@ def test_plans_come_after_those_that_they_lean_on(
         placement,
         [("ml", name) for name in "abc"],
         {("ml", name): ("ml", base) for name, base in bases.items()},
-        {("ml", k): frozenset(("ml", one) for one in on) for k, on in leaning.items()},
+        {("ml", k): frozenset(("ml", one) for one in on) for k, on in dependencies.items()},
     )
     assert "".join(plan.gang[1] for plan in found) == order
 

@@ -12,33 +12,33 @@ from controller.batch import (
     Backoff,
     Candidate,
     Queue,
-    Waiter,
+    QueuedGang,
     Window,
     chosen,
-    hurried,
+    made_due,
     refreshed,
     tried,
     wait,
 )
-from controller.gang_state import GroupStanding, Standing, State
+from controller.gang_state import GangState, GroupState, Lifecycle
 
 BACKOFF = Backoff(shortest=1.0, longest=60.0)
 WINDOW = Window(idle=0.3, longest=3.0, most=100)
 
 
-def standing(
-    name: str, *, state: State = State.PENDING, bound: int = 0, uid: str = "1"
-) -> Standing:
-    group = GroupStanding("worker", 2, bound, 0, (("ml", f"{name}-a"), ("ml", f"{name}-b")))
-    return Standing(("ml", name), uid, 1, state, (group,))
+def state(
+    name: str, *, state: Lifecycle = Lifecycle.PENDING, bound: int = 0, uid: str = "1"
+) -> GangState:
+    group = GroupState("worker", 2, bound, 0, (("ml", f"{name}-a"), ("ml", f"{name}-b")))
+    return GangState(("ml", name), uid, 1, state, (group,))
 
 
-def queue(*standings: Standing, now: float = 0.0, room: int = 0, old: Queue | None = None) -> Queue:
-    return refreshed(old or {}, {s.key: s for s in standings}, room=room, now=now, backoff=BACKOFF)
+def queue(*states: GangState, now: float = 0.0, freed: int = 0, old: Queue | None = None) -> Queue:
+    return refreshed(old or {}, {s.key: s for s in states}, freed=freed, now=now, backoff=BACKOFF)
 
 
-def waiter(due: float) -> Waiter:
-    return Waiter(standing("g"), since=due, due=due)
+def queued(due: float) -> QueuedGang:
+    return QueuedGang(state("g"), since=due, due=due)
 
 
 def test_nobody_waits_for_ever() -> None:
@@ -46,42 +46,42 @@ def test_nobody_waits_for_ever() -> None:
 
 
 def test_a_batch_stays_open_for_the_idle_window() -> None:
-    assert wait({("ml", "g"): waiter(1.0)}, now=1.0, window=WINDOW) == pytest.approx(0.3)
-    assert wait({("ml", "g"): waiter(1.0)}, now=1.4, window=WINDOW) == 0.0
+    assert wait({("ml", "g"): queued(1.0)}, now=1.0, window=WINDOW) == pytest.approx(0.3)
+    assert wait({("ml", "g"): queued(1.0)}, now=1.4, window=WINDOW) == 0.0
 
 
 def test_who_joins_keeps_it_open_but_not_beyond_the_longest_window() -> None:
-    waiters = {("ml", str(i)): waiter(i * 0.25) for i in range(13)}
+    waiters = {("ml", str(i)): queued(i * 0.25) for i in range(13)}
     assert wait(waiters, now=2.95, window=WINDOW) == pytest.approx(0.05)
     assert wait(waiters, now=3.0, window=WINDOW) == 0.0
 
 
 def test_a_full_batch_is_closed_at_once() -> None:
-    waiters = {("ml", str(i)): waiter(1.0) for i in range(100)}
+    waiters = {("ml", str(i)): queued(1.0) for i in range(100)}
     assert wait(waiters, now=1.0, window=WINDOW) == 0.0
 
 
 def test_only_pending_gangs_wait() -> None:
-    states = [s for s in State if s is not State.PENDING]
-    assert queue(*(standing(s.name, state=s) for s in states)) == {}
-    assert list(queue(standing("g"))) == [("ml", "g")]
+    states = [s for s in Lifecycle if s is not Lifecycle.PENDING]
+    assert queue(*(state(s.name, state=s) for s in states)) == {}
+    assert list(queue(state("g"))) == [("ml", "g")]
 
 
 def test_who_got_no_place_waits_twice_as_long_each_time_up_to_the_longest() -> None:
     waits = []
-    waiting, now = queue(standing("g")), 0.0
+    waiting, now = queue(state("g")), 0.0
     for _ in range(8):
-        waiting = tried(waiting, [("ml", "g")], room=0, now=now, backoff=BACKOFF)
+        waiting = tried(waiting, [("ml", "g")], freed=0, now=now, backoff=BACKOFF)
         waits.append(waiting["ml", "g"].due - now)
         now = waiting["ml", "g"].due
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_a_gang_that_changes_does_not_wait_on() -> None:
-    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
-    same = queue(standing("g"), now=0.1, old=waiting)
+    waiting = tried(queue(state("g")), [("ml", "g")], freed=0, now=0.0, backoff=BACKOFF)
+    same = queue(state("g"), now=0.1, old=waiting)
     assert same == waiting
-    changed = queue(standing("g", bound=1), now=0.1, old=waiting)
+    changed = queue(state("g", bound=1), now=0.1, old=waiting)
     assert changed["ml", "g"].due == 0.1
     assert changed["ml", "g"].attempts == 0
 
@@ -89,20 +89,20 @@ def test_a_gang_that_changes_does_not_wait_on() -> None:
 @pytest.mark.parametrize(("attempts", "want"), [(1, 1.0), (3, 4.0), (5, 10.0), (50, 10.0)])
 def test_room_that_appears_ends_a_long_wait(attempts: int, want: float) -> None:
     """A cluster in which pods end all the time is not asked about without pause."""
-    waiting = queue(standing("g"))
+    waiting = queue(state("g"))
     for _ in range(attempts):
-        waiting = tried(waiting, [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
-    assert queue(standing("g"), now=0.5, room=1, old=waiting)["ml", "g"].due == want
+        waiting = tried(waiting, [("ml", "g")], freed=0, now=0.0, backoff=BACKOFF)
+    assert queue(state("g"), now=0.5, freed=1, old=waiting)["ml", "g"].due == want
 
 
 def test_another_gang_of_the_same_name_begins_anew() -> None:
-    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
-    assert queue(standing("g", uid="2"), now=0.1, old=waiting)["ml", "g"].since == 0.1
+    waiting = tried(queue(state("g")), [("ml", "g")], freed=0, now=0.0, backoff=BACKOFF)
+    assert queue(state("g", uid="2"), now=0.1, old=waiting)["ml", "g"].since == 0.1
 
 
 def test_a_plan_that_was_overtaken_is_made_anew_at_once() -> None:
-    waiting = tried(queue(standing("g")), [("ml", "g")], room=0, now=0.0, backoff=BACKOFF)
-    assert hurried(waiting, [("ml", "g"), ("ml", "gone")], now=0.2)["ml", "g"].due == 0.2
+    waiting = tried(queue(state("g")), [("ml", "g")], freed=0, now=0.0, backoff=BACKOFF)
+    assert made_due(waiting, [("ml", "g"), ("ml", "gone")], now=0.2)["ml", "g"].due == 0.2
 
 
 def test_a_base_comes_before_what_scales_it_whatever_their_priorities() -> None:
@@ -163,7 +163,7 @@ def test_a_batch_is_never_too_large_and_never_misses_a_base(
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(0, 200))
 def test_a_batch_is_closed_within_the_longest_window(dues: list[float], now: float) -> None:
-    waiters = {("ml", str(i)): waiter(due) for i, due in enumerate(dues)}
+    waiters = {("ml", str(i)): queued(due) for i, due in enumerate(dues)}
     pause = wait(waiters, now=now, window=WINDOW)
     assert pause >= 0
     assert now + pause <= max(now, min(dues) + WINDOW.longest)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from controller.cache import KINDS, ClusterCache
-from controller.gang_state import State, node_of, standing_of
+from controller.gang_state import Lifecycle, node_of, state_of
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.trimming import Trimmer
 from tests.kubernetes import build
@@ -45,8 +45,8 @@ def cache_of(*bodies: build.Body) -> ClusterCache:
     return cache
 
 
-def state(cache: ClusterCache) -> State:
-    return cache.view().standings["ml", "g"].state
+def lifecycle(cache: ClusterCache) -> Lifecycle:
+    return cache.view().states["ml", "g"].lifecycle
 
 
 def test_it_is_synced_once_every_kind_was_listed() -> None:
@@ -66,67 +66,67 @@ def test_before_a_new_list_of_pods_nothing_is_assumed() -> None:
     """Nobody may be left who finds out what became of a binding that had no answer."""
     cache = cache_of(build.node("n1"), gang("a"), pod("a"))
     cache.assume(("ml", "a"), "1", "n1")
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
     cache.unsync("Node")
     assert cache.assumed
     cache.unsync("Pod")
     assert not cache.assumed
     # The list shows it as it was, which is no change.
     cache.replace("Pod", cache.trimmed([pod("a")]))
-    assert state(cache) is State.PENDING
+    assert lifecycle(cache) is Lifecycle.PENDING
 
 
 def test_a_gang_stands_as_its_pods_do() -> None:
     cache = cache_of(build.node("n1"), gang("a", "b"), pod("a"))
-    assert state(cache) is State.WAITING
+    assert lifecycle(cache) is Lifecycle.WAITING
     cache.observe("Pod", pod("b", schedulingGates=[{"name": "gate"}]))
-    assert state(cache) is State.WAITING
+    assert lifecycle(cache) is Lifecycle.WAITING
     cache.observe("Pod", pod("b"))
-    assert state(cache) is State.PENDING
+    assert lifecycle(cache) is Lifecycle.PENDING
     cache.observe("Pod", pod("a", node="n1"))
-    assert cache.view().standings["ml", "g"].is_half_bound
+    assert cache.view().states["ml", "g"].is_half_bound
     cache.observe("Pod", pod("b", node="n1"))
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
     cache.observe("Pod", pod("b", node="n1"), deleted=True)
-    assert state(cache) is State.WAITING
+    assert lifecycle(cache) is Lifecycle.WAITING
 
 
 def test_without_initialized_it_is_groves_turn() -> None:
     bare = {**gang("a"), "status": {}}
-    assert state(cache_of(bare, pod("a"))) is State.UNINITIALIZED
+    assert lifecycle(cache_of(bare, pod("a"))) is Lifecycle.UNINITIALIZED
 
 
 def test_a_gang_without_pods_of_ours_is_not_ours() -> None:
     theirs = {**pod("a"), "spec": {**pod("a")["spec"], "schedulerName": "kube"}}
-    assert state(cache_of(gang("a"), theirs)) is State.FOREIGN
+    assert lifecycle(cache_of(gang("a"), theirs)) is Lifecycle.FOREIGN
 
 
 def test_a_pod_whose_node_is_gone_is_lost() -> None:
     cache = cache_of(build.node("n1"), gang("a", "b"), pod("a", node="n1"), pod("b", node="n1"))
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
     cache.observe("Node", build.node("n1"), deleted=True)
-    standing = cache.view().standings["ml", "g"]
-    assert standing.state is State.WAITING
-    assert (standing.bound, standing.groups[0].lost) == (0, 2)
-    assert cache.standing(("ml", "g")) == standing
+    state = cache.view().states["ml", "g"]
+    assert state.lifecycle is Lifecycle.WAITING
+    assert (state.bound, state.groups[0].lost) == (0, 2)
+    assert cache.state(("ml", "g")) == state
     cache.observe("Node", build.node("n1"))
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
 
 
 def test_the_nodes_that_pods_of_a_gang_left_are_known() -> None:
     cache = cache_of(gang("a", "b"), pod("a", node="n1"), pod("b", node="n2"))
-    assert cache.view().left == {}
+    assert cache.view().vacated_nodes == {}
     # It is being deleted; then Grove takes the reference away, and then it is gone.
     leaving = pod("a", node="n1")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     cache.observe("Pod", leaving)
     cache.observe("PodGang", gang("b", least=2))
     cache.observe("Pod", leaving, deleted=True)
-    assert cache.view().left == {("ml", "g"): ("n1",)}
+    assert cache.view().vacated_nodes == {("ml", "g"): ("n1",)}
     cache.observe("Pod", pod("b", node="n2"), deleted=True)
-    assert cache.view().left == {("ml", "g"): ("n1", "n2")}
+    assert cache.view().vacated_nodes == {("ml", "g"): ("n1", "n2")}
     cache.observe("PodGang", gang("b"), deleted=True)
-    assert cache.view().left == {}
+    assert cache.view().vacated_nodes == {}
 
 
 def test_nodes_left_long_ago_are_forgotten() -> None:
@@ -134,41 +134,41 @@ def test_nodes_left_long_ago_are_forgotten() -> None:
     for node in ("n1", "n2", "n1", "n3"):
         cache.observe("Pod", pod("a", node=node))
         cache.observe("Pod", pod("a", node=node), deleted=True)
-    assert cache.view().left == {("ml", "g"): ("n1", "n3")}
+    assert cache.view().vacated_nodes == {("ml", "g"): ("n1", "n3")}
 
 
 def test_a_pod_that_no_gang_refers_to_is_a_stray() -> None:
     cache = cache_of(gang("a"), pod("a"), pod("b"))
-    assert cache.view().strays == {("ml", "b")}
+    assert cache.view().unreferenced == {("ml", "b")}
     cache.observe("PodGang", gang("a", "b"))
-    assert cache.view().strays == set()
+    assert cache.view().unreferenced == set()
     cache.observe("PodGang", gang("b"))
-    assert cache.view().strays == {("ml", "a")}
+    assert cache.view().unreferenced == {("ml", "a")}
     cache.observe("Pod", pod("a", node="n1"))
-    assert cache.view().strays == set()
+    assert cache.view().unreferenced == set()
 
 
 def test_an_assumed_pod_counts_as_bound_until_it_is_told() -> None:
     cache = cache_of(build.node("n1"), gang("a"), pod("a"))
     cache.assume(("ml", "a"), "1", "n1")
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
     assert node_of(cache.view().pods["ml", "a"]) == "n1"
     # Something else about it changes; the binding is not told yet.
     cache.observe("Pod", pod("a", phase="Pending", priority=3))
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
     cache.observe("Pod", pod("a", node="n1"))
     assert cache.assumed == {}
-    assert state(cache) is State.SETTLED
+    assert lifecycle(cache) is Lifecycle.SETTLED
 
 
 def test_what_was_forgotten_is_free_again() -> None:
     cache = cache_of(gang("a"), pod("a"))
-    before = cache.view().room
+    before = cache.view().freed
     cache.assume(("ml", "a"), "1", "n1")
-    assert cache.view().room == before
+    assert cache.view().freed == before
     cache.forget(("ml", "a"), "1")
-    assert state(cache) is State.PENDING
-    assert cache.view().room > before
+    assert lifecycle(cache) is Lifecycle.PENDING
+    assert cache.view().freed > before
 
 
 def test_a_later_pod_of_the_name_is_not_assumed_bound() -> None:
@@ -176,7 +176,7 @@ def test_a_later_pod_of_the_name_is_not_assumed_bound() -> None:
     cache.assume(("ml", "a"), "1", "n1")
     cache.observe("Pod", pod("a", uid="2"))
     assert cache.assumed == {}
-    assert state(cache) is State.PENDING
+    assert lifecycle(cache) is Lifecycle.PENDING
     cache.assume(("ml", "a"), "1", "n1")
     assert cache.assumed == {}
 
@@ -185,35 +185,35 @@ def test_a_list_takes_away_what_it_does_not_show() -> None:
     cache = cache_of(gang("a", "b"), pod("a", node="n1"), pod("b", node="n1"))
     cache.replace("Pod", cache.trimmed([pod("a", node="n1")]))
     assert set(cache.view().pods) == {("ml", "a")}
-    assert state(cache) is State.WAITING
+    assert lifecycle(cache) is Lifecycle.WAITING
 
 
 def test_room_appears_when_a_pod_leaves_a_node_or_a_node_changes() -> None:
     cache = cache_of(build.node("n1"), pod("a", node="n1"), pod("b"))
-    room = cache.view().room
+    freed = cache.view().freed
     cache.observe("Pod", pod("b"), deleted=True)
-    assert cache.view().room == room
+    assert cache.view().freed == freed
     cache.observe("Pod", pod("a", node="n1"), deleted=True)
-    assert cache.view().room == room + 1
+    assert cache.view().freed == freed + 1
     cache.observe("Node", build.node("n1"))
-    assert cache.view().room == room + 1
+    assert cache.view().freed == freed + 1
     cache.observe("Node", build.node("n1", spec={"unschedulable": True}))
-    assert cache.view().room == room + 2
+    assert cache.view().freed == freed + 2
 
 
 def test_a_node_is_marked_by_others_and_not_by_us() -> None:
     cache = cache_of(build.node("n1"), pod("a"), pod("b"))
-    mark = cache.mark("n1")
+    mark = cache.node_revision("n1")
     cache.assume(("ml", "a"), "1", "n1")
     cache.observe("Pod", pod("a", node="n1"))
     # Heartbeats and starting pods come all the time.
     cache.observe("Pod", pod("a", node="n1", phase="Running"))
     cache.observe("Node", build.node("n1"))
-    assert cache.mark("n1") == mark
+    assert cache.node_revision("n1") == mark
     cache.observe("Pod", pod("b", node="n1"))
-    assert cache.mark("n1") != mark
+    assert cache.node_revision("n1") != mark
     cache.observe("Node", build.node("n1"), deleted=True)
-    assert cache.mark("n1") is None
+    assert cache.node_revision("n1") is None
 
 
 def test_a_view_does_not_change_any_more() -> None:
@@ -221,7 +221,7 @@ def test_a_view_does_not_change_any_more() -> None:
     view = cache.view()
     cache.observe("Pod", pod("a", node="n1"))
     assert node_of(view.pods["ml", "a"]) == ""
-    assert view.standings["ml", "g"].state is State.PENDING
+    assert view.states["ml", "g"].lifecycle is Lifecycle.PENDING
 
 
 def test_waiting_ends_with_the_next_change() -> None:
@@ -299,15 +299,15 @@ class AnyOrder(RuleBasedStateMachine):
         seen = {name: node_of(body) for (_, name), body in view.pods.items()}
         wanted = {name: self.assumed.get(name) or node_of(body) for name, body in self.pods.items()}
         assert seen == wanted
-        afresh = standing_of(
+        afresh = state_of(
             view.gangs["ml", "g"],
             view.pods,
             OURS,
             has_node=lambda name: ("", name) in view.nodes,
         )
-        assert view.standings["ml", "g"] == afresh == self.cache.standing(("ml", "g"))
+        assert view.states["ml", "g"] == afresh == self.cache.state(("ml", "g"))
         free = {name for name in self.pods if not wanted[name]}
-        assert {name for _, name in view.strays} == free - self.members
+        assert {name for _, name in view.unreferenced} == free - self.members
 
 
 TestAnyOrder = AnyOrder.TestCase

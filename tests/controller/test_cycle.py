@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from controller.apply import Applier, Binding, Result, Tried
+from controller.apply import Applier, BindAttempt, Binding, Result
 from controller.batch import Backoff, Window
 from controller.cache import KINDS, ClusterCache
-from controller.cycle import Cycle, Rules
+from controller.cycle import Cycle, CycleOptions
 from controller.events import Recorder
 from controller.metrics import Metrics
 from controller.report import Reporter
@@ -65,14 +65,16 @@ class Server:
 class Setting:
     """A cycle and all that it speaks with; `answer` is what the service does."""
 
-    def __init__(self, pool: ThreadPoolExecutor, **rules: Any) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, **options: Any) -> None:
         self.cache = ClusterCache(OURS)
         for kind in KINDS:
             self.cache.replace(kind, [])
         self.clock, self.lease, self.server, self.metrics = Clock(), Lease(), Server(), Metrics()
         self.asked: list[v1.ComputePlacementRequest] = []
         self.bound: list[str] = []
-        self.binds: Callable[[Binding], Tried] = lambda binding: Tried(binding, Result.BOUND)
+        self.binds: Callable[[Binding], BindAttempt] = lambda binding: BindAttempt(
+            binding, Result.BOUND
+        )
         self.answer: Callable[[v1.ComputePlacementRequest], v1.Placement] = all_on_first_node
         self.relisted = 0
         given: dict[str, Any] = {
@@ -94,9 +96,9 @@ class Setting:
             clock=self.clock,
         )
         self.cycle = Cycle(
-            Rules(**{**given, **rules}),
+            CycleOptions(**{**given, **options}),
             cache=self.cache,
-            asker=self,
+            service=self,
             applier=Applier(
                 self.cache,
                 self,
@@ -104,7 +106,7 @@ class Setting:
                 scheduler_name=OURS,
                 may_act=lambda: self.cycle.may_act(),
             ),
-            looker=self,  # type: ignore[arg-type]
+            lookup=self,  # type: ignore[arg-type]
             reporter=Reporter(
                 self.server,  # type: ignore[arg-type]
                 recorder,
@@ -125,7 +127,7 @@ class Setting:
     def cancel(self) -> None:
         pass
 
-    def bind(self, binding: Binding) -> Tried:
+    def bind(self, binding: Binding) -> BindAttempt:
         tried = self.binds(binding)
         if tried.result is Result.BOUND:
             self.bound.append(str(binding))
@@ -246,7 +248,7 @@ def test_failures_whose_words_differ_are_told_once(setting: Setting) -> None:
 
 def test_a_gang_of_which_no_pod_can_be_bound_is_reported(setting: Setting) -> None:
     setting.observe(build.node("n1"), gang("g", "a", "b"), pod("a"), pod("b"))
-    setting.binds = lambda binding: Tried(binding, Result.REFUSED, "403 by a webhook")
+    setting.binds = lambda binding: BindAttempt(binding, Result.REFUSED, "403 by a webhook")
     setting.cycles(29.0)
     assert setting.told() == []
     setting.cycles(30.0)
@@ -255,7 +257,7 @@ def test_a_gang_of_which_no_pod_can_be_bound_is_reported(setting: Setting) -> No
     assert "a on n1: 403 by a webhook" in told["message"]
     pods = [body for path, body in setting.server.patches if "/pods/" in path]
     assert {one["status"]["conditions"][0]["reason"] for one in pods} == {"SchedulerError"}
-    setting.binds = lambda binding: Tried(binding, Result.BOUND)
+    setting.binds = lambda binding: BindAttempt(binding, Result.BOUND)
     setting.cycles(70.0)
     assert setting.told()[-1]["status"] == "True"
 

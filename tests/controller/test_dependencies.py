@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.dependencies import leans_on
+from controller.dependencies import depends_on
 from controller.gang_state import Key
 from placement import v1
 
@@ -34,7 +34,7 @@ def leaners(**gangs: v1.PodGang) -> dict[str, set[str]]:
         namespace, own = name.split("_")
         return namespace, own
 
-    found = leans_on({key(name): gang for name, gang in gangs.items()})
+    found = depends_on({key(name): gang for name, gang in gangs.items()})
     return {one[1]: {other[1] for other in on} for one, on in found.items()}
 
 

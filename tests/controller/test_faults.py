@@ -268,14 +268,14 @@ def test_a_node_that_goes_between_plan_and_binding_gets_nothing(
     gone = threading.Event()
     port: Future[int] = Future()
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is Step.APPLY and not gone.is_set():
             cluster.api.delete(NODES, "a")
             # Without knowing the pods would be bound in vain.
             wait_until(lambda: is_told(port.result(LONG), "Node"), "the watch tells")
             gone.set()
 
-    with controller(cluster.kubeconfig(), service, entered=entered) as running:
+    with controller(cluster.kubeconfig(), service, on_step=on_step) as running:
         port.set_result(running.probes.port)
         assert gone.wait(LONG)
         time.sleep(1.0)
@@ -293,14 +293,14 @@ def test_a_pod_that_goes_between_plan_and_binding_stops_its_gang(
     gone = threading.Event()
     port: Future[int] = Future()
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is Step.APPLY and not gone.is_set():
             lost = min(pod["metadata"]["name"] for pod in cluster.pods())
             cluster.api.delete(PODS, lost, cluster.namespace, grace=0)
             wait_until(lambda: is_told(port.result(LONG), "Pod"), "the watch tells")
             gone.set()
 
-    with controller(cluster.kubeconfig(), service, entered=entered) as running:
+    with controller(cluster.kubeconfig(), service, on_step=on_step) as running:
         port.set_result(running.probes.port)
         assert gone.wait(LONG)
         time.sleep(1.0)
@@ -318,7 +318,7 @@ def test_a_pod_of_the_same_name_is_not_bound_in_its_place(
     swapped = threading.Event()
     bound_then: list[bool] = []
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is Step.BIND and not swapped.is_set():
             swapped.set()
             for pod in cluster.pods():
@@ -332,7 +332,7 @@ def test_a_pod_of_the_same_name_is_not_bound_in_its_place(
                 cluster.api.create(PODS, {"metadata": fresh, "spec": pod["spec"]})
             bound_then.append(bool(cluster.bound()))
 
-    with controller(cluster.kubeconfig(), service, entered=entered, parallel_calls=1):
+    with controller(cluster.kubeconfig(), service, on_step=on_step, parallel_calls=1):
         cluster.wait_until(lambda: len(cluster.bound()) == 4, "the new pods are bound")
     assert bound_then == [False]
 

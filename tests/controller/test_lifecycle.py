@@ -257,14 +257,14 @@ def test_a_controller_that_is_stopped_while_it_binds_finishes_the_gang(
 
     monkeypatch.setattr(Cycle, "stop", stop_and_say_so)
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is Step.BIND and not binding.is_set():
             binding.set()
             assert stopping.wait(LONG)
 
     with ExitStack() as first:
         first.enter_context(
-            controller(cluster.kubeconfig(), service, entered=entered, parallel_calls=1)
+            controller(cluster.kubeconfig(), service, on_step=on_step, parallel_calls=1)
         )
         assert binding.wait(LONG)
     assert sorted([bound_of(cluster, "g-0"), bound_of(cluster, "h-0")]) == [0, 4]

@@ -39,13 +39,13 @@ def test_pods_bound_to_a_node_that_nobody_knew_was_gone_are_replaced(
     fault_proxy.fault(Hang(60), watch=True, path="/nodes$")
     gone = threading.Event()
 
-    def entered(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step is Step.APPLY and not gone.is_set():
             cluster.api.delete(NODES, "a")
             gone.set()
 
     kubeconfig = cluster.kubeconfig(url=fault_proxy.url)
-    with controller(kubeconfig, service, entered=entered, watch_silence=2.0, waiting_notice=0.0):
+    with controller(kubeconfig, service, on_step=on_step, watch_silence=2.0, waiting_notice=0.0):
         cluster.wait_until(lambda: len(cluster.bound()) == 4, "the pods are bound in vain")
         fault_proxy.clear()
         cluster.wait_until(

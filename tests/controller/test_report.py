@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.gang_state import GroupStanding, Standing, State
+from controller.gang_state import GangState, GroupState, Lifecycle
 from controller.notices import Notice, of_half_bound, of_result, of_waiting
 from controller.report import GangStatus, patch, pod_patch, wanted_status
 from placement import v1
@@ -16,11 +16,11 @@ NOW = "2026-11-01T10:00:00Z"
 WAITS = Notice("InsufficientResources", "rack r1 has room for 3 of 4 pods")
 
 
-def standing(
-    *, bound: int, ready: int = 0, free: int = 0, state: State = State.PENDING
-) -> Standing:
+def state(
+    *, bound: int, ready: int = 0, free: int = 0, lifecycle: Lifecycle = Lifecycle.PENDING
+) -> GangState:
     keys = tuple(("ml", f"p{i}") for i in range(free))
-    return Standing(("ml", "g"), "1", 1, state, (GroupStanding("w", 2, bound, ready, keys),))
+    return GangState(("ml", "g"), "1", 1, lifecycle, (GroupState("w", 2, bound, ready, keys),))
 
 
 def body(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
@@ -33,14 +33,14 @@ def body(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("stands", "notice", "want_phase", "want_scheduled"),
     [
-        pytest.param(standing(bound=2, ready=2), None, "Running", True, id="runs"),
-        pytest.param(standing(bound=2, ready=1), None, "Starting", True, id="starts"),
-        pytest.param(standing(bound=1, ready=1, free=1), WAITS, "Pending", False, id="half"),
-        pytest.param(standing(bound=0, free=2), WAITS, "Pending", False, id="waits"),
+        pytest.param(state(bound=2, ready=2), None, "Running", True, id="runs"),
+        pytest.param(state(bound=2, ready=1), None, "Starting", True, id="starts"),
+        pytest.param(state(bound=1, ready=1, free=1), WAITS, "Pending", False, id="half"),
+        pytest.param(state(bound=0, free=2), WAITS, "Pending", False, id="waits"),
     ],
 )
 def test_phase_and_condition_follow_the_pods(
-    stands: Standing, notice: Notice | None, want_phase: str, want_scheduled: bool
+    stands: GangState, notice: Notice | None, want_phase: str, want_scheduled: bool
 ) -> None:
     wanted = wanted_status(stands, notice)
     assert wanted is not None
@@ -48,16 +48,18 @@ def test_phase_and_condition_follow_the_pods(
 
 
 def test_nothing_is_said_before_something_is_known() -> None:
-    assert wanted_status(standing(bound=0, free=2), None) is None
+    assert wanted_status(state(bound=0, free=2), None) is None
 
 
-@pytest.mark.parametrize("state", [State.FOREIGN, State.UNINITIALIZED, State.ENDING])
-def test_nothing_is_said_of_gangs_that_are_not_ours(state: State) -> None:
-    assert wanted_status(standing(bound=2, state=state), WAITS) is None
+@pytest.mark.parametrize(
+    "lifecycle", [Lifecycle.FOREIGN, Lifecycle.UNINITIALIZED, Lifecycle.ENDING]
+)
+def test_nothing_is_said_of_gangs_that_are_not_ours(lifecycle: Lifecycle) -> None:
+    assert wanted_status(state(bound=2, lifecycle=lifecycle), WAITS) is None
 
 
 def test_extras_that_wait_are_told_with_the_reason() -> None:
-    wanted = wanted_status(standing(bound=2, free=1), WAITS)
+    wanted = wanted_status(state(bound=2, free=1), WAITS)
     assert wanted is not None
     assert wanted.scheduled
     assert wanted.message == (
@@ -149,15 +151,15 @@ def test_every_reason_makes_a_word_that_a_condition_takes(code: v1.ReasonCode) -
 
 
 def test_half_a_gang_is_told_exactly() -> None:
-    notice = of_half_bound(standing(bound=1, free=1), WAITS, None)
+    notice = of_half_bound(state(bound=1, free=1), WAITS, None)
     assert notice.message == (
         "group w runs 1 of 2 pods; the rest waits: rack r1 has room for 3 of 4 pods"
     )
 
 
 def test_missing_pods_are_counted() -> None:
-    gated = Standing(
-        ("ml", "g"), "1", 1, State.WAITING, (GroupStanding("w", 3, 1, 0, (), gated=1),)
+    gated = GangState(
+        ("ml", "g"), "1", 1, Lifecycle.WAITING, (GroupState("w", 3, 1, 0, (), gated=1),)
     )
     assert of_waiting(gated).message == (
         "group w has 1 of 3 pods that run or may be bound, 1 is gated"

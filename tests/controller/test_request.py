@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
-from controller.request import Question, pose, without
+from controller.request import Query, build_query, without
 from placement.errors import InvalidRequestError, Violation
 from tests.controller.test_cache import INITIALIZED, OURS, pod
 from tests.kubernetes import build
@@ -29,24 +29,24 @@ def member(name: str, *, base: str = "", **more: Any) -> build.Body:
     return body
 
 
-def question(*bodies: build.Body, most: int = 100, also: tuple[str, ...] = ()) -> Question:
+def query(*bodies: build.Body, most: int = 100, also: tuple[str, ...] = ()) -> Query:
     cache = ClusterCache(OURS)
     for body in (build.node("n1"), *bodies):
         cache.observe(body["kind"], body)
     view = cache.view()
     backoff = Backoff(1.0, 60.0)
-    queue = refreshed({}, view.standings, room=view.room, now=0.0, backoff=backoff)
-    return pose(
+    queue = refreshed({}, view.states, freed=view.freed, now=0.0, backoff=backoff)
+    return build_query(
         view, queue, scheduler_name=OURS, most_gangs=most, also=[("ml", name) for name in also]
     )
 
 
-def sent(question: Question) -> list[str]:
-    return [gang.name.rpartition("/")[2] for gang in question.request.gangs]
+def sent(query: Query) -> list[str]:
+    return [gang.name.rpartition("/")[2] for gang in query.request.gangs]
 
 
 def test_gangs_that_run_are_left_out_unless_a_base_is_shared() -> None:
-    asked = question(
+    asked = query(
         member("a", node="n1"),
         member("b", node="n1", base="base"),
         member("c", base="base"),
@@ -62,26 +62,26 @@ def test_gangs_that_run_are_left_out_unless_a_base_is_shared() -> None:
 
 
 def test_gangs_beyond_the_limit_are_not_sent() -> None:
-    asked = question(
+    asked = query(
         *(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"), most=2
     )
     assert sent(asked) == ["ga", "gb"]
 
 
 def test_gangs_without_a_score_may_be_asked_about_too() -> None:
-    asked = question(member("a", node="n1"), gang("g", "a"), also=("g",))
+    asked = query(member("a", node="n1"), gang("g", "a"), also=("g",))
     assert asked.asked == ()
     assert sent(asked) == ["g"]
 
 
 def test_pods_that_wait_for_another_scheduler_are_not_sent() -> None:
     theirs = build.pod("b", schedulerName="kube")
-    asked = question(member("a"), theirs, gang("g", "a"), gang("h", "b"))
+    asked = query(member("a"), theirs, gang("g", "a"), gang("h", "b"))
     assert sent(asked) == ["g"]
 
 
 def test_a_gang_that_cannot_be_read_is_refused_with_what_is_wrong() -> None:
-    asked = question(
+    asked = query(
         member("a"), member("b"), gang("good", "a"), gang("bad", "b", priorityClassName="missing")
     )
     assert sent(asked) == ["good"]
@@ -89,7 +89,7 @@ def test_a_gang_that_cannot_be_read_is_refused_with_what_is_wrong() -> None:
 
 
 def test_what_scales_a_refused_base_is_refused_with_it() -> None:
-    asked = question(
+    asked = query(
         member("a"),
         member("b", base="base"),
         gang("base", "a", priorityClassName="missing"),
@@ -101,13 +101,13 @@ def test_what_scales_a_refused_base_is_refused_with_it() -> None:
 
 def test_a_running_pod_that_cannot_be_read_closes_its_node() -> None:
     bad = member("bad", node="n1", containers=[build.container(gpu="two")])
-    asked = question(build.node("n2"), bad, member("a"), gang("g", "a"))
+    asked = query(build.node("n2"), bad, member("a"), gang("g", "a"))
     assert [node.name for node in asked.request.snapshot.nodes] == ["nodes/n2"]
     assert sent(asked) == ["g"]
 
 
 def test_what_the_service_finds_fault_with_is_left_out() -> None:
-    asked = question(*(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"))
+    asked = query(*(member(name) for name in "abc"), *(gang(f"g{name}", name) for name in "abc"))
     error = InvalidRequestError(
         violations=[
             Violation("gangs[1].groups[0].min_replicas", "is negative"),
@@ -123,5 +123,5 @@ def test_what_the_service_finds_fault_with_is_left_out() -> None:
 
 
 def test_a_fault_of_no_gang_and_no_node_cannot_be_left_out() -> None:
-    asked = question(member("a"), gang("g", "a"))
+    asked = query(member("a"), gang("g", "a"))
     assert without(asked, InvalidRequestError(violations=[Violation("policy", "is odd")])) is None

@@ -140,8 +140,8 @@ def test_a_node_that_went_just_now_may_be_thought_to_be_there() -> None:
     ],
     ids=str,
 )
-def test_a_node_with_too_much_on_it(room: dict[str, Any], broken: set[str]) -> None:
-    court = Court().told(*START, node("a", **room), pod("p", "a"), pod("q", "a"))
+def test_a_node_with_too_much_on_it(freed: dict[str, Any], broken: set[str]) -> None:
+    court = Court().told(*START, node("a", **freed), pod("p", "a"), pod("q", "a"))
     assert court.broken() == broken
 
 

@@ -397,14 +397,14 @@ class Witness:
         self._judge.end(time.monotonic())
         print(self.figures())
         if kind is None:
-            assert not self._judge.broken, self._told()
+            assert not self._judge.broken, self._reported()
         elif self._judge.broken:
-            print(self._told())
+            print(self._reported())
 
     def check(self) -> None:
         """Raises AssertionError if a rule was broken so far."""
         self._pass_on(self._catch_up())
-        assert not self._judge.broken, self._told()
+        assert not self._judge.broken, self._reported()
 
     def figures(self) -> str:
         """How many gangs were half bound, and for how long."""
@@ -460,7 +460,7 @@ class Witness:
         for event in due:
             self._judge.see(event)
 
-    def _told(self) -> str:
+    def _reported(self) -> str:
         return "\n".join(["what must hold did not:", *self._judge.broken[:20]])
 
 

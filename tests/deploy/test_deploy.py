@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.service_client import ServiceAsker
+from controller.service_client import ServiceClient
 from placement import v1
 from placement.errors import PlacementError
 from placement.testing import serve
@@ -175,7 +175,7 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
     question = v1.ComputePlacementRequest(label="hello")
     with serve(**files) as address:
         port = int(address.rpartition(":")[2])
-        known = ServiceAsker(
+        known = ServiceClient(
             f"localhost:{port}",
             ca=certificates / "ca.crt",
             certificate=certificates / "controller.crt",
@@ -192,7 +192,7 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         assert known.ask(question, timeout=LONG).label == "hello"
         issue(certificates, "service", "controller")
         known.cancel()
-        stranger = ServiceAsker(f"localhost:{port}", ca=certificates / "ca.crt")
+        stranger = ServiceClient(f"localhost:{port}", ca=certificates / "ca.crt")
         with pytest.raises(PlacementError):
             stranger.ask(question, timeout=3)
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]

@@ -30,10 +30,10 @@ def test_a_pod_without_a_gang_says_that_it_waits_for_one(cluster: Cluster, start
         cluster.api.create(PODS, body)
     start(waiting_notice=0.0)
     cluster.wait_until(lambda: bool(pod_scheduled(cluster, "alone")), "it says so")
-    said = pod_scheduled(cluster, "alone")
+    recorded = pod_scheduled(cluster, "alone")
     # More room would not help: no autoscaler shall add nodes for it.
-    assert (said["status"], said["reason"]) == ("False", "SchedulerError")
-    assert said["message"].startswith("NoPodGang: no PodGang refers to this pod")
+    assert (recorded["status"], recorded["reason"]) == ("False", "SchedulerError")
+    assert recorded["message"].startswith("NoPodGang: no PodGang refers to this pod")
     cluster.wait_until(
         lambda: [e["involvedObject"]["name"] for e in cluster.events()] == ["alone"],
         "so does an event",
