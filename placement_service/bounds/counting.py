@@ -37,7 +37,7 @@ MAX_ROUNDINGS = 12
 #: as floats.
 MAX_SUM = 2.0**52
 
-#: Units to choose from, by shape, and how many: what a quota contributes.
+#: Units to choose from, by pod class, and how many: what a requirement contributes.
 Content = tuple[tuple[tuple[int, ...], int], ...]
 #: Content that must share a domain, and how often it occurs.
 Parts = tuple[tuple[Content, int], ...]
@@ -67,7 +67,7 @@ class Counting:
     """Rows of a problem, and what counting says of single gangs.
 
     There are K ways to count, each a reference and a node set: `units[K, S]` is
-    what a unit of a shape counts, `room[K, N]` what a node offers.
+    what a unit of a pod class counts, `room[K, N]` what a node offers.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -98,8 +98,8 @@ class Counting:
         """The least that content can count, each way [K]."""
         if content not in self._weights:
             total = np.zeros(len(self.units), dtype=np.int64)
-            for shapes, count in content:
-                total += count * self.units[:, list(shapes)].min(axis=1)
+            for pod_classes, count in content:
+                total += count * self.units[:, list(pod_classes)].min(axis=1)
             self._weights[content] = total
         return self._weights[content]
 
@@ -108,7 +108,7 @@ class Counting:
         if level < 0:
             return self.room
         if level not in self._offers:
-            place = self.problem.levels[level].place
+            place = self.problem.levels[level].place_of
             count = int(place.max(initial=-1)) + 1
             sums = [np.bincount(place, row, count) for row in self.room]
             self._offers[level] = np.array(sums, dtype=np.int64).reshape(len(sums), count)
@@ -128,24 +128,24 @@ class Counting:
 
     def _cut(self, gang: Gang, level: int) -> Parts:
         content = {
-            i: (tuple(gang.demands[d].shape for d in q.demands), q.missing)
-            for i, q in enumerate(gang.quotas)
+            i: (tuple(gang.demands[d].pod_class for d in q.demands), q.missing)
+            for i, q in enumerate(gang.requirements)
             if q.missing
         }
-        quota_of = {d: i for i, q in enumerate(gang.quotas) for d in q.demands}
+        requirement_of = {d: i for i, q in enumerate(gang.requirements) for d in q.demands}
         found: list[tuple[Content, int]] = []
         bound: set[int] = set()
         tree = self.topology.tree(gang)
         for part in (
             _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
         ):
-            inside = sorted({quota_of[d] for d in part.demands} & content.keys())
+            inside = sorted({requirement_of[d] for d in part.demands} & content.keys())
             if inside:
                 found.append((tuple(content[i] for i in inside), 1))
                 bound.update(inside)
-        for i, (shapes, count) in content.items():
+        for i, (pod_classes, count) in content.items():
             if i not in bound:
-                found.append((((shapes, 1),), count))
+                found.append((((pod_classes, 1),), count))
         merged: dict[Content, int] = {}
         for part_content, times in found:
             ordered = tuple(sorted(part_content))
@@ -160,14 +160,14 @@ class Counting:
         alone: dict[object, bool] = {}
         for gang in self.problem.pending:
             parts = tuple(self.parts(gang, level) for level in self.levels)
-            shape = (parts, gang.demands, gang.quotas, gang.scopes)
-            if shape not in alone:
-                alone[shape] = self.fits_alone(gang)
-            if alone[shape]:
+            pod_class = (parts, gang.demands, gang.requirements, gang.scopes)
+            if pod_class not in alone:
+                alone[pod_class] = self.fits_alone(gang)
+            if alone[pod_class]:
                 extras = tuple(
                     sorted(
-                        (tuple(gang.demands[d].shape for d in q.demands), q.pending - q.missing)
-                        for q in gang.quotas
+                        (tuple(gang.demands[d].pod_class for d in q.demands), q.pending - q.missing)
+                        for q in gang.requirements
                         if q.pending > q.missing
                     )
                 )
@@ -198,7 +198,7 @@ class Counting:
     def _all_rows(self) -> Iterator[Row]:
         per_extra = np.array(
             [
-                np.min([self.weigh(((shapes, 1),)) for shapes, _ in c.extras], axis=0)
+                np.min([self.weigh(((pod_classes, 1),)) for pod_classes, _ in c.extras], axis=0)
                 if c.extras
                 else np.zeros(len(self.units), dtype=np.int64)
                 for c in self.classes
@@ -263,7 +263,7 @@ class Counting:
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""
         content = self._content(gang, scope.demands)
-        bound = [p for p in scope.bound if p >= 0]
+        bound = [p for p in scope.running if p >= 0]
         offers = self.offers(scope.preferred)
         need = self.weigh(content) - offers[:, bound].sum(axis=1)
         if bound:
@@ -275,8 +275,8 @@ class Counting:
                 self._most[scope.preferred] = _largest_sums(offers)
             most = self._most[scope.preferred]
         more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
-        used = len(scope.bound) + int(more.max(initial=0))
-        return max(used, 1) if content or scope.bound else 0
+        used = len(scope.running) + int(more.max(initial=0))
+        return max(used, 1) if content or scope.running else 0
 
     def least_beyond(self, gang: Gang) -> int:
         """At least so many places beyond the first its preferred scopes use once placed."""
@@ -288,11 +288,11 @@ class Counting:
 
     @staticmethod
     def _content(gang: Gang, demands: Sequence[int]) -> Content:
-        """The minimum of the quotas that lie wholly in some demands."""
+        """The minimum of the requirements that lie wholly in some demands."""
         inside = set(demands)
         return tuple(
-            (tuple(gang.demands[d].shape for d in q.demands), q.missing)
-            for q in gang.quotas
+            (tuple(gang.demands[d].pod_class for d in q.demands), q.missing)
+            for q in gang.requirements
             if q.missing and inside.issuperset(q.demands)
         )
 
@@ -334,7 +334,7 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
         room, units = fit(problem.free, reference), fit(problem.request, reference)
         for nodes, inside in sets:
             add(units * inside, room * nodes)
-    for alone in whole_shapes(problem, fits):
+    for alone in one_per_node(problem, fits):
         whole = {s: fits[s] for s in alone}
         for nodes in _node_sets(list(whole.values())):
             inside = _confined(problem, whole, nodes)
@@ -343,23 +343,23 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
             if counted:
                 add(inside, np.any(counted, axis=0).astype(np.int64))
     if not found:
-        shapes, count = problem.shape_count, problem.node_count
-        return np.zeros((0, shapes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
+        pod_classes, count = problem.class_count, problem.node_count
+        return np.zeros((0, pod_classes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
     return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
 
 
 def usable_nodes(problem: Problem) -> dict[int, Bools]:
-    """Nodes [N] that can take a unit now, for each shape that is asked for."""
+    """Nodes [N] that can take a unit now, for each pod class that is asked for."""
     return {
         int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
         for s in np.flatnonzero(_demand(problem))
     }
 
 
-def whole_shapes(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
-    """Families of shapes of which no node holds two, whichever two.
+def one_per_node(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
+    """Families of pod classes of which no node holds two, whichever two.
 
-    One for each resource: the shapes that take more than half of what any node
+    One for each resource: the pod classes that take more than half of what any node
     that fits them has left of it.
     """
     found: dict[tuple[int, ...], None] = {}
@@ -375,19 +375,19 @@ def whole_shapes(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ..
 
 
 def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
-    """1 for shapes that fit nowhere outside a node set [S]."""
-    inside = np.zeros(problem.shape_count, dtype=np.int64)
+    """1 for pod classes that fit nowhere outside a node set [S]."""
+    inside = np.zeros(problem.class_count, dtype=np.int64)
     inside[[s for s, usable in fits.items() if not (usable & ~nodes).any()]] = 1
     return inside
 
 
 def _demand(problem: Problem) -> Ints:
-    """Units asked for of each shape, extras included [S]."""
-    demand = np.zeros(problem.shape_count, dtype=np.int64)
+    """Units asked for of each pod class, extras included [S]."""
+    demand = np.zeros(problem.class_count, dtype=np.int64)
     for gang in problem.gangs:
         if gang.placeable:
             for d in gang.demands:
-                demand[d.shape] += d.count
+                demand[d.pod_class] += d.count
     return demand
 
 
@@ -408,7 +408,7 @@ def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
 
 
 def _references(problem: Problem, demand: Ints) -> list[Ints]:
-    """Requests to count by: each resource alone, and the shapes most asked for."""
+    """Requests to count by: each resource alone, and the pod classes most asked for."""
     found: dict[bytes, Ints] = {}
 
     def add(reference: Ints) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.bounds.counting import Content, Counting, usable_nodes, whole_shapes
+from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
 from placement_service.formulation.objective import priorities
 from placement_service.formulation.problem import Ints
 from placement_service.heuristic.slot_layout import Layout
@@ -187,7 +187,7 @@ def _add_patterns(
             sizes.setdefault(size, []).append((z, times))
     order = sorted(sizes, reverse=True)
     level = counting.levels[best]
-    room = np.bincount(counting.problem.levels[level].place, nodes).astype(np.int64)
+    room = np.bincount(counting.problem.levels[level].place_of, nodes).astype(np.int64)
     supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
     uses: list[tuple[int, dict[int, int], cp_model.IntVar]] = []
     for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
@@ -218,23 +218,23 @@ def _count_parts(counting: Counting, i: int, units: Ints) -> int:
 
 
 def _whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
-    """Shapes of which no node holds two [S], and nodes that fit one of them [N].
+    """PodClasses of which no node holds two [S], and nodes that fit one of them [N].
 
     Of several such families the one that asks for most GPUs, then most units.
     """
     problem = counting.problem
     fits = usable_nodes(problem)
-    families = whole_shapes(problem, fits)
+    families = one_per_node(problem, fits)
     if not families:
         return None
     best = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
-    units = np.zeros(problem.shape_count, dtype=np.int64)
+    units = np.zeros(problem.class_count, dtype=np.int64)
     units[list(best)] = 1
     return units, np.any([fits[s] for s in best], axis=0).astype(np.int64)
 
 
 def _size(content: Content, units: Ints) -> int:
-    return sum(k * min(int(units[s]) for s in shapes) for shapes, k in content)
+    return sum(k * min(int(units[s]) for s in pod_classes) for pod_classes, k in content)
 
 
 def _maximal_patterns(sizes: Sequence[int], capacity: int) -> list[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 Where the exact model (`model`) asks of every gang which of its units lie on
 which class of nodes, this one asks only how many parts of which kind open in
-which domain (`kinds`, `forest`), and how many units of which shape lie on which
+which domain (`kinds`, `forest`), and how many units of which pod class lie on which
 class of nodes (`cells`, `filling`). It says the same of gangs that kinds can
 describe, is much smaller, and knows no two gangs apart that are alike:
 
@@ -11,10 +11,10 @@ describe, is much smaller, and knows no two gangs apart that are alike:
     whole[k, D]  parts of kind k in one domain of their preferred level
     apart[k, D]  parts of kind k that open in domain D and are split below it
     empty[k, D]  parts of kind k without any unit, of what opened in domain D
-    load[s, J]   units of shape s on nodes of class J
+    load[s, J]   units of pod class s on nodes of class J
 
 A domain must hold at least what opened inside it: for every domain D and kind,
-the parts in D >= those that the wholes opened in D consist of; for every shape,
+the parts in D >= those that the wholes opened in D consist of; for every pod class,
 the load in D >= the units of what opened in D. As domains form a forest, that
 suffices to deal everything out (serve the narrowest domains first).
 
@@ -90,15 +90,15 @@ class Pooled:
         demand: dict[int, int] = {}
         for g in gangs:
             for d in g.demands:
-                demand[d.shape] = demand.get(d.shape, 0) + d.count
-        self.shapes = sorted(demand)
-        self.shape_at = {s: k for k, s in enumerate(self.shapes)}
+                demand[d.pod_class] = demand.get(d.pod_class, 0) + d.count
+        self.pod_classes = sorted(demand)
+        self.pod_class_at = {s: k for k, s in enumerate(self.pod_classes)}
         self.classes = classify(
             self.problem,
             free,
             nodes,
-            self.shapes,
-            [demand[s] for s in self.shapes],
+            self.pod_classes,
+            [demand[s] for s in self.pod_classes],
             forest.levels,
             (),
         )
@@ -140,9 +140,9 @@ class Pooled:
     # --- what fits where ------------------------------------------------------------
 
     def _room(self, free: Ints) -> None:
-        """Per vertex: units of each shape, and what is free of each resource."""
+        """Per vertex: units of each pod class, and what is free of each resource."""
         count = len(self.forest.depth_of)
-        self._slots = np.zeros((count, len(self.shapes)), dtype=np.int64)
+        self._slots = np.zeros((count, len(self.pod_classes)), dtype=np.int64)
         self._free = np.zeros((count, free.shape[1]), dtype=np.float64)
         for c, path in zip(self.classes, self._path, strict=True):
             for v in path:
@@ -150,11 +150,11 @@ class Pooled:
                 self._free[v] += free[list(c.nodes)].sum(axis=0, dtype=np.float64)
 
     def _need(self, content: Content) -> Ints:
-        """The least units of each shape that a content asks for."""
-        total = np.zeros(len(self.shapes), dtype=np.int64)
+        """The least units of each pod class that a content asks for."""
+        total = np.zeros(len(self.pod_classes), dtype=np.int64)
         for ask in content.asks:
-            if len(ask.shapes) == 1:
-                total[self.shape_at[ask.shapes[0][0]]] += ask.least
+            if len(ask.pod_classes) == 1:
+                total[self.pod_class_at[ask.pod_classes[0][0]]] += ask.least
         for kind, times in content.kinds:
             total += times * self._kind_need(kind)
         return total
@@ -171,7 +171,7 @@ class Pooled:
             most = np.full(len(self._slots), 1 << 20, dtype=np.int64)
             for k in np.flatnonzero(need):
                 np.minimum(most, self._slots[:, k] // need[k], out=most)
-            amounts = need @ self.problem.request[self.shapes].astype(np.float64)
+            amounts = need @ self.problem.request[self.pod_classes].astype(np.float64)
             for r in np.flatnonzero(amounts):
                 by_amount = np.floor(self._free[:, r] / amounts[r] + 1e-9)
                 np.minimum(most, by_amount.astype(np.int64), out=most)
@@ -213,8 +213,8 @@ class Pooled:
                 )
             for i, ask in enumerate(group.content.asks):
                 amounts = self._ask(ROOT, ask, singles[g], len(group.gangs))
-                for shape, v in amounts.items():
-                    self.tally.loose[g, i, shape] = v
+                for pod_class, v in amounts.items():
+                    self.tally.loose[g, i, pod_class] = v
 
     def _sets_cost(self, f: int) -> None:
         """Sets that are not whole in one domain, but have all their gangs, cost one more."""
@@ -252,14 +252,14 @@ class Pooled:
     ) -> dict[int, Var]:
         """Units that `times` parts ask for, lying in `at`; variables where there is a choice."""
         if ask.is_certain:
-            shape = ask.shapes[0][0]
-            self._units.setdefault(shape, []).extend((at, v, w * ask.least) for v, w in times)
+            pod_class = ask.pod_classes[0][0]
+            self._units.setdefault(pod_class, []).extend((at, v, w * ask.least) for v, w in times)
             return {}
         found: dict[int, Var] = {}
-        for i, (shape, cap) in enumerate(ask.shapes):
+        for i, (pod_class, cap) in enumerate(ask.pod_classes):
             v = found[i] = self._new(min(cap, ask.most) * most)
             self.cp.add(v <= min(cap, ask.most) * dot(times))
-            self._units.setdefault(shape, []).append((at, v, 1))
+            self._units.setdefault(pod_class, []).append((at, v, 1))
         total = cp_model.LinearExpr.sum(list(found.values()))
         if ask.least:
             self.cp.add(total >= ask.least * dot(times))
@@ -305,7 +305,7 @@ class Pooled:
             supply.append((v, var))
             self._open(kind, False, v, var, upper)
             cost = k.cost_apart
-            if k.preferred and not k.bound:
+            if k.preferred and not k.running:
                 level = self.forest.levels[k.preferred - 1]
                 if self._fits_outside(self._kind_need(kind), level):
                     cost = max(0, k.least - 1)
@@ -357,24 +357,24 @@ class Pooled:
     def _units_lie_on_nodes(self) -> None:
         asked = {s for s in self._units}
         for j, c in enumerate(self.classes):
-            for k, s in enumerate(self.shapes):
+            for k, s in enumerate(self.pod_classes):
                 if c.most[k] and s in asked:
                     self.tally.load[k, j] = self._new(len(c.nodes) * c.most[k])
         self.filling = Filling(
             self.cp,
             self.problem,
-            self.shapes,
+            self.pod_classes,
             self.classes,
             {key: [v] for key, v in self.tally.load.items()},
         )
         by_shape: dict[int, list[tuple[int, Var]]] = {}
         for (k, j), v in self.tally.load.items():
-            by_shape.setdefault(self.shapes[k], []).append((j, v))
-        for shape, demand in self._units.items():
+            by_shape.setdefault(self.pod_classes[k], []).append((j, v))
+        for pod_class, demand in self._units.items():
             where = {v for v, _, _ in demand} | {ROOT}
             have: dict[int, list[Var]] = {v: [] for v in where}
             need: dict[int, Terms] = {v: [] for v in where}
-            for j, v in by_shape.get(shape, ()):
+            for j, v in by_shape.get(pod_class, ()):
                 for up in self._path[j]:
                     if up in where:
                         have[up].append(v)
@@ -437,7 +437,7 @@ class Pooled:
                     alike.spots += spots
             key = Stowing.key(classes)
             if key not in stowings:
-                stowings[key] = Stowing(self.counting, self.shapes, classes)
+                stowings[key] = Stowing(self.counting, self.pod_classes, classes)
             mine = budget.share(len(order) - i)
             self._stow(stowings[key], list(parts.values()), mine)
             budget.give_back(mine)
@@ -477,7 +477,7 @@ class Pooled:
     # --- large parts ------------------------------------------------------------------
 
     def _is_large(self, k: Kind, most: Ints, total: int) -> bool:
-        if not k.preferred or k.at or k.pin >= 0 or k.bound or not k.least:
+        if not k.preferred or k.at or k.pin >= 0 or k.running or not k.least:
             return False
         if k.whole != k.apart:
             # Something in it needs a domain that is not narrower.
@@ -501,16 +501,16 @@ class Pooled:
         spots = [*places, ROOT] if lonely else places
         for i, ask in enumerate(content.asks):
             every: list[Var] = []
-            for choice, (shape, cap) in enumerate(ask.shapes):
+            for choice, (pod_class, cap) in enumerate(ask.pod_classes):
                 mine: list[Var] = []
-                column = self.shape_at[shape]
+                column = self.pod_class_at[pod_class]
                 for v in spots:
                     cap_here = min(cap, ask.most, int(self._slots[v][column]))
                     if not cap_here:
                         continue
                     x = part.units[v, i, choice] = self._new(cap_here)
                     mine.append(x)
-                    self._units.setdefault(shape, []).append((v, x, 1))
+                    self._units.setdefault(pod_class, []).append((v, x, 1))
                     cp.add(x <= cap_here * (uses[v] if v != ROOT else there))
                 cp.add(cp_model.LinearExpr.sum(mine) <= cap * there)
                 every += mine
@@ -588,7 +588,7 @@ class Pooled:
             return found
         plan = Dealing(
             self.kinds,
-            self.shapes,
+            self.pod_classes,
             self.classes,
             lambda j, kinds: self.filling.slots(found.solver, j, kinds),
             self.tally.map(found.solver.value),
@@ -597,7 +597,7 @@ class Pooled:
 
     def _hint(self, plan: Plan) -> None:
         self.cp.clear_hints()  # type: ignore[no-untyped-call]
-        start = Reading(self.kinds, self.shapes, self.classes, plan, self.tally.large)
+        start = Reading(self.kinds, self.pod_classes, self.classes, plan, self.tally.large)
         mine, have = self.tally, start.tally
 
         def add(variables: Mapping[K, Var], counts: Mapping[K, int]) -> None:
@@ -630,6 +630,6 @@ class Pooled:
 
 def pooled_size(problem: Problem, forest: Forest, gangs: Sequence[Gang]) -> int:
     """About how many variables a model of everything would have, before it is built."""
-    shapes = {d.shape for g in gangs for d in g.demands}
+    pod_classes = {d.pod_class for g in gangs for d in g.demands}
     kinds = np.unique(np.concatenate([forest.holds.T, problem.free], axis=1), axis=0)
-    return len(kinds) * len(shapes)
+    return len(kinds) * len(pod_classes)

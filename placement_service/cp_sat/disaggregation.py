@@ -42,7 +42,7 @@ class Tally(Generic[T]):
 
     `gangs` by group; `loose` by (group, ask, choice); `sets` by family; `whole`,
     `apart` and `empty` by (kind, vertex); `units` by (kind, whole, vertex, ask, choice);
-    `load` by (shape's place in the model, class of nodes).
+    `load` by (pod class's place in the model, class of nodes).
     """
 
     gangs: dict[int, T] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Tally(Generic[T]):
 
 K = TypeVar("K")
 
-#: Places for each sort of shapes on each node of a class.
+#: Places for each sort of pod classes on each node of a class.
 Slots = Callable[[int, Sequence[int]], list[list[int]]]
 
 
@@ -99,7 +99,7 @@ class Dealing:
     def __init__(
         self,
         kinds: Kinds,
-        shapes: Sequence[int],
+        pod_classes: Sequence[int],
         classes: Sequence[NodeClass],
         slots: Slots,
         tally: Tally[int],
@@ -107,7 +107,7 @@ class Dealing:
         self.kinds = kinds
         self.forest: Forest = kinds.forest
         self.problem: Problem = kinds.problem
-        self.shapes = shapes
+        self.pod_classes = pod_classes
         self.classes = classes
         self.slots = slots
         self.tally = tally
@@ -160,13 +160,15 @@ class Dealing:
         if not openings:
             return
         for i, ask in enumerate(content.asks):
-            quotas = [o.quotas[i] for o in openings]
+            requirements = [o.requirements[i] for o in openings]
             if ask.is_certain:
-                counts = [[ask.least]] * len(quotas)
+                counts = [[ask.least]] * len(requirements)
             else:
-                counts = _deal([amounts[i, c] for c in range(len(ask.shapes))], len(quotas))
-            for (gang, quota), mine in zip(quotas, counts, strict=True):
-                demands = self.problem.gangs[gang].quotas[quota].demands
+                counts = _deal(
+                    [amounts[i, c] for c in range(len(ask.pod_classes))], len(requirements)
+                )
+            for (gang, requirement), mine in zip(requirements, counts, strict=True):
+                demands = self.problem.gangs[gang].requirements[requirement].demands
                 for d, count in zip(demands, mine, strict=True):
                     if count:
                         self._wishes.append(_Wish(at, gang, d, count))
@@ -207,7 +209,7 @@ class Dealing:
             amounts = {
                 (i, c): tally.units[kind, whole, v, i, c]
                 for i, ask in enumerate(content.asks)
-                for c in range(len(ask.shapes))
+                for c in range(len(ask.pod_classes))
                 if not ask.is_certain
             }
             self._openings(content, openings, v, amounts)
@@ -216,8 +218,8 @@ class Dealing:
         opened = piece.apart
         for (v, i, choice), count in part.units.items():
             if count:
-                gang, quota = opened.quotas[i]
-                demand = self.problem.gangs[gang].quotas[quota].demands[choice]
+                gang, requirement = opened.requirements[i]
+                demand = self.problem.gangs[gang].requirements[requirement].demands[choice]
                 self._wishes.append(_Wish(v, gang, demand, count))
         pieces: dict[int, list[Piece]] = {}
         for p in opened.pieces:
@@ -230,12 +232,12 @@ class Dealing:
 
     def _on_nodes(self) -> Plan:
         """Serve wishes from the narrowest domains first, each where most is left."""
-        place_of = {s: k for k, s in enumerate(self.shapes)}
+        place_of = {s: k for k, s in enumerate(self.pod_classes)}
         slots = self._slots_by_node()
         wishes: dict[int, list[_Wish]] = {}
         for w in self._wishes:
-            shape = self.problem.gangs[w.gang].demands[w.demand].shape
-            wishes.setdefault(place_of[shape], []).append(w)
+            pod_class = self.problem.gangs[w.gang].demands[w.demand].pod_class
+            wishes.setdefault(place_of[pod_class], []).append(w)
         units: dict[int, dict[tuple[int, int], int]] = {}
         for k, mine in wishes.items():
             below: dict[int, list[int]] = {}
@@ -254,10 +256,10 @@ class Dealing:
         }
 
     def _slots_by_node(self) -> dict[int, dict[int, int]]:
-        """Units that lie on each node, by shape."""
+        """Units that lie on each node, by pod class."""
         found: dict[int, dict[int, int]] = {}
         left = {key: n for key, n in self.tally.load.items() if n}
-        sorts = sorts_of(self.problem, self.shapes)
+        sorts = sorts_of(self.problem, self.pod_classes)
         kinds: dict[int, list[int]] = {}
         for k, j in self.tally.load:
             kinds.setdefault(j, []).append(k)
@@ -334,7 +336,7 @@ class Reading:
     def __init__(
         self,
         kinds: Kinds,
-        shapes: Sequence[int],
+        pod_classes: Sequence[int],
         classes: Sequence[NodeClass],
         plan: Plan,
         large: Sequence[Large[S]],
@@ -346,9 +348,9 @@ class Reading:
         self.tally: Tally[int] = Tally(
             large=[Large(p.kind, 0, {}, {}, {}) for p in large],
         )
-        self._place_of = {s: k for k, s in enumerate(shapes)}
+        self._place_of = {s: k for k, s in enumerate(pod_classes)}
         self._class_of = {n: j for j, c in enumerate(classes) for n in c.nodes}
-        #: What lies on nodes: by node, its class and its units of each shape.
+        #: What lies on nodes: by node, its class and its units of each pod class.
         self.on_node: dict[int, tuple[int, list[int]]] = {}
         self._gangs()
 
@@ -374,8 +376,8 @@ class Reading:
                 self._loads(i)
                 if i not in in_sets:
                     opened = kinds.opened[i]
-                    for a, quota in enumerate(opened.quotas):
-                        for c, count in enumerate(self._counts(quota)):
+                    for a, requirement in enumerate(opened.requirements):
+                        for c, count in enumerate(self._counts(requirement)):
                             key = (g, a, c)
                             tally.loose[key] = tally.loose.get(key, 0) + count
                     for piece in opened.pieces:
@@ -386,20 +388,20 @@ class Reading:
         for d, n, count in self.plan[gang]:
             j = self._class_of.get(n)
             if j is not None:
-                k = self._place_of[demands[d].shape]
+                k = self._place_of[demands[d].pod_class]
                 self.tally.load[k, j] = self.tally.load.get((k, j), 0) + count
                 load = self.on_node.setdefault(n, (j, [0] * len(self._place_of)))[1]
                 load[k] += count
 
-    def _counts(self, quota: tuple[int, int]) -> list[int]:
-        gang, i = quota
-        demands = self.problem.gangs[gang].quotas[i].demands
+    def _counts(self, requirement: tuple[int, int]) -> list[int]:
+        gang, i = requirement
+        demands = self.problem.gangs[gang].requirements[i].demands
         return [sum(c for d, _, c in self.plan[gang] if d == e) for e in demands]
 
     def _nodes(self, opened: Opened) -> set[int]:
         found: set[int] = set()
-        for gang, i in opened.quotas:
-            demands = self.problem.gangs[gang].quotas[i].demands
+        for gang, i in opened.requirements:
+            demands = self.problem.gangs[gang].requirements[i].demands
             found.update(n for d, n, _ in self.plan[gang] if d in demands)
         for piece in opened.pieces:
             found |= self._nodes(piece.apart)
@@ -422,8 +424,8 @@ class Reading:
         table[piece.kind, at] = table.get((piece.kind, at), 0) + 1
         opened = piece.whole if whole else piece.apart
         assert opened is not None
-        for a, quota in enumerate(opened.quotas):
-            for c, count in enumerate(self._counts(quota)):
+        for a, requirement in enumerate(opened.requirements):
+            for c, count in enumerate(self._counts(requirement)):
                 key = (piece.kind, whole, at, a, c)
                 tally.units[key] = tally.units.get(key, 0) + count
         for inner in opened.pieces:
@@ -436,8 +438,8 @@ class Reading:
         def spot(n: int) -> int:
             return int(row[n]) if row[n] >= 0 else ROOT
 
-        for a, (gang, i) in enumerate(opened.quotas):
-            for c, e in enumerate(self.problem.gangs[gang].quotas[i].demands):
+        for a, (gang, i) in enumerate(opened.requirements):
+            for c, e in enumerate(self.problem.gangs[gang].requirements[i].demands):
                 for d, n, count in self.plan[gang]:
                     if d == e:
                         key = (spot(n), a, c)

@@ -63,18 +63,18 @@ class _TooMany(Exception):
 
 
 class Stowing:
-    """Trials on the nodes of some classes, with units of some shapes [S]."""
+    """Trials on the nodes of some classes, with units of some pod classes [S]."""
 
     def __init__(
-        self, counting: Counting, shapes: Sequence[int], classes: Sequence[NodeClass]
+        self, counting: Counting, pod_classes: Sequence[int], classes: Sequence[NodeClass]
     ) -> None:
         self._problem = counting.problem
-        self._shapes = shapes
+        self._shapes = pod_classes
         self._classes = classes
         nodes = [n for c in classes for n in c.nodes]
-        self._units = counting.units[:, list(shapes)]
+        self._units = counting.units[:, list(pod_classes)]
         self._offers = counting.room[:, nodes].sum(axis=1)
-        self._request = self._problem.request[list(shapes)]
+        self._request = self._problem.request[list(pod_classes)]
         # Any node of a class takes what another one takes.
         free = np.array([c.free for c in classes for _ in c.nodes], dtype=np.float64)
         self._total = np.maximum(1, free.sum(axis=0))
@@ -83,7 +83,7 @@ class Stowing:
         self._price = (1 / self._total).tolist()
         self._known: dict[bytes, bool] = {}
         #: What CP-SAT has proven not to fit [., S].
-        self._refuted = np.zeros((0, len(shapes)), dtype=np.int64)
+        self._refuted = np.zeros((0, len(pod_classes)), dtype=np.int64)
         self._budget = Budget(0, 0, 0.0)
 
     @staticmethod
@@ -137,7 +137,7 @@ class Stowing:
         return found
 
     def _fits(self, units: Ints) -> bool:
-        """False only if it is proven that so many units of each shape do not fit.
+        """False only if it is proven that so many units of each pod class do not fit.
 
         What holds more than something refuted is refuted with it. CP-SAT might not settle it
         by itself: then it would count as fitting, and what is below it as not maximal.

@@ -32,11 +32,11 @@ from placement_service.formulation.objective import (
 )
 from placement_service.formulation.problem import (
     Affinity,
-    Bipartite,
     Bools,
+    DomainCapacity,
+    Exclusion,
     Gang,
     Ints,
-    Limit,
     Problem,
     Scope,
     Spread,
@@ -99,9 +99,9 @@ class Model:
         demand: dict[int, int] = {}
         for g in self.gangs:
             for d in g.demands:
-                demand[d.shape] = demand.get(d.shape, 0) + d.count
-        self.shapes = sorted(demand)
-        self._shape_at = {s: k for k, s in enumerate(self.shapes)}
+                demand[d.pod_class] = demand.get(d.pod_class, 0) + d.count
+        self.pod_classes = sorted(demand)
+        self._pod_class_at = {s: k for k, s in enumerate(self.pod_classes)}
         levels = {
             level
             for g in self.gangs
@@ -129,8 +129,8 @@ class Model:
             self.problem,
             free,
             nodes,
-            self.shapes,
-            [demand[s] for s in self.shapes],
+            self.pod_classes,
+            [demand[s] for s in self.pod_classes],
             sorted(levels - {-1}),
             marks,
         )
@@ -142,7 +142,7 @@ class Model:
         self.at_class: dict[tuple[int, int], dict[int, Var]] = {}
         for g in self.gangs:
             for d, demand in enumerate(g.demands):
-                k = self._shape_at[demand.shape]
+                k = self._pod_class_at[demand.pod_class]
                 here: dict[int, Var] = {}
                 for j, c in enumerate(self.classes):
                     most = min(demand.count, len(c.nodes) * c.most[k])
@@ -176,7 +176,7 @@ class Model:
 
     def _gang_is_all_or_nothing(self) -> None:
         for g in self.gangs:
-            for q in g.quotas:
+            for q in g.requirements:
                 for d in q.demands if len(q.demands) > 1 else ():
                     self._at_most(list(self.at_class[g.index, d].values()), g.demands[d].count)
                 units = cp_model.LinearExpr.sum(
@@ -221,7 +221,7 @@ class Model:
         for at in by_domain:
             self.u[g.index, i, at] = self.cp.new_bool_var("")
         chosen = cp_model.LinearExpr.sum([self.u[g.index, i, at] for at in by_domain])
-        whole = [q for q in g.quotas if q.missing and set(q.demands) <= set(s.demands)]
+        whole = [q for q in g.requirements if q.missing and set(q.demands) <= set(s.demands)]
         if g.pending and whole:
             self.cp.add(chosen == self.z[g.index])
         else:
@@ -263,9 +263,9 @@ class Model:
     def _nodes_are_not_overfilled(self) -> None:
         self.load: dict[tuple[int, int], list[Var]] = {}
         for (g, d, j), v in self.x.items():
-            k = self._shape_at[self.problem.gangs[g].demands[d].shape]
+            k = self._pod_class_at[self.problem.gangs[g].demands[d].pod_class]
             self.load.setdefault((k, j), []).append(v)
-        self.filling = Filling(self.cp, self.problem, self.shapes, self.classes, self.load)
+        self.filling = Filling(self.cp, self.problem, self.pod_classes, self.classes, self.load)
 
     def _at_most(self, variables: Sequence[Var], most: int) -> None:
         self.cp.add(cp_model.LinearExpr.sum(variables) <= most)
@@ -273,25 +273,25 @@ class Model:
     def _rules_between_pods_hold(self) -> None:
         for rule in self.problem.rules:
             match rule:
-                case Limit():
+                case DomainCapacity():
                     for variables in self._by_domain(rule.level, rule.weight > 0).values():
                         terms = [(v, int(rule.weight[s])) for v, s in variables]
                         self.cp.add(dot(terms) <= rule.capacity)
-                case Bipartite():
+                case Exclusion():
                     self._sides_exclude_each_other(rule)
                 case Spread():
                     self._pods_are_spread(rule)
                 case Affinity():
                     self._friends_are_near(rule)
 
-    def _by_domain(self, level: int, shapes: Bools) -> dict[int, list[tuple[Var, int]]]:
-        """Variables of units of some shapes, with their shape, by domain."""
+    def _by_domain(self, level: int, pod_classes: Bools) -> dict[int, list[tuple[Var, int]]]:
+        """Variables of units of some pod classes, with their pod class, by domain."""
         domain = self.problem.levels[level].domain
         found: dict[int, list[tuple[Var, int]]] = {}
         for (g, d, j), v in self.x.items():
-            s = self.problem.gangs[g].demands[d].shape
+            s = self.problem.gangs[g].demands[d].pod_class
             at = int(domain[self.classes[j].nodes[0]])
-            if at >= 0 and shapes[s]:
+            if at >= 0 and pod_classes[s]:
                 found.setdefault(at, []).append((v, s))
         return found
 
@@ -304,7 +304,7 @@ class Model:
     def total_units(self) -> int:
         return sum(d.count for g in self.gangs for d in g.demands)
 
-    def _sides_exclude_each_other(self, rule: Bipartite) -> None:
+    def _sides_exclude_each_other(self, rule: Exclusion) -> None:
         left = self._by_domain(rule.level, rule.left)
         right = self._by_domain(rule.level, rule.right)
         for at in left.keys() & right.keys():
@@ -334,7 +334,7 @@ class Model:
     def _friends_are_near(self, rule: Affinity) -> None:
         carriers = self._by_domain(rule.level, rule.carriers)
         anchors = self._by_domain(rule.level, rule.anchors)
-        lonely = self._by_domain(rule.level, rule.carriers & ~rule.selfish)
+        lonely = self._by_domain(rule.level, rule.carriers & ~rule.self_matching)
         every = [v for here in anchors.values() for v, _ in here]
         solos: list[Var] = []
         total = self.total_units()
@@ -380,8 +380,8 @@ class Model:
                 key = (
                     g.priority,
                     g.value,
-                    tuple((d.shape, d.count) for d in g.demands),
-                    g.quotas,
+                    tuple((d.pod_class, d.count) for d in g.demands),
+                    g.requirements,
                     g.scopes,
                 )
                 alike.setdefault(key, []).append(g.index)
@@ -435,8 +435,8 @@ class Model:
                 if n in class_of:
                     at = (gang.index, d, class_of[n])
                     counts[at] = counts.get(at, 0) + count
-                    load = loads.setdefault(n, [0] * len(self.shapes))
-                    load[self._shape_at[gang.demands[d].shape]] += count
+                    load = loads.setdefault(n, [0] * len(self.pod_classes))
+                    load[self._pod_class_at[gang.demands[d].pod_class]] += count
         for at, v in self.x.items():
             cp.add_hint(v, counts.get(at, 0))
         for index, z in self.z.items():
@@ -451,7 +451,7 @@ class Model:
     def _is_used(
         self, plan: Plan, gang: int, demands: tuple[int, ...], level: int, place: int
     ) -> bool:
-        places = self.problem.levels[level].place
+        places = self.problem.levels[level].place_of
         return any(places[n] == place for d, n, _ in plan.get(gang, ()) if d in demands)
 
     def _plan(self, solver: cp_model.CpSolver) -> Plan:
@@ -461,10 +461,10 @@ class Model:
         for (g, d, j), v in self.x.items():
             count = solver.value(v)
             if count:
-                k = self._shape_at[self.problem.gangs[g].demands[d].shape]
+                k = self._pod_class_at[self.problem.gangs[g].demands[d].pod_class]
                 todo.setdefault((j, k), []).append((g, d, count))
         for j, c in enumerate(self.classes):
-            kinds = [k for k in range(len(self.shapes)) if (j, k) in todo]
+            kinds = [k for k in range(len(self.pod_classes)) if (j, k) in todo]
             slots = self.filling.slots(solver, j, kinds)
             for k in kinds:
                 sort = self.filling.sorts[k]
@@ -488,7 +488,7 @@ def _merge(found: Sequence[tuple[int, int, int]]) -> Units:
 
 def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
     """About how many variables a model would have: demands times kinds of nodes."""
-    columns = [problem.levels[i].place[nodes] for i in problem.scope_levels]
+    columns = [problem.levels[i].place_of[nodes] for i in problem.scope_levels]
     columns += list(problem.free[nodes].T)
     kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
     return len(kinds) * sum(len(g.demands) for g in gangs)
@@ -496,5 +496,7 @@ def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
 
 def is_single(gang: Gang, scope: Scope) -> bool:
     """Whether the scope holds one unit at most, so that packing it is nothing."""
-    units = sum(q.pending for q in gang.quotas if not set(q.demands).isdisjoint(scope.demands))
-    return units <= 1 and not scope.bound and scope.pin < 0
+    units = sum(
+        q.pending for q in gang.requirements if not set(q.demands).isdisjoint(scope.demands)
+    )
+    return units <= 1 and not scope.running and scope.pin < 0

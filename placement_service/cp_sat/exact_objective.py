@@ -41,7 +41,7 @@ class Goals:
         """Units beyond the minimum, to be maximised."""
         terms: Terms = []
         for g in self.model.gangs:
-            for q in g.quotas:
+            for q in g.requirements:
                 if q.pending > q.missing:
                     terms += [(v, 1) for d in q.demands for v in self.at_class[g.index, d].values()]
                     if g.pending and q.missing:
@@ -71,8 +71,8 @@ class Goals:
             for s in g.scopes:
                 if s.preferred >= 0 and s.demands and not is_single(g, s):
                     terms += self._scope_terms(g, s, fresh)
-                elif s.preferred >= 0 and s.bound:
-                    terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+                elif s.preferred >= 0 and s.running:
+                    terms.append((fresh, (len(s.running) - 1) * UNITS_PER_DOMAIN))
         return terms
 
     def _gets_new_pods(self, g: Gang) -> Var:
@@ -82,7 +82,7 @@ class Goals:
         return self.model.presence(mine, self.model.total_units())
 
     def _by_place(self, g: Gang, demand: int, level: int) -> dict[int, list[Var]]:
-        place = self.problem.levels[level].place
+        place = self.problem.levels[level].place_of
         found: dict[int, list[Var]] = {}
         for j, v in self.at_class[g.index, demand].items():
             found.setdefault(int(place[self.classes[j].nodes[0]]), []).append(v)
@@ -92,7 +92,7 @@ class Goals:
         uses: dict[int, Var] = {}
         for d in s.demands:
             for at, variables in self._by_place(g, d, s.preferred).items():
-                if at in s.bound:
+                if at in s.running:
                     continue
                 if at not in uses:
                     uses[at] = self.model.w[g.index, s.preferred, at, s.demands] = (
@@ -102,13 +102,13 @@ class Goals:
                 self.cp.add(cp_model.LinearExpr.sum(variables) <= most * uses[at])
         terms: Terms = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
         used = cp_model.LinearExpr.sum(list(uses.values()))
-        certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.quotas)
-        if g.pending and (certain or s.bound):
-            least = self.model.counting.fewest_places(g, s) - len(s.bound)
+        certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.requirements)
+        if g.pending and (certain or s.running):
+            least = self.model.counting.fewest_places(g, s) - len(s.running)
             if least > 0:
                 self.cp.add(used >= least * self.z[g.index])
-        if s.bound:
-            terms.append((fresh, (len(s.bound) - 1) * UNITS_PER_DOMAIN))
+        if s.running:
+            terms.append((fresh, (len(s.running) - 1) * UNITS_PER_DOMAIN))
         elif certain and g.pending:
             terms.append((fresh, -UNITS_PER_DOMAIN))
         else:
@@ -129,7 +129,7 @@ class Goals:
         """Places beyond the first that a set uses at its level, when it counts."""
         base, scaled = members[0], members[1:]
         level = base.set_level
-        place = self.problem.levels[level].place
+        place = self.problem.levels[level].place_of
         known: set[int] = set()
         uses: dict[int, Var] = {}
 
@@ -139,7 +139,7 @@ class Goals:
             return uses[at]
 
         for g in members:
-            bound = set(g.set_bound)
+            bound = set(g.set_running)
             if g.index not in mine:
                 if is_placed(g, self.fixed):
                     known |= bound
@@ -189,9 +189,11 @@ class Goals:
                 times = 1 + sum(level.is_host and level.domain[node] >= 0 for level in named)
                 terms += [(v, times * k) for v, k in self._opened_nodes(c, j)]
         for (g, d, j), v in self.x.items():
-            strays = int(problem.strays[problem.gangs[g].demands[d].shape])
-            if strays and problem.node_gpus[self.classes[j].nodes[0]]:
-                terms.append((v, strays))
+            pods_without_gpus = int(
+                problem.pods_without_gpus[problem.gangs[g].demands[d].pod_class]
+            )
+            if pods_without_gpus and problem.node_gpus[self.classes[j].nodes[0]]:
+                terms.append((v, pods_without_gpus))
         return terms
 
     def _opened_domains(self, level: Level) -> Terms:
@@ -202,7 +204,7 @@ class Goals:
         whole = np.bincount(at, (self.model.whole & has_gpus)[inside], level.count)
         loads: dict[int, list[Var]] = {}
         for (g, d, j), v in self.x.items():
-            if self.problem.gpus[self.problem.gangs[g].demands[d].shape]:
+            if self.problem.gpus[self.problem.gangs[g].demands[d].pod_class]:
                 loads.setdefault(int(level.domain[self.classes[j].nodes[0]]), []).append(v)
         return [
             (self.model.presence(variables, self.model.total_units()), int(size[domain]))
@@ -213,7 +215,7 @@ class Goals:
     def _opened_nodes(self, c: NodeClass, j: int) -> Terms:
         kinds = [
             k
-            for k, s in enumerate(self.model.shapes)
+            for k, s in enumerate(self.model.pod_classes)
             if self.problem.gpus[s] and (k, j) in self.load
         ]
         if not kinds:

@@ -32,7 +32,7 @@ class NodeClass:
     `patterns` are the maximal multisets of units (counts over sorts, see
     `sorts_of`) that fit on one of them, or None when there are too many: then
     `free` alone says what fits, and there is only one node in the class.
-    `most[k]` is how many units of the k-th shape fit on an empty one.
+    `most[k]` is how many units of the k-th pod class fit on an empty one.
     """
 
     nodes: tuple[int, ...]
@@ -41,32 +41,32 @@ class NodeClass:
     free: tuple[int, ...]
 
 
-def sorts_of(problem: Problem, shapes: Sequence[int]) -> tuple[int, ...]:
-    """The sort of each shape: shapes that ask for the same amounts are of one sort.
+def sorts_of(problem: Problem, pod_classes: Sequence[int]) -> tuple[int, ...]:
+    """The sort of each pod class: pod classes that ask for the same amounts are of one sort.
 
     Where two of them may go is another matter, but on a node that takes both
     they need not be told apart.
     """
     found: dict[bytes, int] = {}
-    return tuple(found.setdefault(problem.request[s].tobytes(), len(found)) for s in shapes)
+    return tuple(found.setdefault(problem.request[s].tobytes(), len(found)) for s in pod_classes)
 
 
 def classify(
     problem: Problem,
     free: Ints,
     nodes: Ints,
-    shapes: Sequence[int],
+    pod_classes: Sequence[int],
     demand: Sequence[int],
     levels: Sequence[int],
     marks: Sequence[Bools],
 ) -> tuple[NodeClass, ...]:
-    """Classes of some nodes for units of some shapes.
+    """Classes of some nodes for units of some pod classes.
 
-    `demand[k]` is how many units of the k-th shape there are at all, `levels`
+    `demand[k]` is how many units of the k-th pod class there are at all, `levels`
     are those whose places matter, `marks` further masks [N] that tell nodes
     apart. Nodes on which nothing fits are left out.
     """
-    rows = np.array(shapes, dtype=np.int64)
+    rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))
     request = problem.request[np.ix_(rows, used)]
     # More than all demand together is as good as all of it.
@@ -74,8 +74,8 @@ def classify(
     ceiling = np.minimum(wanted, UNLIMITED).astype(np.int64)
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
     eligible = problem.eligible[np.ix_(rows, nodes)].T
-    places = [problem.levels[i].place[nodes] for i in levels]
-    sorts = sorts_of(problem, shapes)
+    places = [problem.levels[i].place_of[nodes] for i in levels]
+    sorts = sorts_of(problem, pod_classes)
     some = {sort: k for k, sort in enumerate(sorts)}
     by_sort = request[[some[sort] for sort in range(len(some))]]
     contents = [room[i].tobytes() + eligible[i].tobytes() for i in range(len(nodes))]
@@ -105,7 +105,7 @@ def classify(
                 )
                 if eligible[i][k]
                 else 0
-                for k in range(len(shapes))
+                for k in range(len(pod_classes))
             ]
             able = [0] * len(some)
             for k, sort in enumerate(sorts):

@@ -17,9 +17,9 @@ from placement_service.formulation.problem import Problem
 
 
 class Filling:
-    """`load[k, j]` are the variables that count units of shape k on class j.
+    """`load[k, j]` are the variables that count units of pod class k on class j.
 
-    Shapes of one sort (`cells.sorts_of`) fill a node alike. `patterns[j, p]` says how
+    PodClasses of one sort (`cells.sorts_of`) fill a node alike. `patterns[j, p]` says how
     many nodes of class j follow its p-th pattern, and `opened[j, p]`, once it is asked
     for, how many of these hold a unit of some sorts.
     """
@@ -28,16 +28,16 @@ class Filling:
         self,
         cp: cp_model.CpModel,
         problem: Problem,
-        shapes: Sequence[int],
+        pod_classes: Sequence[int],
         classes: Sequence[NodeClass],
         load: Mapping[tuple[int, int], Sequence[Var]],
     ) -> None:
         self._cp = cp
         self._problem = problem
-        self._shapes = shapes
+        self._shapes = pod_classes
         self._classes = classes
         self._load = load
-        self.sorts = sorts_of(problem, shapes)
+        self.sorts = sorts_of(problem, pod_classes)
         self.patterns: dict[tuple[int, int], Var] = {}
         self.opened: dict[tuple[int, int], Var] = {}
         self._openers: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class Filling:
                 self._patterns_cover(c, j, kinds)
 
     def by_sort(self, j: int, kinds: Sequence[int]) -> dict[int, list[Var]]:
-        """Load of some shapes on a class, by sort."""
+        """Load of some pod classes on a class, by sort."""
         found: dict[int, list[Var]] = {}
         for k in kinds:
             found.setdefault(self.sorts[k], []).extend(self._load[k, j])
@@ -88,10 +88,10 @@ class Filling:
             self._cp.add(cp_model.LinearExpr.sum(variables) <= dot(supply))
 
     def open_for(self, j: int, kinds: Sequence[int]) -> list[Var]:
-        """How many nodes of a class that follow each pattern hold units of these shapes.
+        """How many nodes of a class that follow each pattern hold units of these pod classes.
 
         A pattern has room for them on nodes that hold others alone; those are not opened.
-        The shapes of all classes are of the same sorts.
+        The pod classes of all classes are of the same sorts.
         """
         patterns = self._classes[j].patterns
         assert patterns is not None
@@ -111,7 +111,7 @@ class Filling:
         return [self.opened[j, p] for p in able]
 
     def hint(self, loads: Mapping[int, tuple[int, Sequence[int]]]) -> None:
-        """Start from what lies on nodes: by node, its class and its units of each shape."""
+        """Start from what lies on nodes: by node, its class and its units of each pod class."""
         uses = dict.fromkeys(self.patterns, 0)
         opened = dict.fromkeys(self.opened, 0)
         for j, by_shape in loads.values():

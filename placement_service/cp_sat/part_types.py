@@ -5,7 +5,7 @@ ask for the same: a model then counts parts of a kind per domain and does not
 care whose they are. Base gangs with all gangs based on them are parts of a
 kind as well, so that a whole set can be counted in one domain.
 
-Everything here keeps its way back: an `Opened` says which quotas of which
+Everything here keeps its way back: an `Opened` says which requirements of which
 gangs the counts of a content stand for, in the same order.
 """
 
@@ -25,16 +25,16 @@ from placement_service.formulation.scope_tree import Part
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`least` to `most` units, of (shape, at most so many) to choose from."""
+    """`least` to `most` units, of (pod class, at most so many) to choose from."""
 
-    shapes: tuple[tuple[int, int], ...]
+    pod_classes: tuple[tuple[int, int], ...]
     least: int
     most: int
 
     @property
     def is_certain(self) -> bool:
         """Whether there is nothing to choose."""
-        return len(self.shapes) == 1 and self.least == self.most
+        return len(self.pod_classes) == 1 and self.least == self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +50,38 @@ class Kind:
     """A part that opens in one domain at depth `at`, 0 for anywhere.
 
     With a `preferred` depth it is either `whole` in one domain there or `apart`.
-    The places `bound` are used anyway. A part costs `fixed` domains, and one
+    The places `running` are used anyway. A part costs `fixed` domains, and one
     more where it needs a place that is not bound; apart it needs `least` places.
     """
 
     at: int
     preferred: int
     pin: int
-    bound: tuple[int, ...]
+    running: tuple[int, ...]
     fixed: int
     least: int
     apart: Content
     whole: Content | None
 
     def cost_whole(self, vertex: int) -> int:
-        return self.fixed + bool(self.bound and vertex not in self.bound)
+        return self.fixed + bool(self.running and vertex not in self.running)
 
     @property
     def cost_apart(self) -> int:
         if self.preferred == 0:
             return 0
-        if self.bound:
+        if self.running:
             # On a node without the label that is used anyway it would need no other place.
-            more = len(self.bound) < 2 and self.bound[0] >= 0
+            more = len(self.running) < 2 and self.running[0] >= 0
             return max(self.fixed + more, self.least - 1)
         return max(self.least, 2) - 1 if self.least else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """Of a content: the (gang, quota) of each ask, and the parts of its kinds."""
+    """Of a content: the (gang, requirement) of each ask, and the parts of its kinds."""
 
-    quotas: tuple[tuple[int, int], ...]
+    requirements: tuple[tuple[int, int], ...]
     pieces: tuple[Piece, ...]
 
 
@@ -217,12 +217,12 @@ class Kinds:
                     # What runs already does not need its base; new pods do.
                     keep = keep or (g.base >= 0 and g.index in self.fixed)
                     if level in self.forest.depth:
-                        used.update(self._vertex(level, p) for p in g.set_bound)
+                        used.update(self._vertex(level, p) for p in g.set_running)
                         row = self.forest.holds[self.forest.depth[level]]
                         units = self.fixed.get(g.index, ())
                         used.update(int(row[n]) for _, n, _ in units)
-                elif g.index in self._mine and g.set_bound and level in self.forest.depth:
-                    used.update(self._vertex(level, p) for p in g.set_bound)
+                elif g.index in self._mine and g.set_running and level in self.forest.depth:
+                    used.update(self._vertex(level, p) for p in g.set_running)
             if used or keep:
                 self.exact = False
             found[base] = (tuple(sorted(used)), keep)
@@ -283,13 +283,13 @@ class Kinds:
         asks = [
             (
                 Ask(
-                    tuple((gang.demands[d].shape, gang.demands[d].count) for d in q.demands),
+                    tuple((gang.demands[d].pod_class, gang.demands[d].count) for d in q.demands),
                     q.missing,
                     q.pending,
                 ),
                 (gang.index, i),
             )
-            for i, q in enumerate(gang.quotas)
+            for i, q in enumerate(gang.requirements)
             if loose.issuperset(q.demands)
         ]
         pieces: list[Piece] = []
@@ -310,15 +310,15 @@ class Kinds:
             whole, opened_whole = None, None
             if preferred:
                 whole, opened_whole = self._content([self._open(gang, child, preferred)])
-            bound = (
-                tuple(self._vertex(scope.preferred, p) for p in scope.bound) if preferred else ()
+            running = (
+                tuple(self._vertex(scope.preferred, p) for p in scope.running) if preferred else ()
             )
             kind = Kind(
                 at=at,
                 preferred=preferred,
                 pin=self.forest.vertex(scope.required, scope.pin) if scope.pin >= 0 else -1,
-                bound=bound,
-                fixed=max(0, len(bound) - 1),
+                running=running,
+                fixed=max(0, len(running) - 1),
                 least=self.counting.fewest_places(gang, scope) if preferred else 0,
                 apart=apart,
                 whole=whole,
@@ -337,7 +337,7 @@ class Kinds:
     ) -> tuple[Content, Opened]:
         asks = sorted(
             (a for some, _ in opened for a in some),
-            key=lambda a: (a[0].shapes, a[0].least, a[0].most),
+            key=lambda a: (a[0].pod_classes, a[0].least, a[0].most),
         )
         pieces = sorted((p for _, some in opened for p in some), key=lambda p: p.kind)
         times: dict[int, int] = {}
@@ -367,7 +367,7 @@ def is_plain(counting: Counting, forest: Forest, gang: Gang) -> bool:
     tree = counting.topology.tree(gang) if gang.placeable else None
     if tree is None or not gang.pending or gang.previous:
         return False
-    if any(problem.special[d.shape] for d in gang.demands):
+    if any(problem.special[d.pod_class] for d in gang.demands):
         return False
     own = {i for s in gang.scopes for i in (s.required, s.preferred)} | {gang.set_level}
     own -= {-1}
@@ -377,12 +377,14 @@ def is_plain(counting: Counting, forest: Forest, gang: Gang) -> bool:
     for broad, narrow in pairwise(levels):
         if counting.topology.parent(narrow, broad) is None:
             return False
-    return _quotas_are_whole(gang, tree)
+    return _requirements_are_whole(gang, tree)
 
 
-def _quotas_are_whole(gang: Gang, part: Part) -> bool:
-    """Whether no quota is torn between parts."""
+def _requirements_are_whole(gang: Gang, part: Part) -> bool:
+    """Whether no requirement is torn between parts."""
     mine = set(part.demands)
-    if any(mine.intersection(q.demands) and not mine.issuperset(q.demands) for q in gang.quotas):
+    if any(
+        mine.intersection(q.demands) and not mine.issuperset(q.demands) for q in gang.requirements
+    ):
         return False
-    return all(_quotas_are_whole(gang, c) for c in part.children)
+    return all(_requirements_are_whole(gang, c) for c in part.children)

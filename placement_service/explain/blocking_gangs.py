@@ -19,7 +19,7 @@ from placement_service.formulation.objective import Plan, Units
 from placement_service.formulation.problem import Gang, Ints, Problem, pods_that_fit
 from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Trials for one gang: of single rivals, and of putting one of several back.
 MAX_SINGLES = 4
@@ -33,7 +33,7 @@ MAX_TABLE = 2_000_000
 class Rival:
     """Gangs that can only be left out together: one, and those based on it.
 
-    `takes` are its new pods as (shape, distinct nodes, units).
+    `takes` are its new pods as (pod class, distinct nodes, units).
     """
 
     gangs: tuple[int, ...]
@@ -57,18 +57,18 @@ class Rivals:
         self,
         problem: Problem,
         builder: Builder,
-        room: Room,
+        residual: ResidualCapacity,
         plan: Plan,
         late: Callable[[], bool],
     ) -> None:
-        """`room` holds the plan and is lent: every call leaves it as it was.
+        """`residual` holds the plan and is lent: every call leaves it as it was.
 
         No more trials begin once it is `late`.
         """
         self._late = late
         self.problem = problem
         self._builder = builder
-        self._room = room
+        self._residual = residual
         sets: dict[int, list[int]] = {i: [i] for i in plan}
         for i in plan:
             base = problem.gangs[i].base
@@ -85,16 +85,16 @@ class Rivals:
         )
         # What each rival would free, node by node.
         pairs = [
-            (number, shape, nodes, units)
+            (number, pod_class, nodes, units)
             for number, rival in enumerate(self._rivals)
-            for shape, nodes, units in rival.takes
+            for pod_class, nodes, units in rival.takes
         ]
         count = problem.node_count
         keys = np.concatenate(
             [number * count + nodes for number, _, nodes, _ in pairs] or [np.zeros(0, np.int64)]
         )
         freed = np.concatenate(
-            [units[:, None] * problem.request[shape] for _, shape, _, units in pairs]
+            [units[:, None] * problem.request[pod_class] for _, pod_class, _, units in pairs]
             or [np.zeros((0, len(problem.columns)), np.int64)]
         )
         distinct, where = np.unique(keys, return_inverse=True)
@@ -140,10 +140,10 @@ class Rivals:
                 break
         if units is None:
             return []
-        taken = np.zeros_like(self._room.free)
+        taken = np.zeros_like(self._residual.free)
         for d, node, count in units:
-            taken[node] += count * self.problem.request[gang.demands[d].shape]
-        crowded = np.any(taken > self._room.free, axis=1)
+            taken[node] += count * self.problem.request[gang.demands[d].pod_class]
+        crowded = np.any(taken > self._residual.free, axis=1)
         here = set(self._who[crowded[self._node]].tolist())
         chosen = [i for i in rivals if i in here]
         if not chosen or self._place_without(gang, chosen) is None:
@@ -168,7 +168,7 @@ class Rivals:
         key = (lack.kind.number, level)
         if key not in self._known:
             row = headroom.row(lack.kind)
-            after = pods_that_fit(self._room.free[self._node] + self._freed, lack.kind.request)
+            after = pods_that_fit(self._residual.free[self._node] + self._freed, lack.kind.request)
             after[~lack.kind.eligible[self._node]] = 0
             more = after - row[self._node]
             domain = of[self._node]
@@ -183,36 +183,36 @@ class Rivals:
 
     def _place_without(self, gang: Gang, rivals: Sequence[int]) -> Units | None:
         """Where a trial places the gang when some rivals are left out."""
-        mark = self._room.mark()
+        mark = self._residual.mark()
         for i in rivals:
-            for shape, nodes, units in self._rivals[i].takes:
-                self._room.take(shape, nodes, -units)
+            for pod_class, nodes, units in self._rivals[i].takes:
+                self._residual.take(pod_class, nodes, -units)
         try:
-            return self._builder.place(self._room, gang)
+            return self._builder.place(self._residual, gang)
         except OutOfTime:
             return None
         finally:
-            self._room.undo(mark)
+            self._residual.undo(mark)
 
 
 def _takes(
     problem: Problem, gangs: Sequence[int], plan: Plan
 ) -> tuple[tuple[int, Ints, Ints], ...]:
-    """The units of some gangs by shape and node, so that a shape's nodes are distinct."""
+    """The units of some gangs by pod class and node, so that a pod class's nodes are distinct."""
     units: dict[int, dict[int, int]] = {}
     for i in gangs:
         for d, node, count in plan[i]:
-            per_node = units.setdefault(problem.gangs[i].demands[d].shape, {})
+            per_node = units.setdefault(problem.gangs[i].demands[d].pod_class, {})
             per_node[node] = per_node.get(node, 0) + count
     return tuple(
-        (shape, np.array(list(per_node)), np.array(list(per_node.values())))
-        for shape, per_node in sorted(units.items())
+        (pod_class, np.array(list(per_node)), np.array(list(per_node.values())))
+        for pod_class, per_node in sorted(units.items())
     )
 
 
-def room_after(problem: Problem, plan: Plan) -> Room:
+def residual_after(problem: Problem, plan: Plan) -> ResidualCapacity:
     """What is left once a plan is carried out."""
-    room = Room(problem)
-    for shape, nodes, units in _takes(problem, tuple(plan), plan):
-        room.take(shape, nodes, units)
-    return room
+    residual = ResidualCapacity(problem)
+    for pod_class, nodes, units in _takes(problem, tuple(plan), plan):
+        residual.take(pod_class, nodes, units)
+    return residual

@@ -1,6 +1,6 @@
 """How many of some pods fit in each domain at most, by counting.
 
-The counts are those of `Room`: exact for pods that ask for the same under no
+The counts are those of `ResidualCapacity`: exact for pods that ask for the same under no
 rule between pods, else an upper bound, so that a domain which counts too few
 certainly cannot hold them. Nothing is searched and nothing is placed.
 
@@ -21,17 +21,17 @@ from placement_service.entities.request import PodTemplate
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.problem import (
     Affinity,
-    Bipartite,
     Bools,
+    DomainCapacity,
+    Exclusion,
     Gang,
     Ints,
-    Limit,
     Problem,
     Rule,
     fit,
     pods_that_fit,
 )
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 Floats = NDArray[np.float64]
 
@@ -46,11 +46,11 @@ MAX_PAIRS = 2_000_000
 class Kind:
     """Pods that no rule tells apart.
 
-    `shape` is -1 for pods that the engine only knows inside a bundle.
+    `pod_class` is -1 for pods that the engine only knows inside a bundle.
     """
 
     number: int
-    shape: int
+    pod_class: int
     request: Ints
     eligible: Bools
     template: PodTemplate
@@ -101,12 +101,12 @@ class Kinds:
         """What is missing of the groups behind some demands."""
         inside = set(demands)
         found: list[Need] = []
-        for quota in gang.quotas:
-            if quota.missing and inside.issuperset(quota.demands):
-                found += self._of_quota(gang, quota.demands, quota.missing)
+        for requirement in gang.requirements:
+            if requirement.missing and inside.issuperset(requirement.demands):
+                found += self._of_requirement(gang, requirement.demands, requirement.missing)
         return tuple(found)
 
-    def _of_quota(self, gang: Gang, demands: Sequence[int], missing: int) -> list[Need]:
+    def _of_requirement(self, gang: Gang, demands: Sequence[int], missing: int) -> list[Need]:
         groups = self.problem.snapshot.gangs[gang.index].groups
         first = gang.demands[demands[0]]
         if self.is_bundle(gang, demands[0]):
@@ -126,17 +126,17 @@ class Kinds:
     def kind(self, gang: Gang, demand: int) -> Kind:
         """The kind of the pods of a demand that is no bundle of several."""
         d = gang.demands[demand]
-        if d.shape not in self._found:
+        if d.pod_class not in self._found:
             group, pod_set, _ = d.members[0]
             source = self.problem.snapshot.gangs[gang.index].groups[group].pod_sets[pod_set]
-            self._found[d.shape] = Kind(
+            self._found[d.pod_class] = Kind(
                 len(self._found),
-                d.shape,
-                self.problem.request[d.shape],
-                self.problem.eligible[d.shape],
+                d.pod_class,
+                self.problem.request[d.pod_class],
+                self.problem.eligible[d.pod_class],
                 source.template,
             )
-        return self._found[d.shape]
+        return self._found[d.pod_class]
 
     def _member(self, template: PodTemplate) -> Kind:
         """A kind of a bundle: under no rule between pods, so its requests say all."""
@@ -153,10 +153,10 @@ class Kinds:
 class Headroom:
     """Counts on one state of the nodes, which must be as it was at each call."""
 
-    def __init__(self, kinds: Kinds, room: Room) -> None:
+    def __init__(self, kinds: Kinds, residual: ResidualCapacity) -> None:
         self.kinds = kinds
         self.problem = kinds.problem
-        self.room = room
+        self.residual = residual
         self._rows: dict[tuple[int, bool], Ints] = {}
         self._most: dict[object, Ints] = {}
         self._cluster = np.zeros(self.problem.node_count, dtype=np.int64)
@@ -178,7 +178,7 @@ class Headroom:
     ) -> Ints:
         """At most so many of the missing pods fit in each domain of a level [D].
 
-        `company` are all shapes of the gang, which may help each other. `bare`
+        `company` are all pod classes of the gang, which may help each other. `bare`
         looks at resources and rules about single nodes only.
         """
         special = frozenset(s for s in company if self.problem.special[s])
@@ -218,12 +218,12 @@ class Headroom:
 
     def row(self, kind: Kind, *, bare: bool = False) -> Ints:
         """Pods of a kind that fit on each node, rules across nodes aside [N]."""
-        if kind.shape >= 0 and not bare:
-            return self.room.row(kind.shape)
+        if kind.pod_class >= 0 and not bare:
+            return self.residual.row(kind.pod_class)
         key = (kind.number, bare)
         if key not in self._rows:
             request = np.where(self.kinds.resources, kind.request, 0) if bare else kind.request
-            row = pods_that_fit(self.room.free, request)
+            row = pods_that_fit(self.residual.free, request)
             row[~(self.kinds.open(kind) if bare else kind.eligible)] = 0
             self._rows[key] = row
         return self._rows[key]
@@ -233,7 +233,7 @@ class Headroom:
 
         Scopes within and rules across nodes aside.
         """
-        free = self.room.free[nodes].copy()
+        free = self.residual.free[nodes].copy()
         most = np.maximum(free.max(axis=0, initial=0), 1)
         total = 0
         for need in sorted(needs, key=lambda n: -float((n.kinds[0][0].request / most).max())):
@@ -251,7 +251,7 @@ class Headroom:
         return total
 
     def _special(self, kind: Kind) -> bool:
-        return kind.shape >= 0 and bool(self.problem.special[kind.shape])
+        return kind.pod_class >= 0 and bool(self.problem.special[kind.pod_class])
 
     def _sums(self, kind: Kind, of: Ints, count: int, company: frozenset[int], bare: bool) -> Ints:
         row = self.row(kind, bare=bare)
@@ -259,7 +259,7 @@ class Headroom:
         sums = np.bincount(of[inside], row[inside], count).astype(np.int64)
         if bare or not self._special(kind):
             return sums
-        for rule, load in self.room.loads_of(kind.shape):
+        for rule, load in self.residual.loads_of(kind.pod_class):
             np.minimum(sums, self._under(rule, load, kind, row, of, count, company), out=sums)
         return sums
 
@@ -277,15 +277,15 @@ class Headroom:
         level = self.problem.levels[rule.level]
         most = np.full(level.count + 1, np.int64(1 << 40))
         together = False
-        s = kind.shape
+        s = kind.pod_class
         match rule:
-            case Limit() if rule.weight[s]:
+            case DomainCapacity() if rule.weight[s]:
                 most[:-1] = np.maximum(0, rule.capacity - load[0]) // rule.weight[s]
-            case Bipartite() if rule.left[s] or rule.right[s]:
+            case Exclusion() if rule.left[s] or rule.right[s]:
                 most[:-1][load[1 if rule.left[s] else 0] > 0] = 0
             case Affinity() if rule.carriers[s] and not any(rule.anchors[c] for c in company):
                 near = rule.running | (load[1] > 0)
-                if not near.any() and rule.selfish[s]:
+                if not near.any() and rule.self_matching[s]:
                     near = load[0] > 0 if load[0].any() else ~near
                     together = True
                 most[:-1][~near] = 0
@@ -317,7 +317,7 @@ class Headroom:
         for kind in kinds:
             usable |= self.row(kind, bare=bare) > 0
         inside = usable & (of >= 0)
-        free = self.room.free[inside] * columns
+        free = self.residual.free[inside] * columns
         where = of[inside]
         requests = np.stack([k.request * columns for k in kinds])
         at = {k.number: i for i, k in enumerate(kinds)}

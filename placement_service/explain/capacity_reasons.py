@@ -68,7 +68,7 @@ class Shortfalls:
 
     def has_rules(self, kind: Kind) -> bool:
         """Whether other pods may keep a kind away from a node."""
-        if kind.shape >= 0 and self.problem.special[kind.shape]:
+        if kind.pod_class >= 0 and self.problem.special[kind.pod_class]:
             return True
         return bool((kind.request[~self.kinds.resources] > 0).any()) or bool(
             (self.kinds.open(kind) & ~kind.eligible).any()
@@ -174,7 +174,7 @@ class Shortfalls:
         `about` are the subjects, all with such needs.
         """
         needs = tuple(given)
-        company = frozenset(d.shape for d in gang.demands)
+        company = frozenset(d.pod_class for d in gang.demands)
         asked = sum(need.missing for need in needs)
         most = headroom.most(needs, level, company)
         best = pin if pin >= 0 else self.best(headroom, needs, most, level)
@@ -237,13 +237,13 @@ class Shortfalls:
             asked = np.flatnonzero(self.kinds.resources & (kind.request > 0))
             if not len(nodes) or headroom.row(kind, bare=True)[nodes].any():
                 continue
-            free = headroom.room.free[nodes][:, asked]
+            free = headroom.residual.free[nodes][:, asked]
             short = asked[free.max(axis=0) < kind.request[asked]].tolist()
             names = {r: self.problem.columns[r] for r in short}
             # The GPUs if it is them, for they are what pods of a gang are about.
             short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
             for r in short[:1]:
-                there = headroom.room.free[nodes, r]
+                there = headroom.residual.free[nodes, r]
                 alike = nodes[there == there.max()].tolist()
                 name, node = min((self.snapshot.nodes[n].short_name, n) for n in alike)
                 if not there.max():
@@ -274,7 +274,7 @@ class Shortfalls:
         self, gang: Gang, headroom: Headroom, needs: Needs, level: int, pin: int
     ) -> Nearest:
         of, _ = headroom.regions(level)
-        most = headroom.most(needs, level, frozenset(d.shape for d in gang.demands))
+        most = headroom.most(needs, level, frozenset(d.pod_class for d in gang.demands))
         able = np.flatnonzero(most == most.max(initial=0)) if pin < 0 else np.array([pin])
         tried = {int(d): headroom.packed(needs, np.flatnonzero(of == d)) for d in able[:MAX_TRIALS]}
         best = max(tried, key=lambda d: (tried[d], -d))
@@ -454,7 +454,7 @@ class Shortfalls:
         if exact:
             return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
         short = []
-        free = headroom.room.free
+        free = headroom.residual.free
         usable = np.zeros(len(inside), dtype=bool)
         for need in needs:
             for kind, _ in need.kinds:
@@ -470,7 +470,7 @@ class Shortfalls:
 
     def binding_of_one(self, headroom: Headroom, kind: Kind, inside: Bools, found: int) -> str:
         nodes = inside & kind.eligible
-        free = headroom.room.free[nodes]
+        free = headroom.residual.free[nodes]
         alone = {
             self.problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
             for r in np.flatnonzero(self.kinds.resources & (kind.request > 0))

@@ -108,7 +108,7 @@ class Extras:
         kind = kinds.kind(gang, demand)
         need = Need(groups[gang.demands[demand].members[0][0]].name, ((kind, count),), count)
         region = self._region(gang, demand)
-        company = frozenset(d.shape for d in gang.demands)
+        company = frozenset(d.pod_class for d in gang.demands)
         of, domains = self._after.regions(region.level)
         if not domains:
             key = self._problem.levels[region.level].key

@@ -25,7 +25,7 @@ from dataclasses import replace
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
-from placement_service.explain.blocking_gangs import Lack, Rivals, room_after
+from placement_service.explain.blocking_gangs import Lack, Rivals, residual_after
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Needs
 from placement_service.explain.capacity_reasons import Finding, Shortfalls
 from placement_service.explain.extra_reasons import Extras
@@ -35,7 +35,7 @@ from placement_service.formulation.objective import from_solution
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import Score
 
 Reasons = tuple[Reason, ...]
@@ -74,9 +74,11 @@ class _Explainer:
         kinds = Kinds(problem, NodeRules(problem.snapshot))
         self.shortfalls = Shortfalls(kinds)
         self.plan = from_solution(problem, solution)
-        self.empty = Headroom(kinds, Room(problem))
+        self.empty = Headroom(kinds, ResidualCapacity(problem))
         # With nothing placed both states are the same.
-        self.after = Headroom(kinds, room_after(problem, self.plan)) if self.plan else self.empty
+        self.after = (
+            Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
+        )
         self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
         self._builder: Builder | None = None
         self._rivals: Rivals | None = None
@@ -97,7 +99,7 @@ class _Explainer:
     def rivals(self) -> Rivals:
         if self._rivals is None:
             self._rivals = Rivals(
-                self.problem, self.builder, self.after.room, self.plan, lambda: self.late
+                self.problem, self.builder, self.after.residual, self.plan, lambda: self.late
             )
         return self._rivals
 
@@ -132,7 +134,7 @@ class _Explainer:
             source.namespace,
             tuple(g.name for g in source.groups),
             gang.demands,
-            gang.quotas,
+            gang.requirements,
             gang.scopes,
             gang.priority,
             gang.base,
@@ -248,11 +250,11 @@ class _Explainer:
 
     def _fits(self, gang: Gang, headroom: Headroom) -> bool:
         """Whether a trial places the gang; a no is no proof. Raises OutOfTime."""
-        mark = headroom.room.mark()
+        mark = headroom.residual.mark()
         try:
-            return self.builder.place(headroom.room, gang) is not None
+            return self.builder.place(headroom.residual, gang) is not None
         finally:
-            headroom.room.undo(mark)
+            headroom.residual.undo(mark)
 
     def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reason:
         lacks = [

@@ -1,7 +1,7 @@
 """From a snapshot to a problem: names become indices.
 
 A scope that requires one host for all its pods is a bundle: one demand whose
-shape is the sum of its pods, when all its pods are mandatory.
+pod class is the sum of its pods, when all its pods are mandatory.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ import numpy as np
 from placement_service.entities.request import PODS, PodGang, Policy, Resources, Snapshot
 from placement_service.formulation.gang_value import gang_value, largest_node
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.pod_classes import Shapes, Table
-from placement_service.formulation.problem import Demand, Gang, Ints, Problem, Quota, Scope, fit
+from placement_service.formulation.pod_classes import PodClasses, Table
+from placement_service.formulation.problem import (
+    Demand,
+    Gang,
+    GroupRequirement,
+    Ints,
+    Problem,
+    Scope,
+    fit,
+)
 
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
@@ -23,7 +31,7 @@ MANY_GPUS = 1 << 40
 def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     """Arrays of a valid snapshot (see `validation`)."""
     levels = Levels(snapshot.nodes)
-    shapes = Shapes(snapshot, levels)
+    pod_classes = PodClasses(snapshot, levels)
     index = {n.name: i for i, n in enumerate(snapshot.nodes)}
     value_of = largest_node(snapshot)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
@@ -31,8 +39,8 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     drafts = [_Draft(i, g, levels, index, gone) for i, g in enumerate(snapshot.gangs)]
     _spread_refusal(drafts, by_name)
     for draft in drafts:
-        draft.make_demands(shapes)
-    table = shapes.table(levels)
+        draft.make_demands(pod_classes)
+    table = pod_classes.table(levels)
     gangs = tuple(
         draft.finish(gang_value(draft.gang, policy, value_of), drafts, by_name, table.bundle_of)
         for draft in drafts
@@ -41,17 +49,19 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     if gpu_counts.any():
         gpus_used = _gpus(policy, [n.requested for n in snapshot.nodes])
         gpus_free = gpu_counts - gpus_used
-        shape_gpus = _gpus(policy, table.requests)
+        class_gpus = _gpus(policy, table.requests)
         whole = (gpu_counts > 0) & (gpus_used == 0)
     else:
         # A cluster without GPUs: every node counts, and is free when empty.
         gpu_counts = np.ones(len(snapshot.nodes), dtype=np.int64)
         gpus_free = gpu_counts
-        shape_gpus = np.ones(len(table.requests), dtype=np.int64)
+        class_gpus = np.ones(len(table.requests), dtype=np.int64)
         whole = np.array([not n.requested.get(PODS, 0) for n in snapshot.nodes], dtype=bool)
-    strays = (shape_gpus == 0).astype(np.int64)
+    pods_without_gpus = (class_gpus == 0).astype(np.int64)
     for content, bundle in table.bundle_of.items():
-        strays[bundle] = sum(pods for shape, pods in content if not shape_gpus[shape])
+        pods_without_gpus[bundle] = sum(
+            pods for pod_class, pods in content if not class_gpus[pod_class]
+        )
     problem = Problem(
         snapshot=snapshot,
         policy=policy,
@@ -63,14 +73,14 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         gangs=gangs,
         rules=table.rules,
         special=table.special,
-        gpus=shape_gpus,
-        strays=strays,
+        gpus=class_gpus,
+        pods_without_gpus=pods_without_gpus,
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
-        wanted=_wanted(table, gangs, shape_gpus),
+        demand_rank=_demand_rank(table, gangs, class_gpus),
     )
-    for array in (problem.free, problem.request, problem.eligible, problem.wanted):
+    for array in (problem.free, problem.request, problem.eligible, problem.demand_rank):
         array.flags.writeable = False
     return problem
 
@@ -91,13 +101,13 @@ def _gone_nodes(snapshot: Snapshot, index: dict[str, int]) -> dict[str, int]:
     return gone
 
 
-def _wanted(table: Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
+def _demand_rank(table: Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
     """Rank of each node by the GPU demand that could use it as it is now."""
     demand = np.zeros(len(table.request), dtype=np.int64)
     for gang in gangs:
         if gang.placeable:
             for d in gang.demands:
-                demand[d.shape] += d.count * gpus[d.shape]
+                demand[d.pod_class] += d.count * gpus[d.pod_class]
     score = np.zeros(len(table.free), dtype=np.int64)
     for s in np.flatnonzero(demand):
         usable = table.eligible[s] & (fit(table.free, table.request[s]) > 0)
@@ -137,8 +147,8 @@ class _Draft:
             or any(self._pin(groups, level) is None for groups, level, _ in self._scopes)
         )
 
-    def _bound(self, groups: frozenset[int], places: Ints) -> tuple[int, ...]:
-        """Places of the running pods of some groups, as in `Scope.bound`."""
+    def _running_places(self, groups: frozenset[int], places: Ints) -> tuple[int, ...]:
+        """Places of the running pods of some groups, as in `Scope.running`."""
         found: list[int] = []
         for i in sorted(groups):
             for pod in self.gang.groups[i].bound_pods:
@@ -150,32 +160,34 @@ class _Draft:
         """The domain that running pods hold a scope to, -1 for none, None when broken."""
         if level < 0:
             return -1
-        bound = self._bound(groups, self._levels[level].domain)
-        if not bound:
+        places = self._running_places(groups, self._levels[level].domain)
+        if not places:
             return -1
-        return bound[0] if len(bound) == 1 and bound[0] >= 0 else None
+        return places[0] if len(places) == 1 and places[0] >= 0 else None
 
-    def make_demands(self, shapes: Shapes) -> None:
+    def make_demands(self, pod_classes: PodClasses) -> None:
         """One demand per pod set, and one per bundle."""
         namespace = self.gang.namespace
-        bundles = self._bundles(shapes)
+        bundles = self._bundles(pod_classes)
         in_bundle = {i for groups in bundles for i in groups}
         self._demands: list[
             tuple[int | tuple[tuple[int, int], ...], int, list[tuple[int, int, int]]]
         ] = []
-        self._quotas: list[Quota] = []
+        self._requirements: list[GroupRequirement] = []
         self._of_group: dict[int, list[int]] = {}
         for i, group in enumerate(self.gang.groups):
             if i in in_bundle:
                 continue
             first = len(self._demands)
             for k, pod_set in enumerate(group.pod_sets):
-                shape = shapes.add(namespace, pod_set.template, len(pod_set.pods))
-                self._demands.append((shape, len(pod_set.pods), [(i, k, 1)]))
+                pod_class = pod_classes.add(namespace, pod_set.template, len(pod_set.pods))
+                self._demands.append((pod_class, len(pod_set.pods), [(i, k, 1)]))
             mine = tuple(range(first, len(self._demands)))
             self._of_group[i] = list(mine)
             if mine:
-                self._quotas.append(Quota(mine, group.missing, group.pending_count))
+                self._requirements.append(
+                    GroupRequirement(mine, group.missing, group.pending_count)
+                )
         for groups in bundles:
             members = [
                 (i, k, len(s.pods))
@@ -185,17 +197,17 @@ class _Draft:
             content: dict[int, int] = {}
             for i, k, count in members:
                 template = self.gang.groups[i].pod_sets[k].template
-                shape = shapes.add(namespace, template, count)
-                content[shape] = content.get(shape, 0) + count
+                pod_class = pod_classes.add(namespace, template, count)
+                content[pod_class] = content.get(pod_class, 0) + count
             key = tuple(sorted(content.items()))
-            shapes.bundle(key)
+            pod_classes.bundle(key)
             number = len(self._demands)
             self._demands.append((key, 1, members))
-            self._quotas.append(Quota((number,), 1, 1))
+            self._requirements.append(GroupRequirement((number,), 1, 1))
             for i in groups:
                 self._of_group[i] = [number]
 
-    def _bundles(self, shapes: Shapes) -> list[frozenset[int]]:
+    def _bundles(self, pod_classes: PodClasses) -> list[frozenset[int]]:
         """Disjoint sets of groups, all mandatory and unbound, that share a host."""
         found: list[frozenset[int]] = []
         hosts = {g for g, level, _ in self._scopes if level >= 0 and self._levels[level].is_host}
@@ -207,7 +219,8 @@ class _Draft:
                 and g.pod_sets
                 and g.missing == g.pending_count
                 and all(
-                    shapes.plain(shapes.of(self.gang.namespace, s.template)) for s in g.pod_sets
+                    pod_classes.plain(pod_classes.of(self.gang.namespace, s.template))
+                    for s in g.pod_sets
                 )
                 for i in groups
             )
@@ -225,14 +238,22 @@ class _Draft:
         bundle_of: dict[tuple[tuple[int, int], ...], int],
     ) -> Gang:
         demands = tuple(
-            Demand(shape if isinstance(shape, int) else bundle_of[shape], count, tuple(members))
-            for shape, count, members in self._demands
+            Demand(
+                pod_class if isinstance(pod_class, int) else bundle_of[pod_class],
+                count,
+                tuple(members),
+            )
+            for pod_class, count, members in self._demands
         )
         scopes = []
         for groups, required, preferred in self._scopes:
             mine = tuple(sorted({d for i in groups for d in self._of_group[i]}))
             pin = self._pin(groups, required)
-            bound = self._bound(groups, self._levels[preferred].place) if preferred >= 0 else ()
+            bound = (
+                self._running_places(groups, self._levels[preferred].place_of)
+                if preferred >= 0
+                else ()
+            )
             if required >= 0 or preferred >= 0:
                 scopes.append(Scope(mine, required, preferred, -1 if pin is None else pin, bound))
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
@@ -244,11 +265,11 @@ class _Draft:
             pending=self.gang.is_pending,
             placeable=not self.refused,
             demands=demands,
-            quotas=tuple(self._quotas),
+            requirements=tuple(self._requirements),
             scopes=tuple(scopes),
             base=base,
             set_level=set_level,
-            set_bound=self._own_bound(set_level),
+            set_running=self._own_running_places(set_level),
             previous=frozenset(self._node[n] for n in self.gang.previous_nodes if n in self._node),
         )
 
@@ -258,10 +279,12 @@ class _Draft:
         whole = [(r, p) for groups, r, p in self._scopes if groups == everything]
         return next((r for r, _ in whole if r >= 0), next((p for _, p in whole if p >= 0), -1))
 
-    def _own_bound(self, level: int) -> tuple[int, ...]:
+    def _own_running_places(self, level: int) -> tuple[int, ...]:
         if level < 0:
             return ()
-        return self._bound(frozenset(range(len(self.gang.groups))), self._levels[level].place)
+        return self._running_places(
+            frozenset(range(len(self.gang.groups))), self._levels[level].place_of
+        )
 
 
 def _spread_refusal(drafts: Sequence[_Draft], by_name: dict[str, int]) -> None:

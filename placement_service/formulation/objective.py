@@ -61,8 +61,8 @@ def gang_domains(problem: Problem, gang: Gang, units: Units) -> int:
     total = 0
     for scope in gang.scopes:
         if scope.preferred >= 0:
-            place = problem.levels[scope.preferred].place
-            used = set(scope.bound)
+            place = problem.levels[scope.preferred].place_of
+            used = set(scope.running)
             used.update(int(place[n]) for d in scope.demands for n in nodes.get(d, ()))
             total += len(used)
     return total
@@ -72,7 +72,7 @@ def scopes_in_use(gang: Gang, units: Units) -> int:
     """How many preferred scopes hold any pod."""
     demands = {d for d, _, _ in units}
     return sum(
-        s.preferred >= 0 and (bool(s.bound) or not demands.isdisjoint(s.demands))
+        s.preferred >= 0 and (bool(s.running) or not demands.isdisjoint(s.demands))
         for s in gang.scopes
     )
 
@@ -94,10 +94,10 @@ def set_domains(problem: Problem, gangs: Sequence[Gang], plan: Plan) -> int:
         return 0
     if not any(plan.get(g.index) for g in here):
         return 0
-    place = problem.levels[base.set_level].place
+    place = problem.levels[base.set_level].place_of
     used: set[int] = set()
     for g in here:
-        used.update(g.set_bound)
+        used.update(g.set_running)
         used.update(int(place[n]) for _, n, _ in plan.get(g.index, ()))
     return max(0, len(used) - 1)
 
@@ -128,10 +128,10 @@ def fragmentation_cost(problem: Problem, plan: Plan) -> int:
     for index, units in plan.items():
         gang = problem.gangs[index]
         for d, n, count in units:
-            shape = gang.demands[d].shape
-            touched[n] |= problem.gpus[shape] > 0
+            pod_class = gang.demands[d].pod_class
+            touched[n] |= problem.gpus[pod_class] > 0
             if problem.node_gpus[n]:
-                misplaced += count * int(problem.strays[shape])
+                misplaced += count * int(problem.pods_without_gpus[pod_class])
     has_gpus = problem.node_gpus > 0
     total = int((touched & problem.whole_free).sum())
     for level in (problem.levels[i] for i in problem.scope_levels):
@@ -155,9 +155,9 @@ def worth(problem: Problem, plan: Plan) -> Worth:
         gang = problem.gangs[index]
         if gang.pending and units:
             admitted[gang.priority] += gang.value
-        for quota in gang.quotas:
-            mine = set(quota.demands)
-            extra += max(0, sum(c for d, _, c in units if d in mine) - quota.missing)
+        for requirement in gang.requirements:
+            mine = set(requirement.demands)
+            extra += max(0, sum(c for d, _, c in units if d in mine) - requirement.missing)
     return Worth(
         tuple(admitted[p] for p in order),
         extra,

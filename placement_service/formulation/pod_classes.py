@@ -1,6 +1,6 @@
-"""Shapes: pods that no rule can tell apart, and what nodes offer them.
+"""PodClasses: pods that no rule can tell apart, and what nodes offer them.
 
-A bundle is the shape of several pods that must share one host: the sum of what
+A bundle is the pod class of several pods that must share one host: the sum of what
 they ask for.
 """
 
@@ -31,7 +31,7 @@ class Table:
     bundle_of: dict[tuple[tuple[int, int], ...], int]
 
 
-class Shapes:
+class PodClasses:
     """Collects what pods ask for, then lays it out as arrays."""
 
     def __init__(self, snapshot: Snapshot, levels: Levels) -> None:
@@ -45,13 +45,13 @@ class Shapes:
         self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
 
     def add(self, namespace: str, template: PodTemplate, count: int) -> int:
-        """The shape of some pods that are to be placed."""
-        shape = self.of(namespace, template)
-        self._count[shape] = self._count.get(shape, 0) + count
-        return shape
+        """The pod class of some pods that are to be placed."""
+        pod_class = self.of(namespace, template)
+        self._count[pod_class] = self._count.get(pod_class, 0) + count
+        return pod_class
 
     def of(self, namespace: str, template: PodTemplate) -> int:
-        """The number of the shape of a pod, the same for equal needs."""
+        """The number of the pod class of a pod, the same for equal needs."""
         key = (namespace, id(template))
         if key not in self._by_identity:
             signature = self._signature(namespace, template)
@@ -79,9 +79,9 @@ class Shapes:
             self._selectors.sight(namespace, t),
         )
 
-    def plain(self, shape: int) -> bool:
-        """Whether no rule between pods names or sees the shape."""
-        namespace, t = self._raw[shape]
+    def plain(self, pod_class: int) -> bool:
+        """Whether no rule between pods names or sees the pod class."""
+        namespace, t = self._raw[pod_class]
         return not (
             t.required_affinity
             or t.required_anti_affinity
@@ -91,7 +91,7 @@ class Shapes:
         )
 
     def bundle(self, content: tuple[tuple[int, int], ...]) -> None:
-        """Register a bundle of (shape, pods), sorted by shape."""
+        """Register a bundle of (pod class, pods), sorted by pod class."""
         self._bundles.setdefault(content)
 
     def table(self, levels: Levels) -> Table:

@@ -1,6 +1,6 @@
 """Rules between pods as arithmetic: columns on nodes, masks, rules on domains.
 
-For an anti-affinity term let A be the shapes that carry it and match it, B
+For an anti-affinity term let A be the pod classes that carry it and match it, B
 those that only carry it, D those that only match it. In one domain A excludes
 everything, and B and D exclude each other, so with a large K
 
@@ -32,11 +32,11 @@ from placement_service.formulation.problem import (
     MANY,
     UNLIMITED,
     Affinity,
-    Bipartite,
     Bools,
+    DomainCapacity,
+    Exclusion,
     Ints,
     Level,
-    Limit,
     Rule,
     Spread,
 )
@@ -79,7 +79,7 @@ class PodRules:
         return matched
 
     def _carriers(self, terms: Callable[[PodTemplate], Terms]) -> dict[PodAffinityTerm, Bools]:
-        """The shapes that carry each distinct term."""
+        """The pod classes that carry each distinct term."""
         found: dict[PodAffinityTerm, Bools] = {}
         for s, (_, t) in enumerate(self._raw):
             for term in terms(t):
@@ -124,7 +124,7 @@ class PodRules:
                 for side in sides:
                     self._limit(number, both * MANY + side * 1)
             if carry_only.any() and match_only.any():
-                self.rules.append(Bipartite(number, carry_only, match_only))
+                self.rules.append(Exclusion(number, carry_only, match_only))
                 self.special |= carry_only | match_only
 
     def _limit(self, number: int, weight: Ints) -> None:
@@ -133,7 +133,7 @@ class PodRules:
             room = np.where(level.domain >= 0, MANY, UNLIMITED).astype(np.int64)
             self.columns.append((f"anti-affinity {level.key}", room, weight.astype(np.int64)))
             return
-        self.rules.append(Limit(number, weight.astype(np.int64), MANY))
+        self.rules.append(DomainCapacity(number, weight.astype(np.int64), MANY))
         self.special |= weight > 0
 
     def _affinity(self) -> None:
@@ -226,16 +226,16 @@ def port_columns(
 
 
 def widen(rule: Rule, count: int) -> Rule:
-    """The same rule over more shapes, none of which it concerns."""
+    """The same rule over more pod classes, none of which it concerns."""
 
     def pad(mask: NDArray) -> NDArray:  # type: ignore[type-arg]
         return np.concatenate([mask, np.zeros(count - len(mask), dtype=mask.dtype)])
 
     match rule:
-        case Limit(level, weight, capacity):
-            return Limit(level, pad(weight), capacity)
-        case Bipartite(level, left, right):
-            return Bipartite(level, pad(left), pad(right))
+        case DomainCapacity(level, weight, capacity):
+            return DomainCapacity(level, pad(weight), capacity)
+        case Exclusion(level, left, right):
+            return Exclusion(level, pad(left), pad(right))
         case Spread():
             return Spread(
                 rule.level, pad(rule.carriers), pad(rule.counted), rule.base,
@@ -243,5 +243,9 @@ def widen(rule: Rule, count: int) -> Rule:
             )  # fmt: skip
         case Affinity():
             return Affinity(
-                rule.level, pad(rule.carriers), pad(rule.anchors), pad(rule.selfish), rule.running
+                rule.level,
+                pad(rule.carriers),
+                pad(rule.anchors),
+                pad(rule.self_matching),
+                rule.running,
             )

@@ -3,8 +3,8 @@
 Everything that a rule says about single nodes is folded into one eligibility
 table, and everything that it says about pods sharing a node into resource
 columns, so that the engine knows only three things: amounts on nodes, domains
-at levels, and the few rules that join pods across nodes (`Limit`, `Bipartite`,
-`Spread`, `Affinity`). Pods that ask for the same are one `shape`. See
+at levels, and the few rules that join pods across nodes (`DomainCapacity`, `Exclusion`,
+`Spread`, `Affinity`). Pods that ask for the same are one `pod_class`. See
 `formulate` for how a snapshot becomes a problem.
 """
 
@@ -34,7 +34,7 @@ UNLIMITED = 1 << 61
 class Level:
     """A node label key and its domains.
 
-    `domain[N]` is the domain of each node, -1 without the label. `place[N]` is
+    `domain[N]` is the domain of each node, -1 without the label. `place_of[N]` is
     the same with every node without the label as a domain of its own, which is
     how preferred levels count. `is_host` is true when every domain is a single
     node.
@@ -42,7 +42,7 @@ class Level:
 
     key: str
     domain: Ints
-    place: Ints
+    place_of: Ints
     values: tuple[str, ...]
     is_host: bool
 
@@ -53,19 +53,19 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """`count` interchangeable units of one shape.
+    """`count` interchangeable units of one pod class.
 
     A unit is one pod, or the pods of a bundle: `members` lists (group, pod set,
     pods) of one unit as indices into the snapshot's gang.
     """
 
-    shape: int
+    pod_class: int
     count: int
     members: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class GroupRequirement:
     """Of these demands together, `missing` units are the minimum."""
 
     demands: tuple[int, ...]
@@ -78,7 +78,7 @@ class Scope:
     """A packing scope over demands of a gang.
 
     Levels are indices into `Problem.levels`, -1 for none. `pin` is the domain
-    that running pods hold a required level to, -1 for none. `bound` are the
+    that running pods hold a required level to, -1 for none. `running` are the
     places at the preferred level that running pods use; numbers below -1 are
     nodes that are not in the snapshot.
     """
@@ -87,7 +87,7 @@ class Scope:
     required: int = -1
     preferred: int = -1
     pin: int = -1
-    bound: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class Gang:
     `placeable` is false for a gang that gets no new pods whatever room there
     is. `pending` is true while its minimum is not met. `base` is a gang index
     or -1. `set_level` is the level at which a base and the gangs based on it
-    should be near, -1 for none, and `set_bound` the places there that the
+    should be near, -1 for none, and `set_running` the places there that the
     gang's running pods use. `previous` are node indices that it would like again.
     """
 
@@ -107,24 +107,24 @@ class Gang:
     pending: bool
     placeable: bool
     demands: tuple[Demand, ...]
-    quotas: tuple[Quota, ...]
+    requirements: tuple[GroupRequirement, ...]
     scopes: tuple[Scope, ...]
     base: int
     set_level: int
-    set_bound: tuple[int, ...]
+    set_running: tuple[int, ...]
     previous: frozenset[int]
 
     @property
     def missing(self) -> int:
-        return sum(q.missing for q in self.quotas)
+        return sum(q.missing for q in self.requirements)
 
     @property
     def extras(self) -> int:
-        return sum(q.pending - q.missing for q in self.quotas)
+        return sum(q.pending - q.missing for q in self.requirements)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limit:
+class DomainCapacity:
     """In each domain, sum of weight[S] over its pods <= capacity."""
 
     level: int
@@ -133,8 +133,8 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bipartite:
-    """No domain holds pods of both sides; both are masks over shapes."""
+class Exclusion:
+    """No domain holds pods of both sides; both are masks over pod classes."""
 
     level: int
     left: Bools
@@ -164,31 +164,31 @@ class Spread:
 class Affinity:
     """A carrier needs, in its domain, a running match or an anchor.
 
-    `running[D]` marks domains with a running match; `anchors` are shapes that
+    `running[D]` marks domains with a running match; `anchors` are pod classes that
     match and do not carry the term. Without any of both anywhere, carriers
-    that match themselves (`selfish`) may share one domain.
+    that match themselves (`self_matching`) may share one domain.
     """
 
     level: int
     carriers: Bools
     anchors: Bools
-    selfish: Bools
+    self_matching: Bools
     running: Bools
 
 
-Rule = Limit | Bipartite | Spread | Affinity
+Rule = DomainCapacity | Exclusion | Spread | Affinity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Arrays over N nodes, S shapes, R resource columns.
+    """Arrays over N nodes, S pod classes, R resource columns.
 
     `free[N, R]` is what is left, never negative. `request[S, R]` is what a unit
     takes. `eligible[S, N]` folds all rules about single nodes. `gpus[S]` and
-    `node_gpus[N]`, `node_gpus_free[N]` count GPUs (see `whole_free`), `strays[S]`
+    `node_gpus[N]`, `node_gpus_free[N]` count GPUs (see `whole_free`), `pods_without_gpus[S]`
     the pods without GPUs in a unit, which belong on nodes without.
-    `wanted[N]` ranks nodes by the GPU demand that could use them.
-    `special[S]` marks shapes under a rule that joins pods across nodes.
+    `demand_rank[N]` ranks nodes by the GPU demand that could use them.
+    `special[S]` marks pod classes under a rule that joins pods across nodes.
     """
 
     snapshot: Snapshot
@@ -202,18 +202,18 @@ class Problem:
     rules: tuple[Rule, ...]
     special: Bools
     gpus: Ints
-    strays: Ints
+    pods_without_gpus: Ints
     node_gpus: Ints
     node_gpus_free: Ints
     whole_free: Bools
-    wanted: Ints
+    demand_rank: Ints
 
     @property
     def node_count(self) -> int:
         return len(self.free)
 
     @property
-    def shape_count(self) -> int:
+    def class_count(self) -> int:
         return len(self.request)
 
     @property
@@ -228,7 +228,7 @@ class Problem:
 
 
 def fit(free: Ints, request: Ints) -> Ints:
-    """How many units of one request[R] fit in each row of free[N, R]; shape [N].
+    """How many units of one request[R] fit in each row of free[N, R]; pod class [N].
 
     A request of nothing fits MANY times.
     """

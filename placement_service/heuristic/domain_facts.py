@@ -10,7 +10,7 @@ import numpy as np
 
 from placement_service.formulation.problem import CPU_COLUMN, Gang, Ints, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
 class Topology:
@@ -21,7 +21,7 @@ class Topology:
         self._trees = {g.index: tree_of(problem, g) for g in problem.gangs if g.placeable}
         self._inside: dict[int, tuple[Ints, ...]] = {}
         self._parents: dict[tuple[int, int], Ints | None] = {}
-        self._dearness: dict[tuple[int, int], Ints] = {}
+        self._least_demand_rank: dict[tuple[int, int], Ints] = {}
         self._cpu = (
             problem.free[:, problem.columns.index(CPU_COLUMN)]
             if CPU_COLUMN in problem.columns
@@ -38,7 +38,7 @@ class Topology:
     def inside(self, level: int, domain: int) -> Ints:
         """Sorted node indices of a place (domain, or lone node) at a level."""
         if level not in self._inside:
-            place = self.problem.levels[level].place
+            place = self.problem.levels[level].place_of
             order = np.argsort(place, kind="stable")
             cuts = np.searchsorted(place[order], np.arange(1, int(place.max(initial=0)) + 1))
             self._inside[level] = tuple(np.split(order, cuts))
@@ -56,27 +56,27 @@ class Topology:
             self._parents[key] = up if nests else None
         return self._parents[key]
 
-    def dearness(self, shape: int, level: int) -> Ints:
-        """How wanted the least wanted node for a shape is, per domain [D]."""
-        key = (shape, level)
-        if key not in self._dearness:
+    def least_demand_rank(self, pod_class: int, level: int) -> Ints:
+        """How rank the least rank node for a pod class is, per domain [D]."""
+        key = (pod_class, level)
+        if key not in self._least_demand_rank:
             lv = self.problem.levels[level]
-            inside = self.problem.eligible[shape] & (lv.domain >= 0)
+            inside = self.problem.eligible[pod_class] & (lv.domain >= 0)
             result = np.full(lv.count, 1 << 30, dtype=np.int64)
-            np.minimum.at(result, lv.domain[inside], self.problem.wanted[inside])
-            self._dearness[key] = result
-        return self._dearness[key]
+            np.minimum.at(result, lv.domain[inside], self.problem.demand_rank[inside])
+            self._least_demand_rank[key] = result
+        return self._least_demand_rank[key]
 
-    def node_key(self, room: Room, shape: int, nodes: Ints) -> Ints:
-        """Sort key of nodes for a shape, smaller is better: see the module."""
-        wanted = np.minimum(self.problem.wanted[nodes], 1023)
-        gpus = np.minimum(room.gpus_free[nodes], 255)
+    def node_key(self, residual: ResidualCapacity, pod_class: int, nodes: Ints) -> Ints:
+        """Sort key of nodes for a pod class, smaller is better: see the module."""
+        rank = np.minimum(self.problem.demand_rank[nodes], 1023)
+        gpus = np.minimum(residual.gpus_free[nodes], 255)
         if self._narrowest >= 0:
             domain = self.problem.levels[self._narrowest].domain[nodes]
-            around = np.append(room.slots(shape, self._narrowest), 0)[domain]
+            around = np.append(residual.slots(pod_class, self._narrowest), 0)[domain]
             around = np.minimum(around, 65535)
         else:
             around = np.zeros(len(nodes), dtype=np.int64)
         cpu = np.minimum(self._cpu[nodes] // 1000, 65535)
-        key: Ints = ((wanted * 256 + gpus) * 65536 + around) * 65536 + cpu
+        key: Ints = ((rank * 256 + gpus) * 65536 + around) * 65536 + cpu
         return key

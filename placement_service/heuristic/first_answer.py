@@ -75,7 +75,7 @@ def _is_bound(gang: Gang) -> bool:
 
 def _demand_weight(problem: Problem, gang: Gang, demand: int) -> int:
     d = gang.demands[demand]
-    return int(problem.gpus[d.shape]) * d.count
+    return int(problem.gpus[d.pod_class]) * d.count
 
 
 def _weight(problem: Problem, gang: Gang) -> int:

@@ -17,7 +17,7 @@ from placement_service.formulation.objective import Units, gang_domains, scopes_
 from placement_service.formulation.problem import Affinity, Gang, Ints, Scope, Spread
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.residual_capacity import Room, sums_by_domain
+from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
 from placement_service.heuristic.slot_layout import Layout
 
 #: Domains tried for a part before the attempt is given up.
@@ -29,12 +29,12 @@ class OutOfTime(Exception):
 
 
 class GangPlacer:
-    """Places one gang into a room, part by part, with exact undo."""
+    """Places one gang into residual capacity, part by part, with exact undo."""
 
     def __init__(
         self,
         topology: Topology,
-        room: Room,
+        residual: ResidualCapacity,
         gang: Gang,
         layout: Layout | None = None,
         until: float = float("inf"),
@@ -43,7 +43,7 @@ class GangPlacer:
         self.layout = layout
         self._until = until
         self.problem = topology.problem
-        self.room = room
+        self.residual = residual
         self.gang = gang
         self.taken: dict[tuple[int, int], int] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
@@ -66,16 +66,16 @@ class GangPlacer:
     # --- bookkeeping ------------------------------------------------------
 
     def _take(self, demand: int, nodes: Ints, counts: Ints) -> None:
-        self.room.take(self.gang.demands[demand].shape, nodes, counts)
+        self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
         self._journal.append((demand, nodes, counts))
         for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
             self.taken[demand, n] = self.taken.get((demand, n), 0) + c
 
     def _mark(self) -> tuple[int, int]:
-        return self.room.mark(), len(self._journal)
+        return self.residual.mark(), len(self._journal)
 
     def _undo(self, mark: tuple[int, int]) -> None:
-        self.room.undo(mark[0])
+        self.residual.undo(mark[0])
         while len(self._journal) > mark[1]:
             demand, nodes, counts = self._journal.pop()
             for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
@@ -122,11 +122,11 @@ class GangPlacer:
         self, part: Part, size: int, candidates: Sequence[int], nodes: Ints | None
     ) -> bool:
         """A part in a domain that has a slot of its size left."""
-        able = [d for d in candidates if self.room.slots_left.get((d, size), 0) > 0]
+        able = [d for d in candidates if self.residual.slots_left.get((d, size), 0) > 0]
         for domain in able[:TRIES]:
             mark = self._mark()
             if self._soft(part, self._inside(part.required, domain, nodes)):
-                self.room.use_slot(domain, size)
+                self.residual.use_slot(domain, size)
                 return True
             self._undo(mark)
         return False
@@ -144,7 +144,7 @@ class GangPlacer:
             return self._contents(part, nodes)
         scope = part.scope
         assert scope is not None
-        known = [p for p in scope.bound if p >= 0]
+        known = [p for p in scope.running if p >= 0]
         candidates = self._candidates(part, part.preferred, nodes)
         candidates = [d for d in candidates if d in known] + [
             d for d in candidates if d not in known
@@ -180,18 +180,18 @@ class GangPlacer:
 
     def _loose_order(self, demands: Sequence[int]) -> list[int]:
         """Large pods before small; anchors before those that want to be near."""
-        shape = [d.shape for d in self.gang.demands]
+        pod_class = [d.pod_class for d in self.gang.demands]
 
         def follows(d: int) -> bool:
             return any(
-                isinstance(rule, Affinity) and rule.carriers[shape[d]]
-                for rule, _ in self.room.loads_of(shape[d])
+                isinstance(rule, Affinity) and rule.carriers[pod_class[d]]
+                for rule, _ in self.residual.loads_of(pod_class[d])
             )
 
         return sorted(demands, key=lambda d: (follows(d), -self._gpus(d), d))
 
     def _gpus(self, demand: int) -> int:
-        return int(self.problem.gpus[self.gang.demands[demand].shape])
+        return int(self.problem.gpus[self.gang.demands[demand].pod_class])
 
     def _inside(self, level: int, domain: int, nodes: Ints | None) -> Ints:
         inside = self.topology.inside(level, domain)
@@ -199,13 +199,13 @@ class GangPlacer:
             return inside
         return inside[np.isin(inside, nodes, assume_unique=True)]
 
-    def _sums(self, shape: int, level: int, nodes: Ints | None) -> Ints:
-        """Units of a shape per domain of a level, within nodes."""
+    def _sums(self, pod_class: int, level: int, nodes: Ints | None) -> Ints:
+        """Units of a pod class per domain of a level, within nodes."""
         if nodes is None:
-            return self.room.slots(shape, level)
+            return self.residual.slots(pod_class, level)
         domain = self.problem.levels[level].domain[nodes]
         inside = domain >= 0
-        row = self.room.row(shape)[nodes]
+        row = self.residual.row(pod_class)[nodes]
         return np.bincount(domain[inside], row[inside], self.problem.levels[level].count).astype(
             np.int64
         )
@@ -215,36 +215,36 @@ class GangPlacer:
         need: dict[int, int] = {}
         for d in part.demands:
             if self._want[d]:
-                shape = self.gang.demands[d].shape
-                need[shape] = need.get(shape, 0) + self._want[d]
+                pod_class = self.gang.demands[d].pod_class
+                need[pod_class] = need.get(pod_class, 0) + self._want[d]
         if not need:
             return list(range(self.problem.levels[level].count))
         able = np.ones(self.problem.levels[level].count, dtype=bool)
-        for shape, count in need.items():
-            able &= self._sums(shape, level, nodes) >= count
-        for (narrow, shape, size), times in self._subparts(part).items():
+        for pod_class, count in need.items():
+            able &= self._sums(pod_class, level, nodes) >= count
+        for (narrow, pod_class, size), times in self._subparts(part).items():
             parent = self.topology.parent(narrow, level)
             if parent is not None and times > 0:
-                places = self._sums(shape, narrow, nodes) // size
+                places = self._sums(pod_class, narrow, nodes) // size
                 able &= np.bincount(parent, places, len(able)) >= times
         found = np.flatnonzero(able)
         main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
         slack = self._sums(main, level, nodes)[found] - need[main]
-        dear = self.topology.dearness(main, level)[found]
+        dear = self.topology.least_demand_rank(main, level)[found]
         return [int(d) for d in found[np.lexsort((found, slack, dear))]]
 
     def _subparts(self, part: Part) -> dict[tuple[int, int, int], int]:
-        """Smaller parts bound to a narrower level: (level, main shape, units) to times."""
+        """Smaller parts bound to a narrower level: (level, main pod class, units) to times."""
         found: dict[tuple[int, int, int], int] = {}
         for child in part.children:
             if child.required >= 0:
                 per: dict[int, int] = {}
                 for d in child.demands:
-                    shape = self.gang.demands[d].shape
-                    per[shape] = per.get(shape, 0) + self._want[d]
-                for shape, size in per.items():
+                    pod_class = self.gang.demands[d].pod_class
+                    per[pod_class] = per.get(pod_class, 0) + self._want[d]
+                for pod_class, size in per.items():
                     if size:
-                        key = (child.required, shape, size)
+                        key = (child.required, pod_class, size)
                         found[key] = found.get(key, 0) + 1
             for key, times in self._subparts(child).items():
                 found[key] = found.get(key, 0) + times
@@ -293,8 +293,8 @@ class GangPlacer:
         """The tightest domain for all that is left, else the roomiest."""
         need: dict[int, int] = {}
         for d in (*rest, *(d for c in children for d in c.demands)):
-            shape = self.gang.demands[d].shape
-            need[shape] = need.get(shape, 0) + rest.get(d, self._want[d])
+            pod_class = self.gang.demands[d].pod_class
+            need[pod_class] = need.get(pod_class, 0) + rest.get(d, self._want[d])
         main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
         room = self._sums(main, level, nodes).copy()
         room[list(tried & set(range(len(room))))] = 0
@@ -309,12 +309,12 @@ class GangPlacer:
 
     def _loose(self, demand: int, count: int, nodes: Ints | None) -> int:
         """Place up to `count` units on the best nodes; returns how many."""
-        shape = self.gang.demands[demand].shape
+        pod_class = self.gang.demands[demand].pod_class
         if count <= 0:
             return 0
-        if self.problem.special[shape]:
+        if self.problem.special[pod_class]:
             return self._one_by_one(demand, count, nodes)
-        row = self.room.row(shape)
+        row = self.residual.row(pod_class)
         if nodes is None:
             able = np.flatnonzero(row)
             fits = row[able]
@@ -324,7 +324,7 @@ class GangPlacer:
             fits = fits[fits > 0]
         if not len(able):
             return 0
-        key = self.topology.node_key(self.room, shape, able)
+        key = self.topology.node_key(self.residual, pod_class, able)
         if count == 1:
             best = np.argmin(key)
             self._take(demand, able[best : best + 1], np.ones(1, dtype=np.int64))
@@ -339,39 +339,39 @@ class GangPlacer:
 
     def _one_by_one(self, demand: int, count: int, nodes: Ints | None) -> int:
         """Units under rules between pods, each placed with the rules as they are then."""
-        shape = self.gang.demands[demand].shape
-        nodes = self._near_each_other(shape, count, nodes)
+        pod_class = self.gang.demands[demand].pod_class
+        nodes = self._near_each_other(pod_class, count, nodes)
         done = 0
         while done < count:
             self._check_time()
-            able = self.room.allowed(shape) & (self.room.row(shape) > 0)
+            able = self.residual.allowed(pod_class) & (self.residual.row(pod_class) > 0)
             chosen = np.flatnonzero(able) if nodes is None else nodes[able[nodes]]
             if not len(chosen):
                 break
-            key = self.topology.node_key(self.room, shape, chosen)
-            key = key + self._crowding(shape, chosen) * (1 << 50)
+            key = self.topology.node_key(self.residual, pod_class, chosen)
+            key = key + self._crowding(pod_class, chosen) * (1 << 50)
             best = int(chosen[np.argmin(key)])
             self._take(demand, np.array([best]), np.ones(1, dtype=np.int64))
             done += 1
         return done
 
-    def _crowding(self, shape: int, nodes: Ints) -> Ints:
-        """Pods already counted in the nodes' domains by spread rules of the shape."""
+    def _crowding(self, pod_class: int, nodes: Ints) -> Ints:
+        """Pods already counted in the nodes' domains by spread rules of the pod class."""
         total = np.zeros(len(nodes), dtype=np.int64)
-        for rule, load in self.room.loads_of(shape):
-            if isinstance(rule, Spread) and rule.carriers[shape]:
+        for rule, load in self.residual.loads_of(pod_class):
+            if isinstance(rule, Spread) and rule.carriers[pod_class]:
                 counts = np.append(rule.base + load[0], 0)
                 total += counts[self.problem.levels[rule.level].domain[nodes]]
         return total
 
-    def _near_each_other(self, shape: int, count: int, nodes: Ints | None) -> Ints | None:
+    def _near_each_other(self, pod_class: int, count: int, nodes: Ints | None) -> Ints | None:
         """For pods that must share a domain only with themselves: one that holds them."""
-        for rule, load in self.room.loads_of(shape):
-            if not isinstance(rule, Affinity) or not rule.carriers[shape]:
+        for rule, load in self.residual.loads_of(pod_class):
+            if not isinstance(rule, Affinity) or not rule.carriers[pod_class]:
                 continue
             if rule.running.any() or load[:2].any():
                 continue
-            row = np.where(self.room.allowed(shape), self.room.row(shape), 0)
+            row = np.where(self.residual.allowed(pod_class), self.residual.row(pod_class), 0)
             if nodes is not None:
                 row = np.where(np.isin(np.arange(len(row)), nodes), row, 0)
             room = sums_by_domain(self.problem, rule.level, row)
@@ -414,7 +414,7 @@ class GangPlacer:
 
     def _may_hold(self, demand: int, nodes: Ints) -> bool:
         """Whether some nodes have room for the minimum of a demand by itself."""
-        row = self.room.row(self.gang.demands[demand].shape)
+        row = self.residual.row(self.gang.demands[demand].pod_class)
         return int(row[nodes].sum()) >= self._want[demand]
 
     def _domains(self, scopes: Sequence[Scope], at: int) -> Iterator[int]:
@@ -439,11 +439,11 @@ class GangPlacer:
 
     def run_extras(self) -> None:
         """Add units beyond the minimum, near what is there."""
-        for quota in self.gang.quotas:
-            for d in quota.demands:
-                placed = sum(c for (e, _), c in self.taken.items() if e in quota.demands)
+        for requirement in self.gang.requirements:
+            for d in requirement.demands:
+                placed = sum(c for (e, _), c in self.taken.items() if e in requirement.demands)
                 mine = sum(c for (e, _), c in self.taken.items() if e == d)
-                want = min(quota.pending - placed, self.gang.demands[d].count - mine)
+                want = min(requirement.pending - placed, self.gang.demands[d].count - mine)
                 for nodes in self._extra_nodes(d):
                     if want <= 0:
                         break
@@ -452,7 +452,7 @@ class GangPlacer:
     def _extra(self, demand: int, want: int, nodes: Ints | None) -> int:
         mark = self._mark()
         done = self._loose(demand, want, nodes)
-        if done and not self.room.rules_hold():
+        if done and not self.residual.rules_hold():
             self._undo(mark)
             return 0
         return done
@@ -473,8 +473,8 @@ class GangPlacer:
             nodes = self._inside(scope.required, domain, nodes)
         for scope in self.gang.scopes:
             if scope.preferred >= 0 and demand in scope.demands:
-                place = self.problem.levels[scope.preferred].place
-                near = {p for p in scope.bound if p >= 0}
+                place = self.problem.levels[scope.preferred].place_of
+                near = {p for p in scope.running if p >= 0}
                 near |= {
                     int(place[n]) for (d, n), c in self.taken.items() if c and d in scope.demands
                 }
@@ -484,15 +484,15 @@ class GangPlacer:
         yield nodes
 
     def _roomiest(self, demand: int, level: int, nodes: Ints | None) -> int:
-        return int(np.argmax(self._sums(self.gang.demands[demand].shape, level, nodes)))
+        return int(np.argmax(self._sums(self.gang.demands[demand].pod_class, level, nodes)))
 
 
 def _mandatory(gang: Gang) -> list[int]:
     """Units of each demand that make up the minimum; the first pod sets come first."""
     want = [0] * len(gang.demands)
-    for quota in gang.quotas:
-        left = quota.missing
-        for d in quota.demands:
+    for requirement in gang.requirements:
+        left = requirement.missing
+        for d in requirement.demands:
             want[d] = min(left, gang.demands[d].count)
             left -= want[d]
     return want

@@ -11,7 +11,7 @@ from placement_service.formulation.objective import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Ints, Problem
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
 
 #: Sorts gangs: smaller keys are placed first.
@@ -44,9 +44,9 @@ class Builder:
         `order` sorts gangs of one priority (and all of `first`); equals go by
         index. A base goes before the gangs based on it.
         """
-        room = Room(self.problem)
+        residual = ResidualCapacity(self.problem)
         plan: dict[int, Units] = dict(start or {})
-        room.take_plan(plan)
+        residual.take_plan(plan)
         chosen = set(first)
         gangs = sorted(
             self.problem.pending,
@@ -59,14 +59,14 @@ class Builder:
         )
         try:
             if layout is not None and deal is not None:
-                room.slots_left = layout.deal(deal)
+                residual.slots_left = layout.deal(deal)
                 for gang in bases_first(g for g in gangs if g.index in chosen):
                     if gang.index not in plan:
-                        self.add(room, plan, gang, layout)
+                        self.add(residual, plan, gang, layout)
             for gang in bases_first(gangs):
                 if gang.index not in plan:
-                    self.add(room, plan, gang)
-            self.add_extras(room, plan)
+                    self.add(residual, plan, gang)
+            self.add_extras(residual, plan)
         except OutOfTime:
             # What is placed by now is whole; the rest waits.
             pass
@@ -74,23 +74,24 @@ class Builder:
 
     def adopt(self, start: Plan) -> Plan:
         """The whole gangs of an earlier plan that still fit as they are."""
-        room = Room(self.problem)
+        residual = ResidualCapacity(self.problem)
         plan: dict[int, Units] = {}
         for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
             gang = self.problem.gangs[index]
             units = start[index]
             complete = all(
-                sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.quotas
+                sum(c for d, _, c in units if d in q.demands) >= q.missing
+                for q in gang.requirements
             )
             if gang.placeable and complete and self._base_is_placed(gang, plan):
-                mark = room.mark()
-                if self._retake(room, gang, units):
+                mark = residual.mark()
+                if self._retake(residual, gang, units):
                     plan[index] = units
                 else:
-                    room.undo(mark)
+                    residual.undo(mark)
         return plan
 
-    def _retake(self, room: Room, gang: Gang, units: Units) -> bool:
+    def _retake(self, residual: ResidualCapacity, gang: Gang, units: Units) -> bool:
         for scope in gang.scopes:
             if scope.required >= 0:
                 domain = self.problem.levels[scope.required].domain
@@ -99,24 +100,28 @@ class Builder:
                 if len(used) > 1 or -1 in used:
                     return False
         for d, node, count in units:
-            shape = gang.demands[d].shape
-            for _ in range(count if self.problem.special[shape] else 1):
-                step = 1 if self.problem.special[shape] else count
-                if room.row(shape)[node] < step or not room.allowed(shape)[node]:
+            pod_class = gang.demands[d].pod_class
+            for _ in range(count if self.problem.special[pod_class] else 1):
+                step = 1 if self.problem.special[pod_class] else count
+                if residual.row(pod_class)[node] < step or not residual.allowed(pod_class)[node]:
                     return False
-                room.take(shape, np.array([node]), np.array([step]))
-        return room.rules_hold()
+                residual.take(pod_class, np.array([node]), np.array([step]))
+        return residual.rules_hold()
 
     def _base_is_placed(self, gang: Gang, plan: Plan) -> bool:
         return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
 
     def add(
-        self, room: Room, plan: dict[int, Units], gang: Gang, layout: Layout | None = None
+        self,
+        residual: ResidualCapacity,
+        plan: dict[int, Units],
+        gang: Gang,
+        layout: Layout | None = None,
     ) -> bool:
         """Place the minimum of one gang, or nothing."""
         if not gang.placeable or not self._base_is_placed(gang, plan):
             return False
-        units = self.place(room, gang, near=self._set_places(gang, plan), layout=layout)
+        units = self.place(residual, gang, near=self._set_places(gang, plan), layout=layout)
         if units is None:
             return False
         plan[gang.index] = units
@@ -127,8 +132,8 @@ class Builder:
         if gang.base < 0 or gang.set_level < 0:
             return -1, frozenset()
         base = self.problem.gangs[gang.base]
-        place = self.problem.levels[gang.set_level].place
-        used = {p for p in base.set_bound if p >= 0}
+        place = self.problem.levels[gang.set_level].place_of
+        used = {p for p in base.set_running if p >= 0}
         used.update(int(place[n]) for _, n, _ in plan.get(base.index, ()))
         return gang.set_level, frozenset(used)
 
@@ -136,14 +141,14 @@ class Builder:
 
     def place(
         self,
-        room: Room,
+        residual: ResidualCapacity,
         gang: Gang,
         *,
         near: tuple[int, frozenset[int]] = (-1, frozenset()),
         within: Ints | None = None,
         layout: Layout | None = None,
     ) -> Units | None:
-        """The minimum of a gang as units, taken from the room; None and unchanged if it fails.
+        """The minimum of a gang as units, taken from what is left; None and unchanged if it fails.
 
         `near` is a level and places there to try first; `within` restricts to
         some nodes (sorted indices).
@@ -151,29 +156,29 @@ class Builder:
         level, places = near
         attempts: list[Ints | None] = []
         if level >= 0 and places:
-            inside = np.isin(self.problem.levels[level].place, list(places))
+            inside = np.isin(self.problem.levels[level].place_of, list(places))
             there = np.flatnonzero(inside)
             attempts.append(there if within is None else np.intersect1d(there, within))
         if gang.previous:
             attempts.append(np.array(sorted(gang.previous)))
         for nodes in (*attempts, within):
-            mark = room.mark()
-            work = GangPlacer(self.topology, room, gang, layout, self.until)
+            mark = residual.mark()
+            work = GangPlacer(self.topology, residual, gang, layout, self.until)
             try:
-                if work.run(nodes) and room.rules_hold():
+                if work.run(nodes) and residual.rules_hold():
                     return work.units()
             except OutOfTime:
-                room.undo(mark)
+                residual.undo(mark)
                 raise
-            room.undo(mark)
+            residual.undo(mark)
         return None
 
-    def add_extras(self, room: Room, plan: dict[int, Units]) -> None:
+    def add_extras(self, residual: ResidualCapacity, plan: dict[int, Units]) -> None:
         """As many extras as fit, gangs of higher priority first."""
         able = [g for g in self.problem.gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
             if is_placed(gang, plan) and self._base_is_placed(gang, plan):
-                work = GangPlacer(self.topology, room, gang, until=self.until)
+                work = GangPlacer(self.topology, residual, gang, until=self.until)
                 work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
                 work.run_extras()
                 if work.taken:

@@ -1,6 +1,6 @@
 """What is left on the nodes while pods are placed, with exact undo.
 
-For each shape the number of units that fit each node, and its sums per domain,
+For each pod class the number of units that fit each node, and its sums per domain,
 are kept and brought up to date only for nodes that changed since they were
 last asked for.
 """
@@ -12,10 +12,10 @@ import numpy as np
 from placement_service.formulation.objective import Plan
 from placement_service.formulation.problem import (
     Affinity,
-    Bipartite,
     Bools,
+    DomainCapacity,
+    Exclusion,
     Ints,
-    Limit,
     Problem,
     Rule,
     Spread,
@@ -26,7 +26,7 @@ from placement_service.formulation.problem import (
 SLOT = -1
 
 
-class Room:
+class ResidualCapacity:
     """Mutable state of the nodes; `mark` and `undo` go back exactly."""
 
     def __init__(self, problem: Problem) -> None:
@@ -42,51 +42,51 @@ class Room:
         self.slots_left: dict[tuple[int, int], int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
         self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]
-        self._of_shape: dict[int, list[_Load]] = {}
+        self._of_class: dict[int, list[_Load]] = {}
         for load in self._loads:
-            for shape in load.shapes:
-                self._of_shape.setdefault(shape, []).append(load)
+            for pod_class in load.pod_classes:
+                self._of_class.setdefault(pod_class, []).append(load)
         #: Rules whose pods have changed since they last held.
         self._in_doubt: dict[int, _Load] = {}
 
     # --- what fits --------------------------------------------------------
 
-    def row(self, shape: int) -> Ints:
-        """Units of the shape that fit on each node [N], at most MANY; not to be changed."""
-        row = self._row.get(shape)
-        request, eligible = self.problem.request[shape], self.problem.eligible[shape]
+    def row(self, pod_class: int) -> Ints:
+        """Units of the pod class that fit on each node [N], at most MANY; not to be changed."""
+        row = self._row.get(pod_class)
+        request, eligible = self.problem.request[pod_class], self.problem.eligible[pod_class]
         if row is None:
             row = pods_that_fit(self.free, request)
             row[~eligible] = 0
-            self._row[shape] = row
-        elif self._seen[shape] < len(self._touched):
-            nodes = np.unique(self._touched[self._seen[shape] :])
+            self._row[pod_class] = row
+        elif self._seen[pod_class] < len(self._touched):
+            nodes = np.unique(self._touched[self._seen[pod_class] :])
             new = pods_that_fit(self.free[nodes], request)
             new[~eligible[nodes]] = 0
             change = new - row[nodes]
             row[nodes] = new
             for (s, level), sums in self._sums.items():
-                if s == shape:
+                if s == pod_class:
                     domain = self.problem.levels[level].domain[nodes]
                     inside = domain >= 0
                     np.add.at(sums, domain[inside], change[inside])
-        self._seen[shape] = len(self._touched)
+        self._seen[pod_class] = len(self._touched)
         return row
 
-    def slots(self, shape: int, level: int) -> Ints:
-        """Units of the shape that fit in each domain of a level [D]."""
-        row = self.row(shape)
-        key = (shape, level)
+    def slots(self, pod_class: int, level: int) -> Ints:
+        """Units of the pod class that fit in each domain of a level [D]."""
+        row = self.row(pod_class)
+        key = (pod_class, level)
         if key not in self._sums:
             self._sums[key] = sums_by_domain(self.problem, level, row)
         return self._sums[key]
 
-    def allowed(self, shape: int) -> Bools:
-        """Nodes where rules between pods let one more pod of the shape in [N]."""
+    def allowed(self, pod_class: int) -> Bools:
+        """Nodes where rules between pods let one more pod of the pod class in [N]."""
         result = np.ones(self.problem.node_count, dtype=bool)
-        for rule, load in self.loads_of(shape):
+        for rule, load in self.loads_of(pod_class):
             level = self.problem.levels[rule.level]
-            domains = _open_domains(rule, load, shape)
+            domains = _open_domains(rule, load, pod_class)
             if domains is not None:
                 outside = not isinstance(rule, Spread | Affinity)
                 result &= np.append(domains, outside)[level.domain]
@@ -95,7 +95,7 @@ class Room:
     def rules_hold(self) -> bool:
         """Whether every rule between pods that only the whole shows holds.
 
-        An empty room keeps them all, so only those with new pods are looked at.
+        Nodes without new pods keep them all, so only those with new pods are looked at.
         """
         for key, load in list(self._in_doubt.items()):
             if not load.holds():
@@ -103,16 +103,16 @@ class Room:
             del self._in_doubt[key]
         return True
 
-    def loads_of(self, shape: int) -> list[tuple[Rule, Ints]]:
-        """The rules that a shape has to do with, with their pods."""
-        return [(load.rule, load.pods) for load in self._of_shape.get(shape, ())]
+    def loads_of(self, pod_class: int) -> list[tuple[Rule, Ints]]:
+        """The rules that a pod class has to do with, with their pods."""
+        return [(load.rule, load.pods) for load in self._of_class.get(pod_class, ())]
 
     # --- changes ----------------------------------------------------------
 
-    def take(self, shape: int, nodes: Ints, counts: Ints) -> None:
-        """Place units of a shape; `nodes` are distinct."""
-        self._journal.append((shape, nodes, counts))
-        self._apply(shape, nodes, -counts)
+    def take(self, pod_class: int, nodes: Ints, counts: Ints) -> None:
+        """Place units of a pod class; `nodes` are distinct."""
+        self._journal.append((pod_class, nodes, counts))
+        self._apply(pod_class, nodes, -counts)
 
     def use_slot(self, domain: int, size: int) -> None:
         """Fill one slot of the layout."""
@@ -125,11 +125,11 @@ class Room:
     def undo(self, mark: int) -> None:
         """Take back all that was placed since `mark`."""
         while len(self._journal) > mark:
-            shape, nodes, counts = self._journal.pop()
-            if shape == SLOT:
+            pod_class, nodes, counts = self._journal.pop()
+            if pod_class == SLOT:
                 self.slots_left[int(nodes[0]), int(counts[0])] += 1
             else:
-                self._apply(shape, nodes, counts)
+                self._apply(pod_class, nodes, counts)
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
@@ -137,17 +137,17 @@ class Room:
         for index, units in plan.items():
             demands = self.problem.gangs[index].demands
             for d, node, count in units:
-                on_node = counts.setdefault(demands[d].shape, {})
+                on_node = counts.setdefault(demands[d].pod_class, {})
                 on_node[node] = on_node.get(node, 0) + count
-        for shape, on_node in counts.items():
-            self.take(shape, np.array(list(on_node)), np.array(list(on_node.values())))
+        for pod_class, on_node in counts.items():
+            self.take(pod_class, np.array(list(on_node)), np.array(list(on_node.values())))
 
-    def _apply(self, shape: int, nodes: Ints, change: Ints) -> None:
-        self.free[nodes] += change[:, None] * self.problem.request[shape]
-        self.gpus_free[nodes] += change * self.problem.gpus[shape]
+    def _apply(self, pod_class: int, nodes: Ints, change: Ints) -> None:
+        self.free[nodes] += change[:, None] * self.problem.request[pod_class]
+        self.gpus_free[nodes] += change * self.problem.gpus[pod_class]
         self._touched.extend(nodes.tolist())
-        for load in self._of_shape.get(shape, ()):
-            load.add(shape, self.problem.levels[load.rule.level].domain[nodes], -change)
+        for load in self._of_class.get(pod_class, ()):
+            load.add(pod_class, self.problem.levels[load.rule.level].domain[nodes], -change)
             self._in_doubt[id(load)] = load
 
 
@@ -158,13 +158,13 @@ class _Load:
         self.rule = rule
         self._weights = _kinds(rule)
         self.pods = np.zeros((len(self._weights), domains), dtype=np.int64)
-        self.shapes: list[int] = np.flatnonzero(np.any(self._weights, axis=0)).tolist()
+        self.pod_classes: list[int] = np.flatnonzero(np.any(self._weights, axis=0)).tolist()
 
-    def add(self, shape: int, domains: Ints, counts: Ints) -> None:
+    def add(self, pod_class: int, domains: Ints, counts: Ints) -> None:
         inside = domains >= 0
         for row, weight in zip(self.pods, self._weights, strict=True):
-            if weight[shape]:
-                np.add.at(row, domains[inside], counts[inside] * int(weight[shape]))
+            if weight[pod_class]:
+                np.add.at(row, domains[inside], counts[inside] * int(weight[pod_class]))
 
     def holds(self) -> bool:
         """Whether the rule holds, as far as only the whole shows it."""
@@ -190,18 +190,18 @@ def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
     return np.bincount(domain[inside], row[inside], count).astype(np.int64)
 
 
-def _kinds(rule: Limit | Bipartite | Spread | Affinity) -> tuple[Ints | Bools, ...]:
-    """What is counted per domain, as weights over shapes."""
+def _kinds(rule: DomainCapacity | Exclusion | Spread | Affinity) -> tuple[Ints | Bools, ...]:
+    """What is counted per domain, as weights over pod classes."""
     match rule:
-        case Limit():
+        case DomainCapacity():
             return (rule.weight,)
-        case Bipartite():
+        case Exclusion():
             return (rule.left, rule.right)
         case Spread():
             own = rule.own > 0
             return (rule.counted, rule.carriers & ~own, rule.carriers & own)
         case Affinity():
-            return (rule.carriers, rule.anchors, rule.selfish)
+            return (rule.carriers, rule.anchors, rule.self_matching)
 
 
 def _floor(rule: Spread, counts: Ints) -> int:
@@ -211,29 +211,29 @@ def _floor(rule: Spread, counts: Ints) -> int:
 
 
 def _open_domains(
-    rule: Limit | Bipartite | Spread | Affinity, load: Ints, shape: int
+    rule: DomainCapacity | Exclusion | Spread | Affinity, load: Ints, pod_class: int
 ) -> Bools | None:
-    """Domains [D] that one more pod of the shape may enter; None: no say."""
+    """Domains [D] that one more pod of the pod class may enter; None: no say."""
     able: Bools
     match rule:
-        case Limit():
-            weight = int(rule.weight[shape])
+        case DomainCapacity():
+            weight = int(rule.weight[pod_class])
             able = load[0] + weight <= rule.capacity
             return able if weight else None
-        case Bipartite():
-            able = load[1 if rule.left[shape] else 0] == 0
-            return able if rule.left[shape] or rule.right[shape] else None
+        case Exclusion():
+            able = load[1 if rule.left[pod_class] else 0] == 0
+            return able if rule.left[pod_class] or rule.right[pod_class] else None
         case Spread():
-            if not (rule.carriers[shape] or rule.counted[shape]):
+            if not (rule.carriers[pod_class] or rule.counted[pod_class]):
                 return None
             counts = rule.base + load[0]
             able = counts + 1 - _floor(rule, counts) <= rule.max_skew
             return able
         case Affinity():
-            if not rule.carriers[shape]:
+            if not rule.carriers[pod_class]:
                 return None
             able = rule.running | (load[1] > 0)
-            if able.any() or not rule.selfish[shape]:
+            if able.any() or not rule.self_matching[pod_class]:
                 return able
             able = load[0] > 0
             return able if able.any() else ~able

@@ -20,7 +20,7 @@ from placement_service.formulation.problem import Gang, Ints
 class Layout:
     """`room[P]` is how many whole-node units each place of `level` takes.
 
-    `units[S]` is 1 for the shapes that are counted. `patterns` are (capacity,
+    `units[S]` is 1 for the pod classes that are counted. `patterns` are (capacity,
     {size: parts}, domains) as the master chose them.
     """
 
@@ -31,7 +31,7 @@ class Layout:
 
     def size(self, gang: Gang, demands: Sequence[int], want: Sequence[int]) -> int:
         """Counted units of a part; parts of less than two have no slot."""
-        return sum(want[d] * int(self.units[gang.demands[d].shape]) for d in demands)
+        return sum(want[d] * int(self.units[gang.demands[d].pod_class]) for d in demands)
 
     def deal(self, rng: random.Random) -> dict[tuple[int, int], int]:
         """Slots by (domain, size). Each deal mixes the patterns anew."""

@@ -125,7 +125,7 @@ def decode(state: State) -> None:
 def _orders(problem: Problem) -> tuple[Order, ...]:
     def units(gang: Gang, demands: Sequence[int]) -> int:
         return sum(
-            int(problem.gpus[gang.demands[d].shape]) * gang.demands[d].count for d in demands
+            int(problem.gpus[gang.demands[d].pod_class]) * gang.demands[d].count for d in demands
         )
 
     size = {g.index: units(g, range(len(g.demands))) for g in problem.gangs}

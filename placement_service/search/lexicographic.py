@@ -16,7 +16,7 @@ from placement_service.cp_sat.aggregate_model import Pooled, pooled_size
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Terms
 from placement_service.formulation.objective import priorities, worth
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 
 #: Variables up to which the model is tried on the whole problem, and thoroughly.
@@ -64,14 +64,14 @@ class _Settler:
         self.proves = self.model.kinds.exact and not any(g.pending or g.extras for g in others)
 
     def _build(self) -> Pooled:
-        room = Room(self.problem)
-        room.take_plan(self.fixed)
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(self.fixed)
         return Pooled(
             self.state.counting,
             self.state.forest,
             [self.problem.gangs[i] for i in sorted(self.plain)],
             np.arange(self.problem.node_count),
-            room.free,
+            residual.free,
             self.fixed,
         )
 

@@ -32,7 +32,7 @@ from placement_service.formulation.objective import (
     worth,
 )
 from placement_service.formulation.problem import Bools, Gang, Ints, Problem
-from placement_service.heuristic.residual_capacity import Room, sums_by_domain
+from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
 from placement_service.search.incumbent import TOO_LITTLE, State
 
 #: Variables of one neighbourhood, about: more take too long to build.
@@ -86,7 +86,7 @@ class Improver:
             for g in self.problem.gangs
             if g.placeable
             and g.pending
-            and not any(self.problem.special[d.shape] for d in g.demands)
+            and not any(self.problem.special[d.pod_class] for d in g.demands)
         }
 
     def run(self) -> None:
@@ -124,7 +124,7 @@ class Improver:
         problem = self.problem
         weight: dict[int, float] = {}
         for g in problem.gangs:
-            units = sum((1 + int(problem.gpus[d.shape])) * d.count for d in g.demands)
+            units = sum((1 + int(problem.gpus[d.pod_class])) * d.count for d in g.demands)
             weight[g.index] = units * self.random.uniform(0.5, 2.0)
         build = self.state.builder.build
         self.state.accept(build(lambda g: -weight[g.index], first=self.state.plan))
@@ -148,16 +148,16 @@ class Improver:
             self.width += WIDER
             return self.stale < STALE
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
-        room = Room(self.problem)
-        room.take_plan(fixed)
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(fixed)
         if pooled:
             answer = self._settle_pooled(
-                Pooled(self.state.counting, self.state.forest, gangs, nodes, room.free, fixed),
+                Pooled(self.state.counting, self.state.forest, gangs, nodes, residual.free, fixed),
                 worth(self.problem, fixed),
                 again=times > 1,
             )
         else:
-            goals = Goals(Model(self.state.counting, gangs, nodes, room.free, fixed))
+            goals = Goals(Model(self.state.counting, gangs, nodes, residual.free, fixed))
             answer = self._settle(goals, gangs, again=times > 1)
         plan = answer.plan
         # What is settled needs no second look.
@@ -244,7 +244,7 @@ class Improver:
         out = [
             g.index
             for g in self.problem.pending
-            if g.index not in plan and self.problem.eligible[g.demands[0].shape, nodes].any()
+            if g.index not in plan and self.problem.eligible[g.demands[0].pod_class, nodes].any()
         ]
         if self.state.admitted_is_proven:
             # Some of them may take the place of others worth as much.
@@ -267,13 +267,15 @@ class Improver:
         count = min(MOST_DOMAINS, int(self.width))
         own = self._own(target, at)
         chosen = set(self.random.sample(sorted(own), min(len(own), count)))
-        shape = max(target.demands, key=lambda d: int(self.problem.gpus[d.shape]) * d.count).shape
-        room = Room(self.problem)
-        room.take_plan(self.state.plan)
-        offers = room.slots(shape, at)
+        pod_class = max(
+            target.demands, key=lambda d: int(self.problem.gpus[d.pod_class]) * d.count
+        ).pod_class
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(self.state.plan)
+        offers = residual.slots(pod_class, at)
         if target.index not in self.state.plan:
             # What is left in splinters is worth gathering.
-            offers = self._left(target, room, at)
+            offers = self._left(target, residual, at)
         roomy = [int(d) for d in np.argsort(-offers, kind="stable")[: 2 * count]]
         able = [
             d
@@ -281,7 +283,7 @@ class Improver:
             if s.required == at
             for d in np.flatnonzero(self.state.counting.domains_for(target, s)).tolist()
         ]
-        usable = self.problem.eligible[shape]
+        usable = self.problem.eligible[pod_class]
         every = able or np.unique(level.domain[usable & (level.domain >= 0)]).tolist()
         roomy = [d for d in roomy if d in set(every)] or every
         homes = self._homes(target, at, len(own) > 1)
@@ -299,17 +301,17 @@ class Improver:
             inside |= (level.domain < 0) & self._usable_outside(target)
         return np.flatnonzero(inside)
 
-    def _left(self, target: Gang, room: Room, at: int) -> Ints:
+    def _left(self, target: Gang, residual: ResidualCapacity, at: int) -> Ints:
         """What is free in each domain of the resource that the target needs most of."""
         problem = self.problem
         amounts = sum(
-            (problem.request[d.shape] * d.count for d in target.demands),
+            (problem.request[d.pod_class] * d.count for d in target.demands),
             np.zeros(len(problem.columns), dtype=np.int64),
         )
         total = np.maximum(problem.free.sum(axis=0, dtype=np.float64), 1)
         column = int(np.argmax(amounts / total))
-        usable = problem.eligible[[d.shape for d in target.demands]].any(axis=0)
-        return sums_by_domain(problem, at, np.where(usable, room.free[:, column], 0))
+        usable = problem.eligible[[d.pod_class for d in target.demands]].any(axis=0)
+        return sums_by_domain(problem, at, np.where(usable, residual.free[:, column], 0))
 
     def _own(self, target: Gang, at: int) -> set[int]:
         """Domains that the target uses, or its whole set if that is what should be near."""
@@ -328,10 +330,12 @@ class Improver:
         return []
 
     def _usable_outside(self, target: Gang) -> Bools:
-        shapes = sorted({d.shape for d in target.demands if not self.problem.gpus[d.shape]})
-        if not shapes:
+        pod_classes = sorted(
+            {d.pod_class for d in target.demands if not self.problem.gpus[d.pod_class]}
+        )
+        if not pod_classes:
             return np.zeros(self.problem.node_count, dtype=bool)
-        usable: Bools = np.any(self.problem.eligible[shapes], axis=0)
+        usable: Bools = np.any(self.problem.eligible[pod_classes], axis=0)
         return usable
 
     def _gangs(self, target: Gang, nodes: Ints) -> list[Gang]:
@@ -454,7 +458,7 @@ class Improver:
         total = 0
         for g in gangs:
             units = self.state.plan.get(g.index, ())
-            for q in g.quotas:
+            for q in g.requirements:
                 total += max(0, sum(c for d, _, c in units if d in q.demands) - q.missing)
         return total
 

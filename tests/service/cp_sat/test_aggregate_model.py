@@ -157,7 +157,7 @@ def test_a_part_that_is_split_costs_no_more_than_it_must(
         at=0,
         preferred=1,
         pin=-1,
-        bound=bound,
+        running=bound,
         fixed=max(0, len(bound) - 1),
         least=max(1, len(bound)),
         apart=nothing,
@@ -358,7 +358,7 @@ def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
     counting, forest = counted(problem)
     fixed: Plan = {1: ((0, 2, 1),)}
     free = problem.free.copy()
-    free[2] -= problem.request[problem.gangs[1].demands[0].shape]
+    free[2] -= problem.request[problem.gangs[1].demands[0].pod_class]
 
     model = Pooled(counting, forest, problem.gangs[:1], np.arange(4), free, fixed)
     answer = model.solve(model.costs, maximize=False, hint=None, seconds=LONG, effort=10)

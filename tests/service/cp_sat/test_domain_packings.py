@@ -24,22 +24,23 @@ PLENTY = Budget(100_000, 10_000, float("inf"))
 Parts = list[tuple[int, ...]]
 
 
-def asked(drawing: str, shapes: list[tuple[int, int]], pods: int) -> Problem:
-    """Nodes, and gangs of so many pods of each shape: (GPUs, cores)."""
+def asked(drawing: str, pod_classes: list[tuple[int, int]], pods: int) -> Problem:
+    """Nodes, and gangs of so many pods of each pod class: (GPUs, cores)."""
     scenario = Scenario(drawing)
-    for i, (gpus, cpus) in enumerate(shapes):
+    for i, (gpus, cpus) in enumerate(pod_classes):
         scenario = scenario.gang(f"g{i}", Group("w", pods=pods, gpus=gpus, cpus=cpus))
     return formulate(scenario.snapshot(), Policy())
 
 
 def stowing(problem: Problem) -> Stowing:
-    shapes = list(range(problem.shape_count))
+    pod_classes = list(range(problem.class_count))
     demand = [
-        sum(d.count for g in problem.gangs for d in g.demands if d.shape == s) for s in shapes
+        sum(d.count for g in problem.gangs for d in g.demands if d.pod_class == s)
+        for s in pod_classes
     ]
     nodes = np.arange(problem.node_count)
-    classes = classify(problem, problem.free, nodes, shapes, demand, (), ())
-    return Stowing(Counting(Topology(problem)), shapes, classes)
+    classes = classify(problem, problem.free, nodes, pod_classes, demand, (), ())
+    return Stowing(Counting(Topology(problem)), pod_classes, classes)
 
 
 def fits(problem: Problem, units: Ints) -> bool:
@@ -86,9 +87,9 @@ def maximal(problem: Problem, parts: Parts, most: int) -> set[tuple[int, ...]]:
 def test_the_maximal_multisets_are_those_that_trying_finds(data: st.DataObject) -> None:
     gpus = data.draw(st.lists(st.integers(1, 4), max_size=2))
     sizes = st.tuples(st.integers(1, 3), st.sampled_from((8, 20, 30, 40)))
-    shapes = data.draw(st.lists(sizes, min_size=2, max_size=2, unique=True))
-    problem = asked(" ".join(f"x{i}={n}" for i, n in enumerate([4, *gpus])), shapes, pods=4)
-    units = st.tuples(*[st.integers(0, 2)] * problem.shape_count)
+    pod_classes = data.draw(st.lists(sizes, min_size=2, max_size=2, unique=True))
+    problem = asked(" ".join(f"x{i}={n}" for i, n in enumerate([4, *gpus])), pod_classes, pods=4)
+    units = st.tuples(*[st.integers(0, 2)] * problem.class_count)
     parts = data.draw(st.lists(units.filter(any), min_size=1, max_size=3, unique=True))
 
     found = stowing(problem).maximal(
@@ -96,7 +97,7 @@ def test_the_maximal_multisets_are_those_that_trying_finds(data: st.DataObject) 
     )
 
     # What asks for more than there is at all may be left out.
-    demand = np.array([4] * problem.shape_count)
+    demand = np.array([4] * problem.class_count)
     want = {
         m for m in maximal(problem, parts, 2) if (np.array(m) @ np.array(parts) <= demand).all()
     }

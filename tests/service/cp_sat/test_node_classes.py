@@ -23,13 +23,15 @@ def cluster(nodes: int) -> Scenario:
 
 
 def classes_of(nodes: int) -> tuple[NodeClass, ...]:
-    """Classes of nodes alike, with pods of all shapes to place on them."""
+    """Classes of nodes alike, with pods of all pod classes to place on them."""
     scenario = cluster(nodes)
     for i, (gpus, cpus) in enumerate(SHAPES):
         scenario = scenario.gang(f"g{i}", Group("w", pods=50, gpus=gpus, cpus=cpus))
     problem = formulate(scenario.snapshot(), POLICY)
-    shapes = list(range(problem.shape_count))
-    return classify(problem, problem.free, np.arange(nodes), shapes, [50] * len(shapes), (), ())
+    pod_classes = list(range(problem.class_count))
+    return classify(
+        problem, problem.free, np.arange(nodes), pod_classes, [50] * len(pod_classes), (), ()
+    )
 
 
 @pytest.mark.parametrize(("nodes", "classes"), [(1, 1), (4, 4), (40, 1)])
@@ -61,10 +63,10 @@ def test_nodes_are_filled_to_the_brim_in_two_resources() -> None:
         left += rng.choice(fillings)
     scenario = cluster(30)
     while left:
-        shape = rng.choice(sorted(left))
-        pods = min(left[shape], rng.randint(1, 6))
-        left -= Counter({shape: pods})
-        gpus, cpus = shape
+        pod_class = rng.choice(sorted(left))
+        pods = min(left[pod_class], rng.randint(1, 6))
+        left -= Counter({pod_class: pods})
+        gpus, cpus = pod_class
         scenario = scenario.gang(
             f"g{len(scenario.gangs)}", Group("w", pods=pods, gpus=gpus, cpus=cpus)
         )

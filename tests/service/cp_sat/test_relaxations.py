@@ -59,15 +59,15 @@ from placement_service.formulation.objective import (
 )
 from placement_service.formulation.problem import (
     Affinity,
-    Bipartite,
+    DomainCapacity,
+    Exclusion,
     Gang,
-    Limit,
     Problem,
     Scope,
     Spread,
 )
 from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.residual_capacity import Room
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search import engine
@@ -107,9 +107,9 @@ class Case:
     def everywhere(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.arange(self.problem.node_count)
 
-    def room(self, plan: Plan) -> Room:
+    def room(self, plan: Plan) -> ResidualCapacity:
         """What a part of the plan leaves."""
-        room = Room(self.problem)
+        room = ResidualCapacity(self.problem)
         room.take_plan(plan)
         return room
 
@@ -122,7 +122,8 @@ class Case:
         """How many units beyond its minimum the plan gives a gang."""
         units = self.plan.get(gang.index, ())
         return sum(
-            max(0, sum(c for d, _, c in units if d in q.demands) - q.missing) for q in gang.quotas
+            max(0, sum(c for d, _, c in units if d in q.demands) - q.missing)
+            for q in gang.requirements
         )
 
     def nodes(self, gang: Gang, scope: Scope) -> list[int]:
@@ -199,7 +200,9 @@ def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
                 assert counting.domains_for(gang, scope)[domain]
                 met["pinned scope"] += scope.pin >= 0
             if scope.preferred >= 0 and gang.pending:
-                places = {int(levels[scope.preferred].place[n]) for n in nodes} | {*scope.bound}
+                places = {int(levels[scope.preferred].place_of[n]) for n in nodes} | {
+                    *scope.running
+                }
                 assert counting.fewest_places(gang, scope) <= len(places)
                 if len(places) == 1 and nodes:
                     assert counting.places_for(gang, scope)[places.pop()]
@@ -252,7 +255,7 @@ def the_pooled_model_admits_it(case: Case, met: Met) -> None:
     class_of = {n: j for j, c in enumerate(model.classes) for n in c.nodes}
     for g in plain:
         for d, n, count in case.plan.get(g.index, ()):
-            loads[model.shape_at[g.demands[d].shape], class_of[n]] += count
+            loads[model.pod_class_at[g.demands[d].pod_class], class_of[n]] += count
     assert loads.keys() <= model.tally.load.keys()
     for key, load in model.tally.load.items():
         model.cp.add(load == loads[key])
@@ -272,7 +275,7 @@ def the_pooled_model_admits_it(case: Case, met: Met) -> None:
         ("sets alike", any(len(f.sets) > 1 for f in kinds.families)),
         ("gangs alike", any(len(g.gangs) > 1 for g in kinds.groups)),
         ("pinned part", any(k.pin >= 0 for k in kinds.kinds)),
-        ("bound part", any(k.bound for k in kinds.kinds)),
+        ("bound part", any(k.running for k in kinds.kinds)),
         ("parts in parts", any(k.apart.kinds for k in kinds.kinds)),
         ("choice of units", tally.units or tally.loose),
     ):
@@ -308,7 +311,7 @@ def the_exact_model_admits_it(case: Case, met: Met) -> None:
         solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
         met["the plan itself"] += 1
 
-    for kind in (Limit, Bipartite, Spread, Affinity):
+    for kind in (DomainCapacity, Exclusion, Spread, Affinity):
         met[kind.__name__] += any(isinstance(rule, kind) for rule in problem.rules)
     for name, there in (
         ("exact", True),
@@ -327,7 +330,7 @@ def neighbourhoods_admit_it(case: Case, met: Met) -> None:
     free = [
         g
         for g in case.problem.pending
-        if g.index in case.plan and not any(case.problem.special[d.shape] for d in g.demands)
+        if g.index in case.plan and not any(case.problem.special[d.pod_class] for d in g.demands)
     ][::2]
     plain = [g for g in free if is_plain(case.counting, case.forest, g)]
     for gangs, model in (
@@ -354,7 +357,7 @@ def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
     for index, fewest in state.fewest.items():
         gang = case.problem.gangs[index]
         # Where it needs others it may have found a better place beside them.
-        if index in case.plan and not any(case.problem.special[d.shape] for d in gang.demands):
+        if index in case.plan and not any(case.problem.special[d.pod_class] for d in gang.demands):
             assert fewest <= gang_domains(case.problem, gang, case.plan[index])
             met["fewest"] += 1
     met["not proven"] += not state.proven
@@ -477,7 +480,7 @@ AIMS = (
     Aim(
         "rules",
         Taste(rules=0.7, previous=0.3, running=0.3, scopes=0.2),
-        ("Limit", "Bipartite", "Spread", "Affinity", "previous nodes", "fewest"),
+        ("DomainCapacity", "Exclusion", "Spread", "Affinity", "previous nodes", "fewest"),
     ),
     Aim(
         "hosts",
