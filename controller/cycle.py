@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from controller import batch, notices
 from controller.apply import Applier, Outcome, Result, plans
+from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache, ClusterView
 from controller.dependencies import depends_on
 from controller.gang_history import GangHistory
@@ -27,7 +26,7 @@ from controller.report import Reporter
 from controller.report_schedule import ReportSchedule
 from controller.request import Query, build_query, key_of_resource, without
 from controller.service_client import Service
-from controller.steps import Step, StepObserver, ignored
+from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
 from placement.errors import BusyError, InvalidRequestError, PlacementError
@@ -41,23 +40,6 @@ _TICK = 0.05
 _IDLE = 1.0
 #: Questions with faulty parts left out, one after another, in one cycle.
 _MOST_QUERIES = 4
-
-
-class Leadership(Protocol):
-    """Whether we may act, and since which term; terms count from 1, and 0 is for ever."""
-
-    @property
-    def leads(self) -> bool: ...
-
-    @property
-    def term(self) -> int: ...
-
-
-class AlwaysLeader:
-    """Leads always: there are no other replicas, or nothing is written."""
-
-    leads = True
-    term = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +60,8 @@ class CycleOptions:
 class Cycle:
     """Runs cycles, one after another, in one thread.
 
-    `term` is the one in which the cluster began to be read; a later one reads it anew, by
-    calling `relist`, for another leader may have bound what the watches are yet to tell.
+    A new term begins by reading the cluster anew (`relist`): another leader may have bound
+    pods of which the watches have not reported yet.
     """
 
     def __init__(
@@ -91,11 +73,10 @@ class Cycle:
         applier: Applier,
         lookup: BindingLookup,
         reporter: Reporter,
-        leadership: Leadership,
-        term: int,
+        authority: Authority,
+        heartbeat: Heartbeat,
         relist: Callable[[], None],
         metrics: Metrics,
-        on_step: StepObserver = ignored,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
@@ -104,54 +85,29 @@ class Cycle:
         self._applier = applier
         self._lookup = lookup
         self._reporter = reporter
-        self._leadership = leadership
+        self._authority = authority
+        self._heartbeat = heartbeat
         self._relist = relist
         self._metrics = metrics
-        self._tell = on_step
         self._clock = clock
-        self._stopped = threading.Event()
-        self._term = term
         self._step = Step.COLLECT
-        self._step_at = self._moved_at = clock()
+        self._step_at = clock()
         self._forget()
 
-    # From other threads.
-
     def stop(self) -> None:
-        """Ends `run` after the gang that is being bound."""
-        self._stopped.set()
+        """Ends `run` after the gang that is being bound; from another thread."""
+        self._authority.stop()
         self._service.cancel()
         self._cache.wake()
 
-    def leads(self) -> bool:
-        """Whether what was begun may be carried on: we lead, and in the same term. What was
-        planned in another may be overtaken by what another leader did."""
-        return self._leadership.leads and self._leadership.term == self._term
-
-    def may_act(self) -> bool:
-        """Whether the next gang may be begun."""
-        return self.leads() and not self._stopped.is_set()
-
-    @property
-    def stuck_for(self) -> float:
-        """Seconds since the cycle last moved."""
-        return self._clock() - self._moved_at
-
-    def on_step(self, step: Step) -> None:
-        """A step inside one of the cycle's own: it moves."""
-        self._moved_at = self._clock()
-        self._tell(step)
-
-    # In the thread of the cycle.
-
     def run(self) -> None:
         """Cycles until stopped."""
-        while not self._stopped.is_set():
-            if not self._leadership.leads:
+        while not self._authority.is_stopped:
+            if not self._authority.is_leader:
                 self._enter(Step.COLLECT)
                 self._metrics.nothing_known()
-                self._stopped.wait(_TICK)
-            elif self._leadership.term != self._term:
+                self._authority.wait(_TICK)
+            elif self._authority.is_new_term:
                 self._begin_term()
             else:
                 self.once()
@@ -211,14 +167,14 @@ class Cycle:
 
     def _begin_term(self) -> None:
         """Forgets what another leader may have overtaken, and reads the cluster anew."""
-        self._term = self._leadership.term
+        self._authority.begin_term()
         self._forget()
         self._relist()
 
     # 1. Collect.
 
     def _collect(self) -> ClusterView | None:
-        while self.may_act():
+        while self._authority.may_act():
             revision = self._cache.revision
             pause = _IDLE
             if self._cache.is_synced:
@@ -227,9 +183,9 @@ class Cycle:
                 if self._pause() <= 0 or self._has_news(view):
                     return view
                 pause = min(_IDLE, self._pause())
-            self._moved_at = self._clock()
+            self._heartbeat.beat()
             self._cache.wait(revision, pause)
-            self._stopped.wait(_TICK)
+            self._authority.wait(_TICK)
         return None
 
     def _look(self) -> ClusterView:
@@ -306,7 +262,7 @@ class Cycle:
         """The answer, None when there is none, and the question that was really asked."""
         for left in reversed(range(_MOST_QUERIES)):
             self._refuse(query.refused)
-            self._moved_at = self._clock()
+            self._heartbeat.beat()
             if not query.request.gangs:
                 return None, query
             try:
@@ -335,7 +291,7 @@ class Cycle:
 
     def _fail(self, query: Query, error: PlacementError) -> None:
         """No answer: nothing is bound, and the service is left in peace for a moment."""
-        if self._stopped.is_set():
+        if self._authority.is_stopped:
             return
         now = self._clock()
         self._failures += 1
@@ -390,7 +346,7 @@ class Cycle:
     def _record(self, outcome: Outcome) -> None:
         key = outcome.plan.gang
         extra: dict[str, object] = {"gang": "/".join(key), "bound": len(outcome.bound)}
-        self._moved_at = self._clock()
+        self._heartbeat.beat()
         self._history.applied(outcome)
         if outcome.stale:
             self._metrics.stale.inc()
@@ -434,5 +390,5 @@ class Cycle:
         now = self._clock()
         if step is not self._step:
             self._metrics.steps.labels(self._step.name.lower()).observe(now - self._step_at)
-        self._step, self._step_at, self._moved_at = step, now, now
-        self._tell(step)
+        self._step, self._step_at = step, now
+        self._heartbeat.step(step)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.__main__ import Running, running
+from controller.composition import Running, running
 from controller.settings import Settings
 from controller.steps import StepObserver, ignored
 from placement.testing import serve

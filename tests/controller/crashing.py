@@ -15,13 +15,13 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from controller.__main__ import running
+from controller.composition import running
 from controller.settings import Settings
 from controller.steps import Step
 from tests.controller.conftest import QUICK
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["controller.__main__", "tests.controller.crashing"])
+_CONTEXT.set_forkserver_preload(["controller.composition", "tests.controller.crashing"])
 
 
 def begin(

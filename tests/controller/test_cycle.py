@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from controller.apply import Applier, BindAttempt, Binding, Result
+from controller.authority import Authority, Heartbeat
 from controller.batch import Backoff, Window
 from controller.cache import KINDS, ClusterCache
 from controller.cycle import Cycle, CycleOptions
@@ -70,6 +71,7 @@ class Setting:
         for kind in KINDS:
             self.cache.replace(kind, [])
         self.clock, self.lease, self.server, self.metrics = Clock(), Lease(), Server(), Metrics()
+        self.authority = Authority(self.lease)
         self.asked: list[v1.ComputePlacementRequest] = []
         self.bound: list[str] = []
         self.binds: Callable[[Binding], BindAttempt] = lambda binding: BindAttempt(
@@ -104,7 +106,7 @@ class Setting:
                 self,
                 pool,
                 scheduler_name=OURS,
-                may_act=lambda: self.cycle.may_act(),
+                may_act=self.authority.may_act,
             ),
             lookup=self,  # type: ignore[arg-type]
             reporter=Reporter(
@@ -113,8 +115,8 @@ class Setting:
                 pool,
                 clock=self.clock,
             ),
-            leadership=self.lease,
-            term=0,
+            authority=self.authority,
+            heartbeat=Heartbeat(clock=self.clock),
             relist=self._relist,
             metrics=self.metrics,
             clock=self.clock,
@@ -308,7 +310,7 @@ def test_a_plan_of_an_earlier_term_is_not_carried_out(setting: Setting) -> None:
     setting.answer = answer
     setting.cycle.once()
     assert setting.bound == []
-    assert not setting.cycle.leads()
+    assert not setting.authority.leads()
 
 
 def nobody_fits(request: v1.ComputePlacementRequest) -> v1.Placement:
