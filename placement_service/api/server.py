@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent import futures
 from importlib import metadata
+from importlib.util import find_spec
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -77,8 +78,9 @@ class Server:
         )
         placement_service_pb2_grpc.add_PlacementServiceServicer_to_server(servicer, self._grpc)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        self._names = (SERVICE_NAME, *self._add_kubernetes(servicer))
         reflection.enable_server_reflection(
-            (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._grpc
+            (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._grpc
         )
         self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._stopped = threading.Event()
@@ -119,8 +121,24 @@ class Server:
         """Returns once `stop` is done."""
         self._stopped.wait()
 
+    def _add_kubernetes(self, servicer: PlacementServicer) -> tuple[str, ...]:
+        """Serves Kubernetes objects too, and returns the names of what does.
+
+        The library that translates them is optional: without it nothing is added.
+        """
+        if find_spec("yaml") is None:
+            logger.info("PyYAML is not installed: Kubernetes objects are not served")
+            return ()
+        from placement.kubernetes.v1 import kubernetes_placement_service_pb2_grpc
+        from placement_service.api import kubernetes
+
+        kubernetes_placement_service_pb2_grpc.add_KubernetesPlacementServiceServicer_to_server(
+            kubernetes.KubernetesPlacementServicer(servicer, self._admission), self._grpc
+        )
+        return (kubernetes.SERVICE_NAME,)
+
     def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        for name in ("", SERVICE_NAME):
+        for name in ("", *self._names):
             self._health.set(name, status)
 
 

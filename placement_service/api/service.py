@@ -53,7 +53,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         self, request: _Request, context: grpc.ServicerContext
     ) -> placement_service_pb2.ComputePlacementResponse:
         call = _Call(request, context, self._settings)
-        with _errors_as_status(context):
+        with errors_as_status(context):
             return placement_service_pb2.ComputePlacementResponse(
                 placement=self._place(call, SILENT)
             )
@@ -74,7 +74,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
         # gRPC takes events from this thread, so the work is in another; it always
         # ends with a placement or an error, also when the caller leaves.
         threading.Thread(target=compute, name="stream", daemon=True).start()
-        with _errors_as_status(context):
+        with errors_as_status(context):
             while True:
                 event = events.get()
                 # A slow reader gets the latest news, not all of them.
@@ -172,7 +172,7 @@ class _Call:
 
 
 @contextmanager
-def _errors_as_status(context: grpc.ServicerContext) -> Iterator[None]:
+def errors_as_status(context: grpc.ServicerContext) -> Iterator[None]:
     """Ends the call with the status of an error that leaves the block."""
     try:
         yield

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.descriptor_pool import Default
 
 from placement import v1
+from placement.kubernetes import v1 as kubernetes_v1
 
 ROOT = Path(__file__).parents[2]
 BUF = Path(sys.executable).parent / "buf"
@@ -112,7 +114,7 @@ def test_fields_are_declared_in_the_order_of_their_numbers() -> None:
 
 def test_files_are_lower_snake_case_and_none_is_named_after_the_version() -> None:
     for file in FILES:
-        assert re.fullmatch(r"placement/v1/[a-z]+(_[a-z]+)*\.proto", file.name)
+        assert re.fullmatch(r"placement(/kubernetes)?/v1/[a-z]+(_[a-z]+)*\.proto", file.name)
         assert not file.name.endswith("/v1.proto")
 
 
@@ -129,7 +131,9 @@ def test_every_rpc_has_a_request_and_a_response_of_its_own() -> None:
         assert method.output_type.name == f"{method.name}Response"
 
 
-def test_the_package_exports_every_message_and_every_enum() -> None:
-    defined = {m.name for m in MESSAGES if m.containing_type is None}
-    defined |= {e.name for e in ENUMS if e.containing_type is None}
-    assert set(v1.__all__) == defined
+@pytest.mark.parametrize("package", [v1, kubernetes_v1], ids=lambda p: p.__name__)
+def test_the_package_exports_every_message_and_every_enum(package: ModuleType) -> None:
+    kinds = [kind for kind in (*MESSAGES, *ENUMS) if kind.containing_type is None]
+    defined = {kind.name for kind in kinds if kind.file.package == package.__name__}
+    assert defined
+    assert set(package.__all__) == defined
