@@ -82,6 +82,19 @@ class Search(Protocol):
     ) -> Found: ...
 
 
+class Offer(Protocol):
+    """Takes the best verified answer so far, for whoever must answer should we be late.
+
+    Each is complete but for explanations; the next one replaces it.
+    """
+
+    def __call__(self, placement: Placement, /) -> None: ...
+
+
+def keep_none(placement: Placement, /) -> None:
+    """Takes no answer before the last, for callers who wait as long as it takes."""
+
+
 class ReportDefect(Protocol):
     """Takes note of a failure that is ours; returns the name of the saved request."""
 
@@ -129,13 +142,14 @@ def place(
     interrupter: Interrupter = NEVER,
     clock: Callable[[], float] = time.monotonic,
     report_defect: ReportDefect = log_defect,
+    offer: Offer = keep_none,
 ) -> Placement:
-    """The answer to a valid request.
+    """The answer to a valid request; on the way, `offer` gets the best one so far.
 
     Raises DeadlineTooShort when `budget.deadline` passes before the first answer
     stands, and Interrupted when the interrupter says so.
     """
-    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect)
+    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
 
     # 1. A request that is only checked has been checked by now (see `wire`).
     if request.validate_only:
@@ -148,8 +162,9 @@ def place(
     # 3. A first answer, good or not, so that there is one.
     best = run.first_answer(problem)
     run.check_time()
-    first_seconds = run.elapsed()
-    first_tiers = best.solution.tiers
+    run.first_seconds = run.elapsed()
+    run.first_tiers = best.solution.tiers
+    run.offer(best)
     run.tell(best)
 
     # 4. Better answers, until one is proven or time is up.
@@ -158,26 +173,17 @@ def place(
         raise Interrupted
 
     # 5. Why the rest waits.
+    run.offer(best)
     reasons = run.explain(problem, best)
     cut_short = limit in (Limit.TIME, Limit.SOLVER_LOST) or run.is_late
 
     # 6. One immutable answer.
-    return Placement(
-        revision=request.snapshot.revision,
-        label=request.label,
-        bindings=best.bindings,
-        gangs=tuple(run.results(best, reasons)),
-        tiers=best.solution.tiers,
-        termination=_termination(best.solution, limit),
-        stats=Stats(
-            elapsed_seconds=run.elapsed(),
-            first_answer_seconds=first_seconds,
-            proof_seconds=run.proof_seconds,
-            first_tiers=first_tiers,
-            engine=stages.engine,
-            deterministic=request.policy.deterministic and not cut_short,
-            solver_memory_bytes=memory,
-        ),
+    return run.placement(
+        best,
+        limit,
+        reasons,
+        memory=memory,
+        deterministic=request.policy.deterministic and not cut_short,
     )
 
 
@@ -208,6 +214,7 @@ class _Run:
         interrupter: Interrupter,
         clock: Callable[[], float],
         report_defect: ReportDefect,
+        offer: Offer,
     ) -> None:
         self._request = request
         self._stages = stages
@@ -216,10 +223,13 @@ class _Run:
         self._interrupter = interrupter
         self._clock = clock
         self._report_defect = report_defect
+        self._offer = offer
+        self.first_seconds = 0.0
+        self.first_tiers: tuple[Tier, ...] = ()
         self.proof_seconds: float | None = None
         #: What judging a plan takes, in seconds: the last one measured.
         self._judging = 0.0
-        #: Fewest domains that each gang was seen to need, in any plan.
+        #: Fewest domains that each gang was seen to need, in any plan that was remembered.
         self._reached: dict[int, int] = {}
 
     def elapsed(self) -> float:
@@ -238,6 +248,10 @@ class _Run:
         if self._clock() > self._budget.deadline:
             raise DeadlineTooShort(elapsed_seconds=self.elapsed())
 
+    def offer(self, candidate: _Candidate) -> None:
+        """Hands out the answer that a candidate makes, should there be no later one."""
+        self._offer(self.placement(candidate, Limit.TIME))
+
     def tell(self, candidate: _Candidate) -> None:
         """Tells the observer what is known so far."""
         self._observer(
@@ -247,6 +261,34 @@ class _Run:
                 tiers=candidate.solution.tiers,
                 placed_gang_count=sum(gang.placed for gang in candidate.score.gangs),
             )
+        )
+
+    def placement(
+        self,
+        best: _Candidate,
+        limit: Limit,
+        reasons: Sequence[Sequence[Reason]] = (),
+        *,
+        memory: int = 0,
+        deterministic: bool = False,
+    ) -> Placement:
+        """The answer that a candidate makes."""
+        return Placement(
+            revision=self._request.snapshot.revision,
+            label=self._request.label,
+            bindings=best.bindings,
+            gangs=tuple(self._results(best, reasons)),
+            tiers=best.solution.tiers,
+            termination=_termination(best.solution, limit),
+            stats=Stats(
+                elapsed_seconds=self.elapsed(),
+                first_answer_seconds=self.first_seconds,
+                proof_seconds=self.proof_seconds,
+                first_tiers=self.first_tiers,
+                engine=self._stages.engine,
+                deterministic=deterministic,
+                solver_memory_bytes=memory,
+            ),
         )
 
     def first_answer(self, problem: Problem) -> _Candidate:
@@ -264,10 +306,13 @@ class _Run:
         else:
             candidate = self._judge(solution)
             if candidate is not None:
+                self._remember(candidate)
                 return candidate
         nothing = to_solution(problem, {})
         score = self._stages.score(self._request.snapshot, self._request.policy, ())
-        return self._candidate(nothing, (), score)
+        candidate = self._candidate(nothing, (), score)
+        self._remember(candidate)
+        return candidate
 
     def search(self, problem: Problem, best: _Candidate) -> tuple[_Candidate, Limit, int]:
         """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
@@ -277,18 +322,25 @@ class _Run:
         if deadline - self._clock() < SHORTEST_SEARCH:
             return best, Limit.TIME, 0
         next_judging = self._clock()
+        repeatable = self._request.policy.deterministic
+        first = best
 
         def report(solution: Solution) -> None:
             nonlocal best, next_judging
+            begin = self._clock()
             same = solution.assignments == best.solution.assignments
-            if not same and self._clock() < next_judging:
+            if not same and begin < next_judging:
                 return
             better = self._better(best, solution)
             if better is not None:
                 best = better
+                if not repeatable:
+                    self._remember(best)
                 self.tell(best)
             if not same:
-                next_judging = self._clock() + self._judging / VERIFYING_SHARE
+                self.offer(best)
+                now = self._clock()
+                next_judging = now + (now - begin) / VERIFYING_SHARE
 
         found = self._stages.search(
             problem,
@@ -301,11 +353,14 @@ class _Run:
             self._report_defect("the engine failed", found.failure)
         if self._interrupter.interrupted:
             return best, Limit.NONE, 0
-        better = self._better(best, found.solution)
+        # The clock decides what is judged on the way; a repeatable answer knows nothing of it.
+        standing = first if repeatable and found.limit is Limit.NONE else best
+        better = self._better(standing, found.solution)
         if better is None:
             # The last word was refused; what stands is from before.
             return best, found.limit, found.peak_memory_bytes
         best = better
+        self._remember(best)
         if best.solution.proven:
             return best, Limit.NONE, found.peak_memory_bytes
         if found.limit is not Limit.NONE:
@@ -325,7 +380,7 @@ class _Run:
             self._report_defect("explaining failed", repr(error))
             return ()
 
-    def results(
+    def _results(
         self, best: _Candidate, reasons: Sequence[Sequence[Reason]]
     ) -> Iterable[GangResult]:
         fewest = dict(best.solution.fewest_domains)
@@ -382,6 +437,14 @@ class _Run:
         self._judging = max(self._judging, self._clock() - begin)
         return candidate
 
+    def _remember(self, candidate: _Candidate) -> None:
+        """Takes note of the fewest domains that gangs need in a candidate."""
+        for i, gang in enumerate(candidate.score.gangs):
+            if gang.placed and gang.preferred_domains is not None:
+                self._reached[i] = min(
+                    gang.preferred_domains, self._reached.get(i, gang.preferred_domains)
+                )
+
     def _candidate(
         self, solution: Solution, bindings: tuple[Binding, ...], score: Score
     ) -> _Candidate:
@@ -389,11 +452,6 @@ class _Run:
         if problem:
             self._report_defect("a claim is wrong", f"{solution.phase}: {problem}")
         candidate = _Candidate(replace(solution, tiers=tiers), bindings, score)
-        for i, gang in enumerate(score.gangs):
-            if gang.placed and gang.preferred_domains is not None:
-                self._reached[i] = min(
-                    gang.preferred_domains, self._reached.get(i, gang.preferred_domains)
-                )
         if self.proof_seconds is None and candidate.solution.proven:
             self.proof_seconds = self.elapsed()
         return candidate

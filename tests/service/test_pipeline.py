@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from placement_service.entities.errors import DeadlineTooShort
-from placement_service.entities.placement import Progress, Reason, ReasonCode
+from placement_service.entities.placement import Placement, Progress, Reason, ReasonCode
 from placement_service.entities.progress import Interrupted, Switch
-from placement_service.entities.request import Policy, Request
-from placement_service.entities.solution import Limit, Solution, Tier, TierName
+from placement_service.entities.request import PackingScope, Policy, Request
+from placement_service.entities.solution import Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import GangScore, ScopeUse, Score, score
@@ -332,6 +333,70 @@ def test_progress_tells_of_the_first_answer_and_of_every_better_one() -> None:
     assert [p.phase for p in seen] == ["greedy", "bound"]
     assert [p.tiers[0].bound for p in seen] == [17.0, 8.0]
     assert [p.placed_gang_count for p in seen] == [1, 1]
+
+
+def test_a_repeatable_answer_does_not_depend_on_what_was_judged_on_the_way() -> None:
+    """The clock decides what is; here it judged one plan that needs fewer domains, or not."""
+    nodes = tuple(node(f"n{i}", rack=str(i)) for i in range(2))
+    spread = replace(
+        gang("train", pods=2, gpus=4),
+        packing_scopes=(PackingScope("all", ("worker",), preferred_level="rack"),),
+    )
+    question = replace(snapshot(gangs=(spread, gang("huge", pods=1, gpus=9))), nodes=nodes)
+
+    def search(judged: bool) -> Callable[..., Found]:
+        def run(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
+            together = (Assignment(0, 0, 0, 1, 2),)
+            apart = tuple(Assignment(0, 0, 0, node, 1) for node in range(2))
+            if judged:
+                report(replace(start, assignments=together))
+            return Found(replace(start, assignments=apart, fewest_domains=((0, 1),)))
+
+        return run
+
+    def greedy(problem: Problem, previous: Any, /, *, deadline: float) -> Solution:
+        return to_solution(problem, {})
+
+    policy = Policy(deterministic=True)
+    answers = [
+        ask(request(question, policy=policy), stages=stages(search(judged), first_answer=greedy))
+        for judged in (False, True)
+    ]
+    assert answers[0].gangs == answers[1].gangs
+    assert answers[0].bindings == answers[1].bindings
+    assert answers[0].tiers == answers[1].tiers
+
+
+def test_the_best_answer_so_far_is_always_at_hand() -> None:
+    """Complete but for explanations, and verified: whoever must answer can send it."""
+    offered: list[Placement] = []
+
+    def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
+        assert len(offered) == 1
+        assert nodes_of(offered[0]) == {"nodes/n0"}
+        report(replace(engines.last_node(problem, start), tiers=start.tiers))
+        report(engines.overfilling(problem, start, deadline=0, report=report))
+        assert nodes_of(offered[-1]) == {"nodes/n2"}
+        return Found(start, Limit.TIME)
+
+    def slow(*_: object, deadline: float) -> list[list[Reason]]:
+        raise SystemExit
+
+    question = request(open_snapshot())
+    with pytest.raises(SystemExit):
+        ask(
+            question,
+            stages=stages(search, explain=slow),
+            offer=offered.append,
+            report_defect=Defects(),
+        )
+    for placement in offered:
+        assert verify(question.snapshot, placement.bindings) == ()
+        assert [r.code for r in placement.gangs[1].reasons] == [ReasonCode.NOT_SEARCHED]
+        assert placement.termination is not None
+        assert placement.termination.limit is Limit.TIME
+        assert placement.stats is not None
+        assert not placement.stats.deterministic
 
 
 def test_an_unplaced_gang_has_a_reason_even_without_explanation() -> None:
