@@ -15,7 +15,6 @@ from placement_service.entities.request import (
     HOSTNAME,
     MEMORY,
     PODS,
-    Labels,
     Node,
     PackingScope,
     Pod,
@@ -25,6 +24,7 @@ from placement_service.entities.request import (
     PodTemplate,
     Resources,
 )
+from placement_service.entities.selectors import Labels
 
 BLOCK = "topology.example.com/block"
 RACK = "topology.example.com/rack"

@@ -16,10 +16,10 @@ from placement_service.entities.request import (
     PackingScope,
     PodGang,
     PodTemplate,
-    Requirement,
     Resources,
     Snapshot,
 )
+from placement_service.entities.selectors import Requirement
 
 Object = dict[str, Any]
 
@@ -82,7 +82,7 @@ def _running(node: Node) -> Iterator[Object]:
 
 
 def _gang(gang: PodGang) -> Object:
-    if any(g.bound_pods or g.gated_count for g in gang.groups) or gang.uninitialized:
+    if any(g.running_count or g.gated_count for g in gang.groups) or gang.uninitialized:
         raise ValueError(f"{gang.name}: gangs that partly run are not exported")
     everything = tuple(g.name for g in gang.groups)
     scopes = list(gang.packing_scopes)

@@ -31,15 +31,8 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from placement_service.entities.request import (
-    Node,
-    NodeSelectorTerm,
-    Operator,
-    PodGang,
-    PodTemplate,
-    Requirement,
-    Snapshot,
-)
+from placement_service.entities.request import Node, PodGang, PodTemplate, Snapshot
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 
 Family = Callable[..., Snapshot]
 Value = int | float | str

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.instances import Instance
 from placement.client import PlacementClient
 from placement.v1 import Placement as PlacementMessage
-from placement_service.api import wire
+from placement_service.api.wire import placements, requests
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
 from placement_service.entities.solution import Solution, Tier, TierName
@@ -187,7 +187,7 @@ class BenchServer:
     def line(self, instance: Instance, *, time_limit: float) -> Line:
         """Measures one call from a client's eyes."""
         snapshot, policy = instance.snapshot(), Policy()
-        message = wire.request_to_proto(
+        message = requests.request_to_proto(
             Request(snapshot, policy, time_limit_seconds=time_limit, label=str(instance))
         )
         _forget_peak(self._process.pid)
@@ -200,7 +200,7 @@ class BenchServer:
                 if isinstance(event, PlacementMessage):
                     answer = event
                     continue
-                progress = wire.parse_progress(event)
+                progress = placements.parse_progress(event)
                 admitted = progress.tiers[0]
                 placed_first = placed_first if steps else progress.placed_gang_count
                 steps.append(
@@ -214,7 +214,7 @@ class BenchServer:
         total = time.monotonic() - begin
         if answer is None:
             raise NoAnswer("the stream ended without an answer")
-        placement = wire.parse_placement(answer)
+        placement = placements.parse_placement(answer)
         stats, termination = placement.stats, placement.termination
         if stats is None or termination is None:
             raise NoAnswer("the answer lacks its statistics")

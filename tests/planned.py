@@ -26,7 +26,6 @@ from placement_service.entities.request import (
     BoundPod,
     Effect,
     HostPort,
-    LabelSelector,
     Node,
     PackingScope,
     Pod,
@@ -41,6 +40,7 @@ from placement_service.entities.request import (
     Taint,
     Toleration,
 )
+from placement_service.entities.selectors import LabelSelector
 from placement_service.judge.verify import verify
 from tests.strategies import GPU, NAMESPACE
 
@@ -310,7 +310,7 @@ class _Draft:
                     replace(
                         group,
                         min_replicas=group.min_replicas + (some := rng.choice((0, 1, 1, 2))),
-                        bound_pods=tuple(
+                        fixed_pods=tuple(
                             BoundPod(f"{_pod_name(gang)}-{group.name}-bound-{i}", rng.choice(where))
                             for i in range(some)
                         ),
@@ -320,14 +320,14 @@ class _Draft:
             )
             if rng.random() < 0.3:
                 # What runs may be enough.
-                enough = (replace(g, min_replicas=len(g.bound_pods)) for g in gang.groups)
+                enough = (replace(g, min_replicas=g.running_count) for g in gang.groups)
                 gang = replace(gang, groups=tuple(enough))
         return gang
 
     def _running(self, nodes: Sequence[Node], gangs: Iterable[PodGang]) -> tuple[RunningPod, ...]:
         """What rules between pods see: the pods of gangs that run, and a few more."""
         rng = self.rng
-        where = [(p.name, p.node) for gang in gangs for g in gang.groups for p in g.bound_pods]
+        where = [(p.name, p.node) for gang in gangs for g in gang.groups for p in g.running_pods]
         if self.has["rules"]:
             for i in range(rng.randint(0, 2)):
                 where.append((f"namespaces/{NAMESPACE}/pods/other-{i}", rng.choice(nodes).name))
@@ -400,7 +400,7 @@ def _somewhere(
     for binding in plan:
         used[binding.node].update(templates[binding.pod].requests)
     able = _domains(rng, snapshot, gang)
-    homes = {*gang.previous_nodes, *(p.node for g in gang.groups for p in g.bound_pods)}
+    homes = {*gang.previous_nodes, *(p.node for g in gang.groups for p in g.running_pods)}
     home = rng.choice([n for n in snapshot.nodes if n.name in homes] or snapshot.nodes)
     close = rng.random() < 0.7
     share = rng.choice((0.0, 0.5, 1.0))
@@ -431,7 +431,7 @@ def _somewhere(
 def _domains(rng: random.Random, snapshot: Snapshot, gang: PodGang) -> dict[str, set[str]]:
     """The nodes that random domains for the required scopes leave to each group."""
     able = {group.name: {node.name for node in snapshot.nodes} for group in gang.groups}
-    bound = {g.name: {p.node for p in g.bound_pods} for g in gang.groups}
+    bound = {g.name: {p.node for p in g.running_pods} for g in gang.groups}
     for scope in sorted(gang.packing_scopes, key=lambda s: -len(s.groups)):
         if not scope.required_level:
             continue
@@ -481,7 +481,7 @@ def cut_out(rng: random.Random, question: Planned) -> Planned:
             )
             group = replace(group, pod_sets=tuple(s for s in pod_sets if s.pods))
             if firm and gang.is_pending:
-                count = len(group.bound_pods) + group.pending_count
+                count = group.running_count + group.pending_count
                 group = replace(group, min_replicas=count)
             groups.append(group)
         base = gang.base_gang if gang.base_gang in names else ""

@@ -33,7 +33,6 @@ from placement_service.entities.request import (
     BoundPod,
     Effect,
     HostPort,
-    LabelSelector,
     Node,
     PackingScope,
     Pod,
@@ -49,6 +48,7 @@ from placement_service.entities.request import (
     Taint,
     Toleration,
 )
+from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer

@@ -20,10 +20,7 @@ from placement_service.entities.request import (
     BoundPod,
     Effect,
     HostPort,
-    LabelSelector,
     Node,
-    NodeSelectorTerm,
-    Operator,
     PackingScope,
     Pod,
     PodAffinityTerm,
@@ -31,12 +28,17 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
-    Requirement,
     RunningPod,
     Snapshot,
     SpreadConstraint,
     Taint,
     Toleration,
+)
+from placement_service.entities.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
 )
 
 NAMESPACE = "ml"
@@ -303,7 +305,10 @@ def running_pods(
     """Pods that rules between pods can see: all bound pods of gangs, and some others."""
     homes = [node.name for node in nodes] + ["nodes/gone"]
     where = [
-        (pod.name, pod.node) for gang in gangs for group in gang.groups for pod in group.bound_pods
+        (pod.name, pod.node)
+        for gang in gangs
+        for group in gang.groups
+        for pod in group.running_pods
     ]
     for index, node in enumerate(draw(st.lists(st.sampled_from(homes), max_size=2))):
         where.append((f"namespaces/{NAMESPACE}/pods/other-{index}", node))
@@ -353,7 +358,7 @@ def renamed(snapshot: Snapshot) -> Snapshot:
                 replace(s, pods=tuple(replace(pod, name=new(pod.name)) for pod in s.pods))
                 for s in old.pod_sets
             ),
-            bound_pods=tuple(BoundPod(new(pod.name), new(pod.node)) for pod in old.bound_pods),
+            fixed_pods=tuple(BoundPod(new(pod.name), new(pod.node)) for pod in old.fixed_pods),
         )
 
     return Snapshot(

@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from placement.cli.main import main
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest
-from placement_service.api import wire
+from placement_service.api.wire import requests
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -44,7 +44,7 @@ def test_the_nvl72_cluster_is_what_its_drawing_says(tmp_path: Path) -> None:
 
 def test_the_request_is_valid() -> None:
     text = (EXAMPLES / "request.json").read_text()
-    request = wire.parse_request(json_format.Parse(text, ComputePlacementRequest()))
+    request = requests.parse_request(json_format.Parse(text, ComputePlacementRequest()))
     assert len(request.snapshot.gangs) == 2
 
 

@@ -20,11 +20,11 @@ from grpc_status import rpc_status
 
 from placement.v1 import placement_pb2, placement_service_pb2, placement_service_pb2_grpc
 from placement_service import pipeline
-from placement_service.api import wire
 from placement_service.api.admission import Admission
 from placement_service.api.dumps import Dumps
 from placement_service.api.settings import Settings
 from placement_service.api.status import to_status
+from placement_service.api.wire import placements, requests
 from placement_service.entities.errors import Internal, PlacementError
 from placement_service.entities.placement import Progress
 from placement_service.entities.progress import SILENT, Interrupted, Observer, Switch
@@ -86,14 +86,14 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
                     yield placement_service_pb2.StreamPlacementResponse(placement=event)
                     return
                 yield placement_service_pb2.StreamPlacementResponse(
-                    progress=wire.progress_to_proto(event)
+                    progress=placements.progress_to_proto(event)
                 )
 
     def _place(self, call: _Call, observer: Observer) -> placement_pb2.Placement:
         """The answer to a call; raises a PlacementError, or Interrupted."""
         try:
             with self._admission.place():
-                request = wire.parse_request(call.message)
+                request = requests.parse_request(call.message)
                 budget = call.budget(request)
                 if request.validate_only:
                     return self._compute(call, request, budget, observer)
@@ -128,7 +128,7 @@ class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
             "checked" if end is None else "optimal" if end.optimal else f"gap {end.gap}",
             time.monotonic() - budget.arrival,
         )
-        return wire.placement_to_proto(placement)
+        return placements.placement_to_proto(placement)
 
     def _report_defect(self, call: _Call, what: str, detail: str) -> str:
         message = call.message

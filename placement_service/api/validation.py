@@ -14,21 +14,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
+from placement_service.api import not_yet
 from placement_service.entities.errors import MAX_VIOLATIONS, InvalidRequest, Violation
 from placement_service.entities.request import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
+    BoundPod,
     HostPort,
-    LabelSelector,
-    Operator,
     PodAffinityTerm,
+    PodGroup,
     PodTemplate,
     Request,
-    Requirement,
     Resources,
 )
+from placement_service.entities.selectors import LabelSelector, Operator, Requirement
 
 MAX_NODES = 100_000
 MAX_GANGS = 10_000
@@ -78,7 +79,7 @@ def check_size(field: str, size: int, maximum: int) -> None:
 
 def violations(request: Request) -> Iterator[Violation]:
     """Every violation of every rule."""
-    return chain.from_iterable(rule(request) for rule in RULES)
+    return chain.from_iterable(rule(request) for rule in (*RULES, *not_yet.RULES))
 
 
 def first_violations(every: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:
@@ -165,7 +166,7 @@ def pod_sets_hold_pods(request: Request) -> Iterator[Violation]:
     for i, gang in enumerate(request.snapshot.gangs):
         for j, group in enumerate(gang.groups):
             for k, pod_set in enumerate(group.pod_sets):
-                if not pod_set.pods:
+                if not pod_set.pods and not pod_set.bound_pods:
                     yield Violation(
                         f"gangs[{i}].groups[{j}].pod_sets[{k}].pods", "must hold at least one pod"
                     )
@@ -187,10 +188,19 @@ def pods_are_well_named_and_once_in_the_request(request: Request) -> Iterator[Vi
                     if problem:
                         path = f"gangs[{i}].groups[{j}].pod_sets[{k}].pods[{n}].name"
                         yield Violation(path, problem)
-            for n, bound in enumerate(group.bound_pods):
+            for path, bound in bound_pods(group):
                 problem = _pod_problem(bound.name, home, seen)
                 if problem:
-                    yield Violation(f"gangs[{i}].groups[{j}].bound_pods[{n}].name", problem)
+                    yield Violation(f"gangs[{i}].groups[{j}].{path}.name", problem)
+
+
+def bound_pods(group: PodGroup) -> Iterator[tuple[str, BoundPod]]:
+    """Every running pod of a group with its path in the group."""
+    for k, pod_set in enumerate(group.pod_sets):
+        for n, pod in enumerate(pod_set.bound_pods):
+            yield f"pod_sets[{k}].bound_pods[{n}]", pod
+    for n, pod in enumerate(group.fixed_pods):
+        yield f"bound_pods[{n}]", pod
 
 
 def _pod_problem(name: str, home: str, seen: set[str]) -> str:
@@ -208,10 +218,10 @@ def bound_pods_name_a_node(request: Request) -> Iterator[Violation]:
     """The node need not be in the snapshot."""
     for i, gang in enumerate(request.snapshot.gangs):
         for j, group in enumerate(gang.groups):
-            for n, pod in enumerate(group.bound_pods):
+            for path, pod in bound_pods(group):
                 if not _NODE.fullmatch(pod.node):
                     yield Violation(
-                        f"gangs[{i}].groups[{j}].bound_pods[{n}].node",
+                        f"gangs[{i}].groups[{j}].{path}.node",
                         f"{_NODE_FORM}, is {_show(pod.node)}",
                     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import Binding
 from placement_service.entities.solution import Limit, Tier
 
@@ -29,6 +30,12 @@ class ReasonCode(Enum):
     OUTCOMPETED = "OUTCOMPETED"
     NO_COMBINATION = "NO_COMBINATION"
     NOT_SEARCHED = "NOT_SEARCHED"
+    QUEUE_UNKNOWN = "QUEUE_UNKNOWN"
+    QUEUE_LIMIT = "QUEUE_LIMIT"
+    QUEUE_GUARANTEED = "QUEUE_GUARANTEED"
+    RESERVED = "RESERVED"
+    DEVICES = "DEVICES"
+    CLAIM = "CLAIM"
 
 
 class ReasonState(Enum):
@@ -41,7 +48,10 @@ class ReasonState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a gang, or some of its pods, wait; `asked` and `found` are in pods."""
+    """Why a gang, or some of its pods, wait; `asked` and `found` are in pods.
+
+    `subject` is the name of what binds: a queue, a reservation, a claim, a resource.
+    """
 
     code: ReasonCode
     message: str
@@ -50,6 +60,7 @@ class Reason:
     asked: int = 0
     found: int = 0
     state: ReasonState = ReasonState.ANY
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,8 @@ class Placement:
     tiers: tuple[Tier, ...] = ()
     termination: Termination | None = None
     stats: Stats | None = None
+    evictions: tuple[Eviction, ...] = ()
+    request_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

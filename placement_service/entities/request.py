@@ -3,7 +3,9 @@
 This module only names things. It knows neither the wire (see `wire`) nor the
 solver (see `problem`). Names are resource names as on the wire, for example
 ``nodes/gpu-017``. Amounts are integers: CPU in thousandths of a core, memory
-and storage in bytes, everything else in units.
+and storage in bytes, everything else in units. Times are whole seconds since
+1970, durations whole seconds. Queues, reservations, devices, evictions and
+selectors have modules of their own beside this one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
+
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+)
+from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
+from placement_service.entities.queues import Queue
+from placement_service.entities.reservations import Reservation, ReservationSelector
+from placement_service.entities.selectors import Labels, LabelSelector, NodeSelectorTerm
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -24,20 +38,8 @@ DEFAULT_POD_LIMIT = 110
 
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 
-Labels = Mapping[str, str]
 #: Resource name to amount. Absent means zero.
 Resources = Mapping[str, int]
-
-
-class Operator(Enum):
-    """How a requirement compares a label with its values."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-    GT = "Gt"
-    LT = "Lt"
 
 
 class Effect(Enum):
@@ -73,61 +75,6 @@ class Toleration:
         if self.exists:
             return True
         return bool(self.key) and self.value == taint.value
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    key: str
-    operator: Operator
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Labels) -> bool:
-        """Whether labels meet this requirement, as in Kubernetes."""
-        value = labels.get(self.key)
-        match self.operator:
-            case Operator.IN:
-                return value is not None and value in self.values
-            case Operator.NOT_IN:
-                return value is None or value not in self.values
-            case Operator.EXISTS:
-                return value is not None
-            case Operator.DOES_NOT_EXIST:
-                return value is None
-            case Operator.GT | Operator.LT:
-                try:
-                    have, want = int(value or ""), int(self.values[0])
-                except ValueError:
-                    return False
-                return have > want if self.operator is Operator.GT else have < want
-
-
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
-    """All parts must hold. The empty selector matches everything."""
-
-    match_labels: tuple[tuple[str, str], ...] = ()
-    match_expressions: tuple[Requirement, ...] = ()
-
-    def matches(self, labels: Labels) -> bool:
-        return all(labels.get(k) == v for k, v in self.match_labels) and all(
-            e.matches(labels) for e in self.match_expressions
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSelectorTerm:
-    """Matches when all parts do; without any part it matches no node."""
-
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
-
-    def matches(self, node: Node) -> bool:
-        if not self.match_expressions and not self.match_fields:
-            return False
-        fields = {"metadata.name": node.short_name}
-        return all(e.matches(node.labels) for e in self.match_expressions) and all(
-            e.matches(fields) for e in self.match_fields
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +142,13 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     host_ports: tuple[HostPort, ...] = ()
+    #: Its GPUs one by one; none means that only their number matters.
+    devices: tuple[Device, ...] = ()
+    #: What a pod of several whole GPUs may get; none means any of them.
+    partitions: tuple[DevicePartition, ...] = ()
+    partition_policy: PartitionPolicy = PartitionPolicy.PREFER
+    #: The ComputeDomain that the node serves now, "" for none.
+    compute_domain: str = ""
 
     @property
     def short_name(self) -> str:
@@ -236,13 +190,19 @@ class PodTemplate:
     required_anti_affinity: tuple[PodAffinityTerm, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     spread_constraints: tuple[SpreadConstraint, ...] = ()
+    #: Part of some GPUs; None means whole GPUs, as in `requests`.
+    device_share: DeviceShare | None = None
+    same_pcie_nics: int = 0
+    compute_domain: str = ""
+    required_reservation: ReservationSelector | None = None
+    ignores_reservations: bool = False
 
     def selects(self, node: Node) -> bool:
         """Whether node selector and required node affinity accept the node."""
         if any(node.labels.get(k) != v for k, v in self.node_selector):
             return False
         terms = self.required_node_affinity
-        return terms is None or any(term.matches(node) for term in terms)
+        return terms is None or any(term.matches(node.short_name, node.labels) for term in terms)
 
     def tolerates(self, node: Node) -> bool:
         """Whether the node's hard taints are all tolerated."""
@@ -263,26 +223,51 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSet:
-    """Pods that ask for the same."""
+class BoundPod:
+    """A pod of a gang that runs.
 
-    template: PodTemplate
-    pods: tuple[Pod, ...]
+    `reservation` that it uses, "" for none; `devices` of its node that it
+    uses, where they are known.
+    """
+
+    name: str
+    node: str
+    reservation: str = ""
+    devices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BoundPod:
-    name: str
-    node: str
+class PodSet:
+    """Pods that ask for the same: `pods` wait, `bound_pods` run and may be evicted."""
+
+    template: PodTemplate
+    pods: tuple[Pod, ...]
+    bound_pods: tuple[BoundPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
+    """The pods of one role.
+
+    `fixed_pods` run, and what they ask for is not told, so that they stay where
+    they are. All that run, these and those of the sets, are `running_pods`.
+    """
+
     name: str
     min_replicas: int
     pod_sets: tuple[PodSet, ...] = ()
-    bound_pods: tuple[BoundPod, ...] = ()
+    fixed_pods: tuple[BoundPod, ...] = ()
     gated_count: int = 0
+
+    @property
+    def running_pods(self) -> tuple[BoundPod, ...]:
+        """Every pod of the group that runs."""
+        told = [pod for s in self.pod_sets for pod in s.bound_pods]
+        return (*self.fixed_pods, *told) if told else self.fixed_pods
+
+    @property
+    def running_count(self) -> int:
+        return len(self.fixed_pods) + sum(len(s.bound_pods) for s in self.pod_sets)
 
     @property
     def pending_count(self) -> int:
@@ -291,7 +276,7 @@ class PodGroup:
     @property
     def missing(self) -> int:
         """How many pods must be placed for the minimum to hold."""
-        return max(0, self.min_replicas - len(self.bound_pods))
+        return max(0, self.min_replicas - self.running_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +291,12 @@ class PackingScope:
 
 @dataclass(frozen=True, slots=True)
 class PodGang:
+    """Pods that run together or not at all.
+
+    `created` None: it has just arrived. `start` None: it does not run, or it is
+    not known since when.
+    """
+
     name: str
     groups: tuple[PodGroup, ...]
     priority: int = 0
@@ -314,6 +305,11 @@ class PodGang:
     uninitialized: bool = False
     previous_nodes: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
+    created: int | None = None
+    queue: str = ""
+    not_preemptible: bool = False
+    start: int | None = None
+    minimum_run_time: int = 0
 
     @property
     def namespace(self) -> str:
@@ -327,30 +323,68 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """What is there and who waits; `as_of` None: nobody has waited yet."""
+
     nodes: tuple[Node, ...]
     gangs: tuple[PodGang, ...]
     running_pods: tuple[RunningPod, ...] = ()
     revision: str = ""
+    as_of: int | None = None
+    queues: tuple[Queue, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One pod on one node: the unit of every answer."""
+    """One pod on one node: the unit of every answer.
+
+    `devices` of the node that the pod gets, where the node lists any, and the
+    `reservation` that it uses, "" for none.
+    """
 
     pod: str
     node: str
     gang: str
     group: str
     uid: str = ""
+    devices: tuple[int, ...] = ()
+    reservation: str = ""
+
+
+class ExtrasPolicy(Enum):
+    """When extras are placed."""
+
+    #: No extra takes room that any minimum could use.
+    AFTER_MINIMUMS = "AFTER_MINIMUMS"
+    #: The extras of a priority come before the minimums of lower ones.
+    WITH_PRIORITY = "WITH_PRIORITY"
+
+
+class Tolerance(NamedTuple):
+    """What the tiers behind the named one may spend of its best value, from 0 to 1."""
+
+    tier: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
+    """The caller's choices; `starvation_after` None means never."""
+
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     deterministic: bool = False
+    eviction: EvictionPolicy = EvictionPolicy.NONE
+    starvation_after: int | None = None
+    tolerances: tuple[Tolerance, ...] = ()
+    extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS
 
     def gpus(self, resources: Resources) -> int:
         return sum(resources.get(name, 0) for name in self.gpu_resources)
+
+    def tolerance(self, tier: str) -> float:
+        """What may be spent of a tier, 0 where nothing is said."""
+        return next((t.share for t in self.tolerances if t.tier == tier), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

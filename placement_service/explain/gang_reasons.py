@@ -139,7 +139,7 @@ class _Explainer:
             gang.priority,
             gang.base,
             gang.previous,
-            tuple(len(g.bound_pods) for g in source.groups),
+            tuple(g.running_count for g in source.groups),
         )
 
     def extras(self, gang: Gang) -> Reasons:
@@ -177,7 +177,7 @@ class _Explainer:
                 continue
             where: dict[str, int] = {}
             outside: dict[str, int] = {}
-            for pod in (p for name in scope.groups for p in group[name].bound_pods):
+            for pod in (p for name in scope.groups for p in group[name].running_pods):
                 home = node.get(pod.node)
                 if home is None:
                     places, place = outside, f"{pod.node.removeprefix('nodes/')}, which is gone"

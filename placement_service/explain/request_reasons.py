@@ -32,7 +32,7 @@ def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason,
     if gang.uninitialized:
         reasons.append(Reason(ReasonCode.UNINITIALIZED, "the gang's pods are still being made."))
     for group in gang.groups:
-        there = group.pending_count + len(group.bound_pods)
+        there = group.pending_count + group.running_count
         if there < group.min_replicas:
             verb = "is" if group.gated_count == 1 else "are"
             gated = f"; {group.gated_count} more {verb} gated" if group.gated_count else ""

@@ -95,7 +95,7 @@ def _gone_nodes(snapshot: Snapshot, index: dict[str, int]) -> dict[str, int]:
     gone: dict[str, int] = {}
     for gang in snapshot.gangs:
         for group in gang.groups:
-            for pod in group.bound_pods:
+            for pod in group.running_pods:
                 if pod.node not in index:
                     gone.setdefault(pod.node, -2 - len(gone))
     return gone
@@ -151,7 +151,7 @@ class _Draft:
         """Places of the running pods of some groups, as in `Scope.running`."""
         found: list[int] = []
         for i in sorted(groups):
-            for pod in self.gang.groups[i].bound_pods:
+            for pod in self.gang.groups[i].running_pods:
                 node = self._node.get(pod.node)
                 found.append(self._gone[pod.node] if node is None else int(places[node]))
         return tuple(sorted(set(found)))
@@ -180,6 +180,8 @@ class _Draft:
                 continue
             first = len(self._demands)
             for k, pod_set in enumerate(group.pod_sets):
+                if not pod_set.pods:
+                    continue
                 pod_class = pod_classes.add(namespace, pod_set.template, len(pod_set.pods))
                 self._demands.append((pod_class, len(pod_set.pods), [(i, k, 1)]))
             mine = tuple(range(first, len(self._demands)))
@@ -215,7 +217,7 @@ class _Draft:
             if any(groups <= other for other in found):
                 continue
             fixed = all(
-                not (g := self.gang.groups[i]).bound_pods
+                not (g := self.gang.groups[i]).running_count
                 and g.pod_sets
                 and g.missing == g.pending_count
                 and all(

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.entities.request import Labels, LabelSelector, Operator, Requirement
+from placement_service.entities.selectors import Labels, LabelSelector, Operator, Requirement
 from placement_service.formulation.problem import Bools, Ints
 
 

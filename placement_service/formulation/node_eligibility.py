@@ -10,14 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from placement_service.entities.request import (
-    Effect,
-    Node,
-    NodeSelectorTerm,
-    PodTemplate,
-    Taint,
-    Toleration,
-)
+from placement_service.entities.request import Effect, Node, PodTemplate, Taint, Toleration
+from placement_service.entities.selectors import NodeSelectorTerm
 from placement_service.formulation.label_index import LabelTable
 from placement_service.formulation.problem import Bools
 

@@ -8,14 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from placement_service.entities.request import (
-    Labels,
-    Operator,
     PodAffinityTerm,
     PodTemplate,
-    Requirement,
     Snapshot,
     SpreadConstraint,
 )
+from placement_service.entities.selectors import Labels, Operator, Requirement
 from placement_service.formulation.label_index import LabelTable, keys_of
 from placement_service.formulation.problem import Bools, Ints
 

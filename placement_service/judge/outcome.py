@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from placement_service.entities.request import (
     Binding,
-    Labels,
     Node,
     PodGang,
     PodGroup,
@@ -21,6 +20,7 @@ from placement_service.entities.request import (
     Snapshot,
     namespace_of,
 )
+from placement_service.entities.selectors import Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class GroupOutcome:
     @property
     def count(self) -> int:
         """Pods that run after the plan."""
-        return len(self.group.bound_pods) + len(self.new)
+        return self.group.running_count + len(self.new)
 
     @property
     def has_minimum(self) -> bool:
@@ -91,7 +91,7 @@ class GangOutcome:
             for outcome in self.groups
             if outcome.group.name in groups
             for name in (
-                *(pod.node for pod in outcome.group.bound_pods),
+                *(pod.node for pod in outcome.group.running_pods),
                 *(pod.node.name for pod in outcome.new),
             )
         }

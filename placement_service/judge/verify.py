@@ -19,15 +19,14 @@ from itertools import combinations
 from placement_service.entities.request import (
     EPHEMERAL_STORAGE,
     Binding,
-    Labels,
     Node,
-    Operator,
     PodAffinityTerm,
     PodTemplate,
     RunningPod,
     Snapshot,
     SpreadConstraint,
 )
+from placement_service.entities.selectors import Labels, Operator
 from placement_service.judge.outcome import NewPod, Outcome, read
 
 

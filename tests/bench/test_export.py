@@ -11,7 +11,7 @@ from bench.export import kubernetes_list
 from bench.instances import Instance, Value
 from placement.kubernetes import translate
 from placement.kubernetes.objects import Objects
-from placement_service.api import wire
+from placement_service.api.wire import requests
 from placement_service.entities.request import Effect, PodGang, PodSet, Snapshot, Taint, Toleration
 
 EXPORTED: list[tuple[str, dict[str, Value]]] = [
@@ -25,7 +25,7 @@ EXPORTED: list[tuple[str, dict[str, Value]]] = [
 
 def there_and_back(snapshot: Snapshot) -> Snapshot:
     objects = json.loads(json.dumps(kubernetes_list(snapshot)))
-    return wire.parse_request(translate(Objects.of([objects])).request).snapshot
+    return requests.parse_request(translate(Objects.of([objects])).request).snapshot
 
 
 def without_words(gang: PodGang) -> PodGang:

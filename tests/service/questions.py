@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placement.v1 import ComputePlacementRequest
-from placement_service.api.wire import request_to_proto
+from placement_service.api.wire.requests import request_to_proto
 from placement_service.entities.request import (
     HOSTNAME,
     PODS,

@@ -30,7 +30,8 @@ from placement.v1 import (
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
 from placement_service.api.server import Server, make_server
 from placement_service.api.settings import Settings
-from placement_service.api.wire import parse_placement, parse_request, request_to_proto
+from placement_service.api.wire.placements import parse_placement
+from placement_service.api.wire.requests import parse_request, request_to_proto
 from placement_service.entities.request import Request
 from placement_service.judge.verify import verify
 from tests.service.engines import MEETING

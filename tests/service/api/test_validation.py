@@ -8,7 +8,7 @@ import pytest
 
 from placement.v1 import ComputePlacementRequest, cluster_pb2, workload_pb2
 from placement_service.api import validation
-from placement_service.api.wire import parse_request
+from placement_service.api.wire.requests import parse_request
 from placement_service.entities.errors import InvalidRequest
 from tests.service.questions import gang, message, snapshot
 

@@ -17,11 +17,25 @@ from placement.v1 import (
     Progress,
     cluster_pb2,
     placement_pb2,
+    placement_service_pb2,
     workload_pb2,
 )
-from placement_service.api import wire
-from placement_service.api.wire import parse_request, request_to_proto
+from placement_service.api import not_yet
+from placement_service.api.wire import cluster, parts, placements, requests, workload
+from placement_service.api.wire.requests import parse_request, request_to_proto
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+)
 from placement_service.entities.errors import InvalidRequest
+from placement_service.entities.eviction import (
+    DisruptionBudget,
+    Eviction,
+    EvictionKind,
+    EvictionPolicy,
+)
 from placement_service.entities.placement import (
     GangResult,
     Reason,
@@ -33,6 +47,7 @@ from placement_service.entities.placement import (
 )
 from placement_service.entities.placement import Placement as PlacementValue
 from placement_service.entities.placement import Progress as ProgressValue
+from placement_service.entities.queues import Queue
 from placement_service.entities.request import (
     CPU,
     DEFAULT_GPU_RESOURCES,
@@ -43,11 +58,9 @@ from placement_service.entities.request import (
     Binding,
     BoundPod,
     Effect,
+    ExtrasPolicy,
     HostPort,
-    LabelSelector,
     Node,
-    NodeSelectorTerm,
-    Operator,
     PackingScope,
     Pod,
     PodAffinityTerm,
@@ -57,12 +70,23 @@ from placement_service.entities.request import (
     PodTemplate,
     Policy,
     Request,
-    Requirement,
     RunningPod,
     Snapshot,
     SpreadConstraint,
     Taint,
+    Tolerance,
     Toleration,
+)
+from placement_service.entities.reservations import (
+    Reservation,
+    ReservationOwner,
+    ReservationSelector,
+)
+from placement_service.entities.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
 )
 from placement_service.entities.solution import Limit, Tier, TierName
 from tests.service.questions import message, request
@@ -94,6 +118,13 @@ TEMPLATE = PodTemplate(
             2, "zone", SELECTOR, "ml", min_domains=3, ignore_node_affinity=True, honor_taints=True
         ),
     ),
+    device_share=DeviceShare(500, 250, 2**30, 2),
+    same_pcie_nics=1,
+    compute_domain="imex-1",
+    required_reservation=ReservationSelector(
+        "reservations/held", (NodeSelectorTerm((Requirement("pool", Operator.EXISTS),)),)
+    ),
+    ignores_reservations=True,
 )
 
 #: Every field set, every member of every enum used.
@@ -115,6 +146,10 @@ EVERYTHING = Request(
                 unschedulable=True,
                 ready=False,
                 host_ports=(HostPort(443, "SCTP", "10.0.0.2"),),
+                devices=(Device(3, False, 250, 500, 2**36, 1, "pcie-0", 2), Device(4)),
+                partitions=(DevicePartition((3, 4)),),
+                partition_policy=PartitionPolicy.HONOR,
+                compute_domain="imex-0",
             ),
         ),
         gangs=(
@@ -124,8 +159,18 @@ EVERYTHING = Request(
                     PodGroup(
                         "decode",
                         2,
-                        (PodSet(TEMPLATE, (Pod("namespaces/ml/pods/base-0", "uid-0", rank=0),)),),
-                        (BoundPod("namespaces/ml/pods/base-1", "nodes/n1"),),
+                        (
+                            PodSet(
+                                TEMPLATE,
+                                (Pod("namespaces/ml/pods/base-0", "uid-0", rank=0),),
+                                (BoundPod("namespaces/ml/pods/base-2", "nodes/n1", devices=(4,)),),
+                            ),
+                        ),
+                        (
+                            BoundPod(
+                                "namespaces/ml/pods/base-1", "nodes/n1", "reservations/held", (3,)
+                            ),
+                        ),
                         gated_count=3,
                     ),
                 ),
@@ -134,6 +179,11 @@ EVERYTHING = Request(
                 uninitialized=True,
                 previous_nodes=("nodes/gone",),
                 unsupported=("pod ml/a: spec.resourceClaims",),
+                created=1_700_000_000,
+                queue="queues/team-a",
+                not_preemptible=True,
+                start=1_700_000_100,
+                minimum_run_time=600,
             ),
             PodGang(
                 name="namespaces/ml/podgangs/scaled",
@@ -143,12 +193,58 @@ EVERYTHING = Request(
         ),
         running_pods=(RunningPod("namespaces/ml/pods/other", "nodes/n1", {"app": "a"}, (TERM,)),),
         revision="42",
+        as_of=1_700_000_200,
+        queues=(
+            Queue("queues/org"),
+            Queue(
+                "queues/team-a",
+                "queues/org",
+                limit={"gpus": 64, "cpu": 0},
+                guaranteed={"gpus": 8},
+                used={"gpus": 4},
+                used_not_preemptible={"gpus": 2},
+            ),
+        ),
+        reservations=(
+            Reservation(
+                "reservations/held",
+                "nodes/n1",
+                {CPU: 1000, "nvidia.com/gpu": 2},
+                (
+                    ReservationOwner(
+                        "namespaces/ml/podgangs/base", "namespaces/ml/pods/base-0", "ml", SELECTOR
+                    ),
+                    ReservationOwner(namespace="ml"),
+                ),
+                restricted=True,
+                allocate_once=True,
+                labels={"pool": "a"},
+                closed=True,
+                devices=(3, 4),
+            ),
+        ),
+        disruption_budgets=(
+            DisruptionBudget("namespaces/ml/poddisruptionbudgets/serve", SELECTOR, 1),
+        ),
     ),
-    policy=Policy(("amd.com/gpu",), deterministic=True),
+    policy=Policy(
+        ("amd.com/gpu",),
+        deterministic=True,
+        eviction=EvictionPolicy.RECLAIM,
+        starvation_after=1800,
+        tolerances=(Tolerance("admitted", 0.01), Tolerance("topology", 0.5)),
+        extras=ExtrasPolicy.WITH_PRIORITY,
+    ),
     time_limit_seconds=2.5,
     previous=(
         Binding(
-            "namespaces/ml/pods/base-0", "nodes/n1", "namespaces/ml/podgangs/base", "decode", "u"
+            "namespaces/ml/pods/base-0",
+            "nodes/n1",
+            "namespaces/ml/podgangs/base",
+            "decode",
+            "u",
+            (3, 4),
+            "reservations/held",
         ),
     ),
     validate_only=True,
@@ -172,7 +268,7 @@ PLACEMENT = PlacementValue(
             placed=True,
             placement_score=0.0,
             reasons=tuple(
-                Reason(code, "Words.", "rack", "r1", 4, 3, ReasonState.AFTER_PLAN)
+                Reason(code, "Words.", "rack", "r1", 4, 3, ReasonState.AFTER_PLAN, "queues/a")
                 for code in ReasonCode
             )
             + tuple(Reason(ReasonCode.OUTCOMPETED, "", state=state) for state in ReasonState),
@@ -183,7 +279,28 @@ PLACEMENT = PlacementValue(
     tiers=TIERS,
     termination=Termination(False, Limit.TIME, 0.0, "The time limit ended the search."),
     stats=Stats(1.5, 0.25, 1.0, TIERS, "engine 1", True, 2**30),
+    evictions=tuple(
+        Eviction(
+            "namespaces/ml/pods/batch-0",
+            "namespaces/ml/podgangs/batch",
+            "nodes/n1",
+            kind,
+            "namespaces/ml/podgangs/base",
+            "nodes/n2",
+            "Words.",
+        )
+        for kind in EvictionKind
+    ),
+    request_digest="sha256:" + "0" * 64,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def everything_is_supported() -> Iterator[None]:
+    """What the engine cannot do yet is translated all the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(not_yet, "RULES", ())
+        yield
 
 
 def test_a_request_with_everything_comes_back_unchanged() -> None:
@@ -206,38 +323,45 @@ def test_every_snapshot_comes_back_unchanged(snapshot: Snapshot) -> None:
 
 
 def test_a_placement_with_everything_comes_back_unchanged() -> None:
-    there = wire.placement_to_proto(PLACEMENT)
-    assert wire.parse_placement(there) == PLACEMENT
+    there = placements.placement_to_proto(PLACEMENT)
+    assert placements.parse_placement(there) == PLACEMENT
     assert set(fields_of(Placement.DESCRIPTOR)) == set(fields_set(there))
 
 
 def test_the_empty_placement_comes_back_unchanged() -> None:
-    assert wire.parse_placement(wire.placement_to_proto(PlacementValue())) == PlacementValue()
+    assert (
+        placements.parse_placement(placements.placement_to_proto(PlacementValue()))
+        == PlacementValue()
+    )
 
 
 @pytest.mark.parametrize("limit", Limit)
 @pytest.mark.parametrize("optimal", [True, False])
 def test_every_termination_comes_back_unchanged(optimal: bool, limit: Limit) -> None:
     placement = PlacementValue(termination=Termination(optimal, limit))
-    assert wire.parse_placement(wire.placement_to_proto(placement)) == placement
+    assert placements.parse_placement(placements.placement_to_proto(placement)) == placement
 
 
 def test_progress_comes_back_unchanged() -> None:
     progress = ProgressValue(1.25, "exact", TIERS, 3)
-    there = wire.progress_to_proto(progress)
-    assert wire.parse_progress(there) == progress
+    there = placements.progress_to_proto(progress)
+    assert placements.parse_progress(there) == progress
     assert set(fields_of(Progress.DESCRIPTOR)) == set(fields_set(there))
 
 
 @pytest.mark.parametrize(
     ("enum", "table"),
     [
-        (cluster_pb2.SelectorOperator, set(wire.OPERATORS)),
-        (cluster_pb2.TaintEffect, set(wire.EFFECTS)),
-        (workload_pb2.TolerationOperator, set(wire.TOLERATION_OPERATORS) - {0}),
-        (placement_pb2.TerminationLimit, set(wire.LIMITS.values()) - {0}),
-        (placement_pb2.ReasonCode, set(wire.REASON_CODES.values())),
-        (placement_pb2.ReasonState, set(wire.REASON_STATES.values()) - {0}),
+        (cluster_pb2.SelectorOperator, set(parts.OPERATORS)),
+        (cluster_pb2.TaintEffect, set(parts.EFFECTS)),
+        (workload_pb2.TolerationOperator, set(workload.TOLERATION_OPERATORS) - {0}),
+        (cluster_pb2.PartitionPolicy, set(cluster.PARTITION_POLICIES) - {0}),
+        (placement_service_pb2.EvictionPolicy, set(requests.EVICTION_POLICIES)),
+        (placement_service_pb2.ExtrasPolicy, set(requests.EXTRAS_POLICIES)),
+        (placement_pb2.EvictionKind, set(placements.EVICTION_KINDS.values())),
+        (placement_pb2.TerminationLimit, set(placements.LIMITS.values()) - {0}),
+        (placement_pb2.ReasonCode, set(placements.REASON_CODES.values())),
+        (placement_pb2.ReasonState, set(placements.REASON_STATES.values()) - {0}),
     ],
     ids=lambda value: value.DESCRIPTOR.name if hasattr(value, "DESCRIPTOR") else "",
 )
@@ -302,6 +426,7 @@ TEXTS = st.sampled_from(
      "\u0663", "1_0", "nodes/\U0001f600"]
 )  # fmt: skip
 NUMBERS = st.sampled_from([0, 1, -1, 2, 65536, 2**31 - 1, -(2**31)])
+SHARES = st.sampled_from([0.0, 0.5, -1.0, float("nan"), float("inf")])
 AMOUNTS = NUMBERS | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
 
 
@@ -315,7 +440,8 @@ def messages(draw: st.DrawFn, descriptor: Any, depth: int = 0) -> dict[str, Any]
         repeated = field.is_repeated
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
-            amount = AMOUNTS if entry.fields_by_name["value"].type == field.TYPE_INT64 else TEXTS
+            kinds = {field.TYPE_INT64: AMOUNTS, field.TYPE_DOUBLE: SHARES, field.TYPE_STRING: TEXTS}
+            amount = kinds[entry.fields_by_name["value"].type]
             drawn[field.name] = draw(st.dictionaries(TEXTS, amount, max_size=2))
         elif entry is not None:
             value = messages(entry, depth + 1)
@@ -326,6 +452,7 @@ def messages(draw: st.DrawFn, descriptor: Any, depth: int = 0) -> dict[str, Any]
                 FieldDescriptor.TYPE_BOOL: st.booleans(),
                 FieldDescriptor.TYPE_INT32: NUMBERS,
                 FieldDescriptor.TYPE_INT64: AMOUNTS,
+                FieldDescriptor.TYPE_DOUBLE: SHARES,
                 FieldDescriptor.TYPE_ENUM: st.integers(0, 8),
             }[field.type]
             drawn[field.name] = draw(st.lists(scalar, max_size=2) if repeated else scalar)

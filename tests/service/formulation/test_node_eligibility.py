@@ -10,15 +10,17 @@ from placement_service.entities.request import (
     EPHEMERAL_STORAGE,
     HOSTNAME,
     Effect,
-    LabelSelector,
     Node,
-    NodeSelectorTerm,
-    Operator,
     PodTemplate,
-    Requirement,
     Snapshot,
     Taint,
     Toleration,
+)
+from placement_service.entities.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
 )
 from placement_service.formulation.label_index import LabelTable, keys_of
 from placement_service.formulation.node_eligibility import NodeMasks

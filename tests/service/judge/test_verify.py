@@ -18,15 +18,13 @@ from placement_service.entities.request import (
     PODS,
     Binding,
     HostPort,
-    NodeSelectorTerm,
-    Operator,
     PackingScope,
     Pod,
     PodAffinityTerm,
     PodSet,
-    Requirement,
     Snapshot,
 )
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.judge.verify import RULES, verify
 from tests.scenario import GPU, Group, Scenario, gang_name, near, pod_name, spread
 from tests.strategies import snapshots

@@ -1,0 +1,95 @@
+"""What a request can say and the engine does not honour yet: refused by name.
+
+A rule leaves this list when every stage knows it. Until then a request that
+uses it gets no answer, because an answer would ignore it in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from placement_service.entities.errors import Violation
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import ExtrasPolicy, PodTemplate, Request
+
+WORDS = "not supported yet"
+
+
+def queues(request: Request) -> Iterator[Violation]:
+    if request.snapshot.queues:
+        yield Violation("snapshot.queues", WORDS)
+    for i, gang in enumerate(request.snapshot.gangs):
+        if gang.queue:
+            yield Violation(f"gangs[{i}].queue", WORDS)
+
+
+def reservations(request: Request) -> Iterator[Violation]:
+    if request.snapshot.reservations:
+        yield Violation("snapshot.reservations", WORDS)
+    for path, template in _templates(request):
+        if template.required_reservation is not None:
+            yield Violation(f"{path}.required_reservation", WORDS)
+
+
+def waiting(request: Request) -> Iterator[Violation]:
+    if request.snapshot.as_of is not None:
+        yield Violation("snapshot.as_of", WORDS)
+
+
+def starvation(request: Request) -> Iterator[Violation]:
+    if request.policy.starvation_after is not None:
+        yield Violation("policy.starvation_after", WORDS)
+
+
+def tolerances(request: Request) -> Iterator[Violation]:
+    if request.policy.tolerances:
+        yield Violation("policy.tolerances", WORDS)
+
+
+def extras_with_priority(request: Request) -> Iterator[Violation]:
+    if request.policy.extras is not ExtrasPolicy.AFTER_MINIMUMS:
+        yield Violation("policy.extras", WORDS)
+
+
+def eviction(request: Request) -> Iterator[Violation]:
+    if request.policy.eviction is not EvictionPolicy.NONE:
+        yield Violation("policy.eviction", WORDS)
+
+
+def devices(request: Request) -> Iterator[Violation]:
+    for i, node in enumerate(request.snapshot.nodes):
+        if node.devices:
+            yield Violation(f"snapshot.nodes[{i}].devices", WORDS)
+        if node.partitions:
+            yield Violation(f"snapshot.nodes[{i}].partitions", WORDS)
+    for path, template in _templates(request):
+        if template.device_share is not None:
+            yield Violation(f"{path}.device_share", WORDS)
+        if template.same_pcie_nics:
+            yield Violation(f"{path}.same_pcie_nics", WORDS)
+
+
+def compute_domains(request: Request) -> Iterator[Violation]:
+    for path, template in _templates(request):
+        if template.compute_domain:
+            yield Violation(f"{path}.compute_domain", WORDS)
+
+
+RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
+    queues,
+    reservations,
+    waiting,
+    starvation,
+    tolerances,
+    extras_with_priority,
+    eviction,
+    devices,
+    compute_domains,
+)
+
+
+def _templates(request: Request) -> Iterator[tuple[str, PodTemplate]]:
+    for i, gang in enumerate(request.snapshot.gangs):
+        for j, group in enumerate(gang.groups):
+            for k, pod_set in enumerate(group.pod_sets):
+                yield f"gangs[{i}].groups[{j}].pod_sets[{k}].template", pod_set.template

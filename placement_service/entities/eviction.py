@@ -1,0 +1,54 @@
+"""Evictions: who may be asked to go, who has to, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from placement_service.entities.selectors import LabelSelector
+
+
+class EvictionPolicy(Enum):
+    """Which running pods may give way; `placement.v1.EvictionPolicy` says more."""
+
+    NONE = "NONE"
+    PREEMPT = "PREEMPT"
+    RECLAIM = "RECLAIM"
+    REPACK = "REPACK"
+
+
+class EvictionKind(Enum):
+    """Why a running pod has to go."""
+
+    PREEMPT = "PREEMPT"
+    RECLAIM = "RECLAIM"
+    MOVE = "MOVE"
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """At most `allowed` of the pods that `selector` matches in its namespace may be evicted.
+
+    `selector` None matches no pod.
+    """
+
+    name: str
+    selector: LabelSelector | None
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Takes a running pod of a gang off its node.
+
+    `for_gang` gets the room; `to_node`, only of a MOVE, is where the pod that
+    replaces this one runs.
+    """
+
+    pod: str
+    gang: str
+    node: str
+    kind: EvictionKind
+    for_gang: str = ""
+    to_node: str = ""
+    reason: str = ""

@@ -1,0 +1,30 @@
+"""Queues: shares of the cluster, in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: The resource of a queue that counts all GPU resources of the policy together.
+GPUS = "gpus"
+
+#: Resource name to amount: "cpu", "memory", `GPUS`, else an extended resource.
+#: A resource that is absent is not limited, or nothing of it is in use.
+Amounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue and its own part of the load; `parent` is "" for a root.
+
+    What runs in a queue counts in all queues above it. `used` is what runs in
+    this queue itself, besides the pods that stand in pod sets of the request;
+    `used_not_preemptible` is a part of it.
+    """
+
+    name: str
+    parent: str = ""
+    limit: Amounts = field(default_factory=dict)
+    guaranteed: Amounts = field(default_factory=dict)
+    used: Amounts = field(default_factory=dict)
+    used_not_preemptible: Amounts = field(default_factory=dict)

@@ -1,0 +1,76 @@
+"""What picks nodes, pods and reservations by their labels, as Kubernetes does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+Labels = Mapping[str, str]
+
+
+class Operator(Enum):
+    """How a requirement compares a label with its values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether labels meet this requirement, as in Kubernetes."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.GT | Operator.LT:
+                try:
+                    have, want = int(value or ""), int(self.values[0])
+                except ValueError:
+                    return False
+                return have > want if self.operator is Operator.GT else have < want
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All parts must hold. The empty selector matches everything."""
+
+    match_labels: tuple[tuple[str, str], ...] = ()
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        return all(labels.get(k) == v for k, v in self.match_labels) and all(
+            e.matches(labels) for e in self.match_expressions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Matches when all parts do; without any part it matches nothing."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+    def matches(self, short_name: str, labels: Labels) -> bool:
+        """Whether it matches a node, or a reservation, by its Kubernetes name and labels."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        fields = {"metadata.name": short_name}
+        return all(e.matches(labels) for e in self.match_expressions) and all(
+            e.matches(fields) for e in self.match_fields
+        )
