@@ -310,6 +310,8 @@ class PodGang:
     not_preemptible: bool = False
     start: int | None = None
     minimum_run_time: int = 0
+    minimum_run_time_before_reclaim: int = 0
+    never_preempts: bool = False
 
     @property
     def namespace(self) -> str:

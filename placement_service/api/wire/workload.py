@@ -103,6 +103,8 @@ def parse_gangs(
             not_preemptible=message.not_preemptible,
             start=message.start_time.seconds if message.HasField("start_time") else None,
             minimum_run_time=whole_seconds(message.minimum_run_time),
+            minimum_run_time_before_reclaim=whole_seconds(message.minimum_run_time_before_reclaim),
+            never_preempts=message.never_preempts,
         )
 
 
@@ -190,6 +192,12 @@ def gang_to_proto(gang: PodGang) -> workload_pb2.PodGang:
         not_preemptible=gang.not_preemptible,
         start_time=timestamp(gang.start),
         minimum_run_time=duration(gang.minimum_run_time) if gang.minimum_run_time else None,
+        minimum_run_time_before_reclaim=(
+            duration(gang.minimum_run_time_before_reclaim)
+            if gang.minimum_run_time_before_reclaim
+            else None
+        ),
+        never_preempts=gang.never_preempts,
     )
 
 

@@ -184,6 +184,8 @@ EVERYTHING = Request(
                 not_preemptible=True,
                 start=1_700_000_100,
                 minimum_run_time=600,
+                minimum_run_time_before_reclaim=300,
+                never_preempts=True,
             ),
             PodGang(
                 name="namespaces/ml/podgangs/scaled",
