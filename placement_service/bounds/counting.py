@@ -24,7 +24,8 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.formulation.problem import Bools, Gang, Ints, Problem, Scope, fit
+from placement_service.formulation.arrays import Bools, Ints, fit
+from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 

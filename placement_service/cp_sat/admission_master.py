@@ -21,8 +21,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.objective import priorities
-from placement_service.formulation.problem import Ints
 from placement_service.heuristic.slot_layout import Layout
 
 #: More distinct patterns than this are not worth their columns.

@@ -42,8 +42,9 @@ from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
 from placement_service.cp_sat.solving import Answer, Terms, Var, dot, optimise
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.objective import UNITS_PER_DOMAIN, Plan
-from placement_service.formulation.problem import Gang, Ints, Problem
+from placement_service.formulation.problem import Gang, Problem
 
 #: Parts of which no domain holds two are told apart, up to so many.
 MAX_LARGE = 60

@@ -12,7 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.formulation.problem import Ints, Problem
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import NO_LEVEL, LevelIdx
+from placement_service.formulation.problem import Problem
 
 #: The vertex of everything.
 ROOT = 0
@@ -29,13 +31,13 @@ class Forest:
         self.problem = problem
         used = {i for g in problem.gangs for s in g.scopes for i in (s.required, s.preferred)}
         used |= {g.set_level for g in problem.gangs}
-        able = [i for i in used - {-1} if not problem.levels[i].is_host]
-        chosen: list[int] = []
+        able = [i for i in used - {NO_LEVEL} if not problem.levels[i].is_host]
+        chosen: list[LevelIdx] = []
         for level in sorted(able, key=lambda i: (problem.levels[i].count, i)):
             if all(self._is_uniform(level, broad) for broad in chosen):
                 chosen.append(level)
         self.levels = tuple(chosen)
-        self.depth = {level: i + 1 for i, level in enumerate(chosen)}
+        self.depth: dict[int, int] = {level: i + 1 for i, level in enumerate(chosen)}
         first = 1
         depths = [0]
         #: The vertex at each depth that holds each node, -1 for none [depths, N].

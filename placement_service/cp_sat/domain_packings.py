@@ -23,7 +23,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.node_classes import NodeClass
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.solving import Var
-from placement_service.formulation.problem import Ints
+from placement_service.formulation.arrays import Ints
 
 #: More multisets than this are not worth their variables.
 MAX_MULTISETS = 400

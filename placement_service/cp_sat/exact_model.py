@@ -24,23 +24,13 @@ from ortools.sat.python import cp_model
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.node_packing import Filling
+from placement_service.cp_sat.rules import post
+from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Answer, Terms, Var, dot, optimise
-from placement_service.formulation.objective import (
-    Plan,
-    Units,
-    is_placed,
-)
-from placement_service.formulation.problem import (
-    Affinity,
-    Bools,
-    DomainCapacity,
-    Exclusion,
-    Gang,
-    Ints,
-    Problem,
-    Scope,
-    Spread,
-)
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import LevelIdx
+from placement_service.formulation.objective import Plan, Units, is_placed
+from placement_service.formulation.problem import Gang, Problem, Scope
 
 
 class Model:
@@ -272,27 +262,17 @@ class Model:
 
     def _rules_between_pods_hold(self) -> None:
         for rule in self.problem.rules:
-            match rule:
-                case DomainCapacity():
-                    for variables in self._by_domain(rule.level, rule.weight > 0).values():
-                        terms = [(v, int(rule.weight[s])) for v, s in variables]
-                        self.cp.add(dot(terms) <= rule.capacity)
-                case Exclusion():
-                    self._sides_exclude_each_other(rule)
-                case Spread():
-                    self._pods_are_spread(rule)
-                case Affinity():
-                    self._friends_are_near(rule)
+            post(self, rule)
 
-    def _by_domain(self, level: int, pod_classes: Bools) -> dict[int, list[tuple[Var, int]]]:
-        """Variables of units of some pod classes, with their pod class, by domain."""
+    def by_domain(self, level: LevelIdx, classes: Bools) -> dict[int, list[ClassCount]]:
+        """Units of some pod classes by domain; domains without any are absent."""
         domain = self.problem.levels[level].domain
-        found: dict[int, list[tuple[Var, int]]] = {}
+        found: dict[int, list[ClassCount]] = {}
         for (g, d, j), v in self.x.items():
             s = self.problem.gangs[g].demands[d].pod_class
             at = int(domain[self.classes[j].nodes[0]])
-            if at >= 0 and pod_classes[s]:
-                found.setdefault(at, []).append((v, s))
+            if at >= 0 and classes[s]:
+                found.setdefault(at, []).append(ClassCount(v, s))
         return found
 
     def presence(self, variables: Iterable[Var], most: int) -> Var:
@@ -303,56 +283,6 @@ class Model:
 
     def total_units(self) -> int:
         return sum(d.count for g in self.gangs for d in g.demands)
-
-    def _sides_exclude_each_other(self, rule: Exclusion) -> None:
-        left = self._by_domain(rule.level, rule.left)
-        right = self._by_domain(rule.level, rule.right)
-        for at in left.keys() & right.keys():
-            a = self.presence((v for v, _ in left[at]), self.total_units())
-            b = self.presence((v for v, _ in right[at]), self.total_units())
-            self.cp.add(a + b <= 1)
-
-    def _pods_are_spread(self, rule: Spread) -> None:
-        counted = self._by_domain(rule.level, rule.counted)
-        most = int(rule.base.max(initial=0)) + self.total_units()
-
-        def count(at: int) -> cp_model.LinearExpr:
-            here = cp_model.LinearExpr.sum([v for v, _ in counted.get(at, ())])
-            return cp_model.LinearExpr.affine(here, 1, int(rule.base[at]))
-
-        floor = self.cp.new_int_var(0, most, "")
-        if rule.floor_is_zero:
-            self.cp.add(floor == 0)
-        for at in np.flatnonzero(rule.eligible).tolist():
-            self.cp.add(floor <= count(at))
-        for own in (0, 1):
-            carriers = rule.carriers & (rule.own == own)
-            for at, variables in self._by_domain(rule.level, carriers).items():
-                there = self.presence((v for v, _ in variables), self.total_units())
-                self.cp.add(count(at) + own - floor <= rule.max_skew).only_enforce_if(there)
-
-    def _friends_are_near(self, rule: Affinity) -> None:
-        carriers = self._by_domain(rule.level, rule.carriers)
-        anchors = self._by_domain(rule.level, rule.anchors)
-        lonely = self._by_domain(rule.level, rule.carriers & ~rule.self_matching)
-        every = [v for here in anchors.values() for v, _ in here]
-        solos: list[Var] = []
-        total = self.total_units()
-        for at, variables in carriers.items():
-            if rule.running[at]:
-                continue
-            there = self.presence((v for v, _ in variables), total)
-            near = cp_model.LinearExpr.sum([v for v, _ in anchors.get(at, ())])
-            if rule.running.any():
-                self.cp.add(near >= there)
-                continue
-            solo = self.cp.new_bool_var("")
-            solos.append(solo)
-            self.cp.add(near + solo >= there)
-            self.cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(solo)
-            alone = [v for v, _ in lonely.get(at, ())]
-            self.cp.add(cp_model.LinearExpr.sum(alone) == 0).only_enforce_if(solo)
-        self.cp.add(cp_model.LinearExpr.sum(solos) <= 1)
 
     def _counting_rows_hold(self) -> None:
         """Rows of the whole problem are valid cuts when nothing is fixed."""

@@ -16,8 +16,9 @@ from placement_service.cp_sat.exact_model import Model, is_single
 from placement_service.cp_sat.node_classes import NodeClass
 from placement_service.cp_sat.solving import Terms, Var
 from placement_service.entities.request import HOSTNAME
+from placement_service.formulation.levels import Level
 from placement_service.formulation.objective import UNITS_PER_DOMAIN, is_placed, pods_of, sets
-from placement_service.formulation.problem import Gang, Level, Scope
+from placement_service.formulation.problem import Gang, Scope
 
 
 class Goals:

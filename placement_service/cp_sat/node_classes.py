@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.formulation.problem import UNLIMITED, Bools, Ints, Problem
+from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
+from placement_service.formulation.problem import Problem
 
 #: Beyond so many maximal patterns a node is described by its resources.
 MAX_PATTERNS = 60

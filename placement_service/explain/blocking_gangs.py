@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
+from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.objective import Plan, Units
-from placement_service.formulation.problem import Gang, Ints, Problem, pods_that_fit
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -37,7 +39,7 @@ class Rival:
     """
 
     gangs: tuple[int, ...]
-    takes: tuple[tuple[int, Ints, Ints], ...]
+    takes: tuple[tuple[ClassIdx, Ints, Ints], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +199,9 @@ class Rivals:
 
 def _takes(
     problem: Problem, gangs: Sequence[int], plan: Plan
-) -> tuple[tuple[int, Ints, Ints], ...]:
-    """The units of some gangs by pod class and node, so that a pod class's nodes are distinct."""
-    units: dict[int, dict[int, int]] = {}
+) -> tuple[tuple[ClassIdx, Ints, Ints], ...]:
+    """The units of some gangs by pod class and node, so that the nodes of a class are distinct."""
+    units: dict[ClassIdx, dict[int, int]] = {}
     for i in gangs:
         for d, node, count in plan[i]:
             per_node = units.setdefault(problem.gangs[i].demands[d].pod_class, {})

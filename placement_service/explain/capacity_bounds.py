@@ -19,18 +19,10 @@ from numpy.typing import NDArray
 
 from placement_service.entities.request import PodTemplate
 from placement_service.explain.node_reasons import NodeRules
-from placement_service.formulation.problem import (
-    Affinity,
-    Bools,
-    DomainCapacity,
-    Exclusion,
-    Gang,
-    Ints,
-    Problem,
-    Rule,
-    fit,
-    pods_that_fit,
-)
+from placement_service.formulation.arrays import Bools, Ints, fit, pods_that_fit
+from placement_service.formulation.indices import NO_CLASS, ClassIdx
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules.protocol import NO_CEILING, Rule
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 Floats = NDArray[np.float64]
@@ -46,11 +38,11 @@ MAX_PAIRS = 2_000_000
 class Kind:
     """Pods that no rule tells apart.
 
-    `pod_class` is -1 for pods that the engine only knows inside a bundle.
+    `pod_class` is NO_CLASS for pods that the engine only knows inside a bundle.
     """
 
     number: int
-    pod_class: int
+    pod_class: ClassIdx
     request: Ints
     eligible: Bools
     template: PodTemplate
@@ -146,7 +138,7 @@ class Kinds:
         eligible = self.rules.open(template)
         key = (request.tobytes(), eligible.tobytes())
         if key not in self._found:
-            self._found[key] = Kind(len(self._found), -1, request, eligible, template)
+            self._found[key] = Kind(len(self._found), NO_CLASS, request, eligible, template)
         return self._found[key]
 
 
@@ -174,7 +166,7 @@ class Headroom:
         return alone and len(kinds) == 1 and not any(self._special(k) for k in kinds.values())
 
     def most(
-        self, needs: Needs, level: int, company: frozenset[int], *, bare: bool = False
+        self, needs: Needs, level: int, company: frozenset[ClassIdx], *, bare: bool = False
     ) -> Ints:
         """At most so many of the missing pods fit in each domain of a level [D].
 
@@ -193,7 +185,7 @@ class Headroom:
         needs: Needs,
         of: Ints,
         count: int,
-        company: frozenset[int],
+        company: frozenset[ClassIdx],
         *,
         bare: bool = False,
     ) -> Ints:
@@ -253,7 +245,9 @@ class Headroom:
     def _special(self, kind: Kind) -> bool:
         return kind.pod_class >= 0 and bool(self.problem.special[kind.pod_class])
 
-    def _sums(self, kind: Kind, of: Ints, count: int, company: frozenset[int], bare: bool) -> Ints:
+    def _sums(
+        self, kind: Kind, of: Ints, count: int, company: frozenset[ClassIdx], bare: bool
+    ) -> Ints:
         row = self.row(kind, bare=bare)
         inside = of >= 0
         sums = np.bincount(of[inside], row[inside], count).astype(np.int64)
@@ -271,27 +265,13 @@ class Headroom:
         row: Ints,
         of: Ints,
         count: int,
-        company: frozenset[int],
+        company: frozenset[ClassIdx],
     ) -> Ints:
         """Bound by one rule between pods; what more pods could still change is not used."""
-        level = self.problem.levels[rule.level]
-        most = np.full(level.count + 1, np.int64(1 << 40))
-        together = False
-        s = kind.pod_class
-        match rule:
-            case DomainCapacity() if rule.weight[s]:
-                most[:-1] = np.maximum(0, rule.capacity - load[0]) // rule.weight[s]
-            case Exclusion() if rule.left[s] or rule.right[s]:
-                most[:-1][load[1 if rule.left[s] else 0] > 0] = 0
-            case Affinity() if rule.carriers[s] and not any(rule.anchors[c] for c in company):
-                near = rule.running | (load[1] > 0)
-                if not near.any() and rule.self_matching[s]:
-                    near = load[0] > 0 if load[0].any() else ~near
-                    together = True
-                most[:-1][~near] = 0
-                most[-1] = 0
-            case _:
-                return np.full(count, np.int64(1 << 40))
+        ceiling = rule.ceiling(load, kind.pod_class, company)
+        if ceiling is None:
+            return np.full(count, NO_CEILING)
+        level, most = self.problem.levels[rule.level], ceiling.by_domain
         if (level.count + 1) * count > MAX_PAIRS:
             row = np.minimum(row, most[level.domain])
             inside = of >= 0
@@ -300,7 +280,7 @@ class Headroom:
         pair = of[inside] * (level.count + 1) + level.domain[inside] % (level.count + 1)
         sums = np.bincount(pair, row[inside], count * (level.count + 1)).astype(np.int64)
         sums = np.minimum(sums.reshape(count, level.count + 1), most)
-        found: Ints = sums.max(axis=1) if together else sums.sum(axis=1)
+        found: Ints = sums.max(axis=1) if ceiling.together else sums.sum(axis=1)
         return found
 
     def _count_together(

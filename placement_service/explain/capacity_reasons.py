@@ -15,7 +15,8 @@ import numpy as np
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
-from placement_service.formulation.problem import MANY, Bools, Gang, Ints, Problem, Scope
+from placement_service.formulation.arrays import MANY, Bools, Ints
+from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.scope_tree import Part, tree_of
 
 #: By whether a level is required and whether running pods fix its domain.

@@ -15,8 +15,9 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Need
 from placement_service.explain.capacity_reasons import Shortfalls
+from placement_service.formulation.arrays import Bools
 from placement_service.formulation.objective import Plan
-from placement_service.formulation.problem import Bools, Gang
+from placement_service.formulation.problem import Gang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,9 @@ class Extras:
     def reasons(self, gang: Gang) -> tuple[Reason, ...]:
         """One reason for all of the gang's waiting pods."""
         waiting = self.waiting(gang)
-        demand_of = {d.members[0][:2]: i for i, d in enumerate(gang.demands)}
+        demand_of: dict[tuple[int, int], int] = {
+            (m.group, m.pod_set): i for i, d in enumerate(gang.demands) for m in d.members[:1]
+        }
         parts = [self._part(gang, demand_of[key], count) for key, count in waiting.items()]
         total = sum(waiting.values())
         found = sum(part.found for part in parts)

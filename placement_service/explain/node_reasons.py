@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 
 from placement_service.entities.request import Effect, Node, PodTemplate, Snapshot
-from placement_service.formulation.problem import Bools, Ints
+from placement_service.formulation.arrays import Bools, Ints
 
 
 class NodeRules:

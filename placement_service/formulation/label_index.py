@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from placement_service.entities.selectors import Labels, LabelSelector, Operator, Requirement
-from placement_service.formulation.problem import Bools, Ints
+from placement_service.formulation.arrays import Bools, Ints
 
 
 class _Column:

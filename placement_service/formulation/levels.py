@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from placement_service.entities.request import Node
-from placement_service.formulation.problem import Level
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import LevelIdx
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """A node label key and its domains.
+
+    `domain[N]` is the domain of each node, -1 without the label. `place_of[N]` is
+    the same with every node without the label as a domain of its own, which is
+    how preferred levels count. `is_host` is true when every domain is a single
+    node.
+    """
+
+    key: str
+    domain: Ints
+    place_of: Ints
+    values: tuple[str, ...]
+    is_host: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
 
 
 class Levels:
@@ -15,12 +38,12 @@ class Levels:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
-        self._index: dict[str, int] = {}
+        self._index: dict[str, LevelIdx] = {}
         self._levels: list[Level] = []
 
-    def index(self, key: str) -> int:
+    def index(self, key: str) -> LevelIdx:
         if key not in self._index:
-            self._index[key] = len(self._levels)
+            self._index[key] = LevelIdx(len(self._levels))
             self._levels.append(_make_level(key, self._nodes))
         return self._index[key]
 

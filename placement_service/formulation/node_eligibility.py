@@ -12,8 +12,8 @@ import numpy as np
 
 from placement_service.entities.request import Effect, Node, PodTemplate, Taint, Toleration
 from placement_service.entities.selectors import NodeSelectorTerm
+from placement_service.formulation.arrays import Bools
 from placement_service.formulation.label_index import LabelTable
-from placement_service.formulation.problem import Bools
 
 #: The one field of a node that affinity may ask for.
 NAME = "metadata.name"

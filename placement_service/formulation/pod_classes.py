@@ -8,15 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node, PodTemplate, Snapshot
+from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.node_eligibility import NodeMasks
-from placement_service.formulation.pod_rules import PodRules, port_columns, widen
 from placement_service.formulation.pod_selectors import PodSelectors
-from placement_service.formulation.problem import UNLIMITED, Bools, Ints, Rule
+from placement_service.formulation.rules import FORMULATE
+from placement_service.formulation.rules.draft import RuleDraft
+from placement_service.formulation.rules.protocol import Rule
+
+
+class ClassPods(NamedTuple):
+    """So many pods of a class."""
+
+    pod_class: ClassIdx
+    pods: int
+
+
+#: The pods of a bundle, sorted by class.
+Bundle = tuple[ClassPods, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +43,7 @@ class Table:
     eligible: Bools
     rules: tuple[Rule, ...]
     special: Bools
-    bundle_of: dict[tuple[tuple[int, int], ...], int]
+    bundle_of: dict[Bundle, ClassIdx]
 
 
 class PodClasses:
@@ -37,26 +52,26 @@ class PodClasses:
     def __init__(self, snapshot: Snapshot, levels: Levels) -> None:
         self.snapshot = snapshot
         self._levels = levels
-        self._count: dict[int, int] = {}
-        self._by_identity: dict[tuple[str, int], int] = {}
+        self._count: dict[ClassIdx, int] = {}
+        self._by_identity: dict[tuple[str, int], ClassIdx] = {}
         self._raw: list[tuple[str, PodTemplate]] = []
-        self._merged: dict[object, int] = {}
+        self._merged: dict[object, ClassIdx] = {}
         self._selectors = PodSelectors(snapshot)
-        self._bundles: dict[tuple[tuple[int, int], ...], None] = {}
+        self._bundles: dict[Bundle, None] = {}
 
-    def add(self, namespace: str, template: PodTemplate, count: int) -> int:
+    def add(self, namespace: str, template: PodTemplate, count: int) -> ClassIdx:
         """The pod class of some pods that are to be placed."""
         pod_class = self.of(namespace, template)
         self._count[pod_class] = self._count.get(pod_class, 0) + count
         return pod_class
 
-    def of(self, namespace: str, template: PodTemplate) -> int:
+    def of(self, namespace: str, template: PodTemplate) -> ClassIdx:
         """The number of the pod class of a pod, the same for equal needs."""
         key = (namespace, id(template))
         if key not in self._by_identity:
             signature = self._signature(namespace, template)
             if signature not in self._merged:
-                self._merged[signature] = len(self._raw)
+                self._merged[signature] = ClassIdx(len(self._raw))
                 self._raw.append((namespace, template))
             self._by_identity[key] = self._merged[signature]
         return self._by_identity[key]
@@ -79,7 +94,7 @@ class PodClasses:
             self._selectors.sight(namespace, t),
         )
 
-    def plain(self, pod_class: int) -> bool:
+    def plain(self, pod_class: ClassIdx) -> bool:
         """Whether no rule between pods names or sees the pod class."""
         namespace, t = self._raw[pod_class]
         return not (
@@ -90,8 +105,8 @@ class PodClasses:
             or any(self._selectors.sight(namespace, t))
         )
 
-    def bundle(self, content: tuple[tuple[int, int], ...]) -> None:
-        """Register a bundle of (pod class, pods), sorted by pod class."""
+    def bundle(self, content: Bundle) -> None:
+        """Register a bundle."""
         self._bundles.setdefault(content)
 
     def table(self, levels: Levels) -> Table:
@@ -102,21 +117,23 @@ class PodClasses:
         eligible = np.empty((len(raw), len(nodes)), dtype=bool)
         for row, (_, t) in zip(eligible, raw, strict=True):
             row[:] = masks.selected(t) & masks.tolerated(t) & ~closed
-        terms = PodRules(self.snapshot, raw, levels, eligible, masks, self._selectors)
+        draft = RuleDraft(self.snapshot, raw, levels, eligible, masks, self._selectors)
+        for formulate in FORMULATE:
+            formulate(draft)
         names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
         requests = [dict(t.requests) for _, t in raw]
         free = free_amounts(nodes, names)
         need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
-        for label, room, take in (*port_columns(nodes, raw), *terms.columns):
+        for label, room, take in draft.columns:
             names.append(label)
             free.append(room)
             need.append(take)
         request = np.stack(need, axis=1) if need else np.zeros((len(raw), 0), dtype=np.int64)
-        bundle_of: dict[tuple[tuple[int, int], ...], int] = {}
+        bundle_of: dict[Bundle, ClassIdx] = {}
         rows, open_to = [request], [eligible]
-        special = terms.special
+        special = draft.special
         for content in self._bundles:
-            bundle_of[content] = len(requests)
+            bundle_of[content] = ClassIdx(len(requests))
             members = [s for s, _ in content]
             counts = np.array([k for _, k in content], dtype=np.int64)
             # In Python's integers: a bundle of huge pods must not wrap around to a small one.
@@ -129,7 +146,7 @@ class PodClasses:
                 for r, v in requests[s].items():
                     total[r] = total.get(r, 0) + k * v
             requests.append(total)
-        demand = np.array([self._count[s] for s in range(len(raw))], dtype=np.int64)
+        demand = np.array([self._count[ClassIdx(s)] for s in range(len(raw))], dtype=np.int64)
         for room, take in zip(free, need, strict=True):
             unlimited = room >= UNLIMITED
             if unlimited.any():
@@ -143,7 +160,7 @@ class PodClasses:
             np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
             np.concatenate(open_to),
-            tuple(widen(rule, len(requests)) for rule in terms.rules),
+            tuple(rule.widen(len(requests)) for rule in draft.rules),
             special,
             bundle_of,
         )

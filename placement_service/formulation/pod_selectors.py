@@ -14,8 +14,8 @@ from placement_service.entities.request import (
     SpreadConstraint,
 )
 from placement_service.entities.selectors import Labels, Operator, Requirement
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.label_index import LabelTable, keys_of
-from placement_service.formulation.problem import Bools, Ints
 
 Term = PodAffinityTerm | SpreadConstraint
 

@@ -3,65 +3,53 @@
 Everything that a rule says about single nodes is folded into one eligibility
 table, and everything that it says about pods sharing a node into resource
 columns, so that the engine knows only three things: amounts on nodes, domains
-at levels, and the few rules that join pods across nodes (`DomainCapacity`, `Exclusion`,
-`Spread`, `Affinity`). Pods that ask for the same are one `pod_class`. See
+at levels, and the few rules that join pods across nodes (see `rules`).
+Pods that ask for the same are one `pod_class`. See
 `formulate` for how a snapshot becomes a problem.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from placement_service.entities.request import CPU, Policy, Snapshot
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import (
+    NO_DOMAIN,
+    NO_LEVEL,
+    ClassIdx,
+    DomainIdx,
+    GroupIdx,
+    LevelIdx,
+    NodeIdx,
+    PodSetIdx,
+)
+from placement_service.formulation.levels import Level
+from placement_service.formulation.rules.protocol import Rule
 
 #: The column of CPU, in thousandths of a core, where any pod asks for it.
 CPU_COLUMN = CPU
 
-#: More pods than any domain can hold, so that one pod can fill a knapsack row.
-MANY = 1 << 20
 
-#: From here on an amount means that there is no limit.
-UNLIMITED = 1 << 61
+class Member(NamedTuple):
+    """So many pods of one pod set of the snapshot's gang."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """A node label key and its domains.
-
-    `domain[N]` is the domain of each node, -1 without the label. `place_of[N]` is
-    the same with every node without the label as a domain of its own, which is
-    how preferred levels count. `is_host` is true when every domain is a single
-    node.
-    """
-
-    key: str
-    domain: Ints
-    place_of: Ints
-    values: tuple[str, ...]
-    is_host: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.values)
+    group: GroupIdx
+    pod_set: PodSetIdx
+    pods: int
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """`count` interchangeable units of one pod class.
 
-    A unit is one pod, or the pods of a bundle: `members` lists (group, pod set,
-    pods) of one unit as indices into the snapshot's gang.
+    A unit is one pod, or the pods of a bundle.
     """
 
-    pod_class: int
+    pod_class: ClassIdx
     count: int
-    members: tuple[tuple[int, int, int], ...]
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +72,9 @@ class Scope:
     """
 
     demands: tuple[int, ...]
-    required: int = -1
-    preferred: int = -1
-    pin: int = -1
+    required: LevelIdx = NO_LEVEL
+    preferred: LevelIdx = NO_LEVEL
+    pin: DomainIdx = NO_DOMAIN
     running: tuple[int, ...] = ()
 
 
@@ -110,9 +98,9 @@ class Gang:
     requirements: tuple[GroupRequirement, ...]
     scopes: tuple[Scope, ...]
     base: int
-    set_level: int
+    set_level: LevelIdx
     set_running: tuple[int, ...]
-    previous: frozenset[int]
+    previous: frozenset[NodeIdx]
 
     @property
     def missing(self) -> int:
@@ -121,62 +109,6 @@ class Gang:
     @property
     def extras(self) -> int:
         return sum(q.pending - q.missing for q in self.requirements)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DomainCapacity:
-    """In each domain, sum of weight[S] over its pods <= capacity."""
-
-    level: int
-    weight: Ints
-    capacity: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Exclusion:
-    """No domain holds pods of both sides; both are masks over pod classes."""
-
-    level: int
-    left: Bools
-    right: Bools
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """In a domain with a carrier, counted pods are at most skew above the least.
-
-    `base[D]` are the running pods counted; `eligible[D]` the domains whose
-    least counts; `floor_is_zero` when there are fewer than the minimum of
-    domains; `own[S]` is 1 for a carrier that does not count itself.
-    """
-
-    level: int
-    carriers: Bools
-    counted: Bools
-    base: Ints
-    eligible: Bools
-    max_skew: int
-    floor_is_zero: bool
-    own: Ints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Affinity:
-    """A carrier needs, in its domain, a running match or an anchor.
-
-    `running[D]` marks domains with a running match; `anchors` are pod classes that
-    match and do not carry the term. Without any of both anywhere, carriers
-    that match themselves (`self_matching`) may share one domain.
-    """
-
-    level: int
-    carriers: Bools
-    anchors: Bools
-    self_matching: Bools
-    running: Bools
-
-
-Rule = DomainCapacity | Exclusion | Spread | Affinity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,26 +153,7 @@ class Problem:
         return tuple(g for g in self.gangs if g.pending and g.placeable)
 
     @property
-    def scope_levels(self) -> tuple[int, ...]:
+    def scope_levels(self) -> tuple[LevelIdx, ...]:
         """Levels named in any scope, whichever gang."""
         used = {level for g in self.gangs for s in g.scopes for level in (s.required, s.preferred)}
-        return tuple(sorted(used - {-1}))
-
-
-def fit(free: Ints, request: Ints) -> Ints:
-    """How many units of one request[R] fit in each row of free[N, R]; pod class [N].
-
-    A request of nothing fits MANY times.
-    """
-    used = np.flatnonzero(request)
-    if not len(used):
-        return np.full(len(free), MANY, dtype=np.int64)
-    result: Ints = free[:, used[0]] // request[used[0]]
-    for r in used[1:]:
-        np.minimum(result, free[:, r] // request[r], out=result)
-    return result
-
-
-def pods_that_fit(free: Ints, request: Ints) -> Ints:
-    """As `fit`, and at most MANY, so that sums over nodes stay small."""
-    return np.minimum(fit(free, request), MANY)
+        return tuple(sorted(used - {NO_LEVEL}))

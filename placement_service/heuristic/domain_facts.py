@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_service.formulation.problem import CPU_COLUMN, Gang, Ints, Problem
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.problem import CPU_COLUMN, Gang, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -56,7 +58,7 @@ class Topology:
             self._parents[key] = up if nests else None
         return self._parents[key]
 
-    def least_demand_rank(self, pod_class: int, level: int) -> Ints:
+    def least_demand_rank(self, pod_class: ClassIdx, level: int) -> Ints:
         """How rank the least rank node for a pod class is, per domain [D]."""
         key = (pod_class, level)
         if key not in self._least_demand_rank:
@@ -67,7 +69,7 @@ class Topology:
             self._least_demand_rank[key] = result
         return self._least_demand_rank[key]
 
-    def node_key(self, residual: ResidualCapacity, pod_class: int, nodes: Ints) -> Ints:
+    def node_key(self, residual: ResidualCapacity, pod_class: ClassIdx, nodes: Ints) -> Ints:
         """Sort key of nodes for a pod class, smaller is better: see the module."""
         rank = np.minimum(self.problem.demand_rank[nodes], 1023)
         gpus = np.minimum(residual.gpus_free[nodes], 255)

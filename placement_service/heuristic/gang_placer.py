@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.objective import Units, gang_domains, scopes_in_use
-from placement_service.formulation.problem import Affinity, Gang, Ints, Scope, Spread
+from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
@@ -184,8 +186,7 @@ class GangPlacer:
 
         def follows(d: int) -> bool:
             return any(
-                isinstance(rule, Affinity) and rule.carriers[pod_class[d]]
-                for rule, _ in self.residual.loads_of(pod_class[d])
+                rule.comes_late(pod_class[d]) for rule, _ in self.residual.loads_of(pod_class[d])
             )
 
         return sorted(demands, key=lambda d: (follows(d), -self._gpus(d), d))
@@ -199,7 +200,7 @@ class GangPlacer:
             return inside
         return inside[np.isin(inside, nodes, assume_unique=True)]
 
-    def _sums(self, pod_class: int, level: int, nodes: Ints | None) -> Ints:
+    def _sums(self, pod_class: ClassIdx, level: int, nodes: Ints | None) -> Ints:
         """Units of a pod class per domain of a level, within nodes."""
         if nodes is None:
             return self.residual.slots(pod_class, level)
@@ -212,7 +213,7 @@ class GangPlacer:
 
     def _candidates(self, part: Part, level: int, nodes: Ints | None) -> list[int]:
         """Domains that may hold the part, tightest first."""
-        need: dict[int, int] = {}
+        need: dict[ClassIdx, int] = {}
         for d in part.demands:
             if self._want[d]:
                 pod_class = self.gang.demands[d].pod_class
@@ -233,12 +234,12 @@ class GangPlacer:
         dear = self.topology.least_demand_rank(main, level)[found]
         return [int(d) for d in found[np.lexsort((found, slack, dear))]]
 
-    def _subparts(self, part: Part) -> dict[tuple[int, int, int], int]:
+    def _subparts(self, part: Part) -> dict[tuple[int, ClassIdx, int], int]:
         """Smaller parts bound to a narrower level: (level, main pod class, units) to times."""
-        found: dict[tuple[int, int, int], int] = {}
+        found: dict[tuple[int, ClassIdx, int], int] = {}
         for child in part.children:
             if child.required >= 0:
-                per: dict[int, int] = {}
+                per: dict[ClassIdx, int] = {}
                 for d in child.demands:
                     pod_class = self.gang.demands[d].pod_class
                     per[pod_class] = per.get(pod_class, 0) + self._want[d]
@@ -291,7 +292,7 @@ class GangPlacer:
         tried: set[int],
     ) -> int | None:
         """The tightest domain for all that is left, else the roomiest."""
-        need: dict[int, int] = {}
+        need: dict[ClassIdx, int] = {}
         for d in (*rest, *(d for c in children for d in c.demands)):
             pod_class = self.gang.demands[d].pod_class
             need[pod_class] = need.get(pod_class, 0) + rest.get(d, self._want[d])
@@ -355,21 +356,19 @@ class GangPlacer:
             done += 1
         return done
 
-    def _crowding(self, pod_class: int, nodes: Ints) -> Ints:
-        """Pods already counted in the nodes' domains by spread rules of the pod class."""
+    def _crowding(self, pod_class: ClassIdx, nodes: Ints) -> Ints:
+        """How much the rules of the pod class would avoid the nodes' domains."""
         total = np.zeros(len(nodes), dtype=np.int64)
         for rule, load in self.residual.loads_of(pod_class):
-            if isinstance(rule, Spread) and rule.carriers[pod_class]:
-                counts = np.append(rule.base + load[0], 0)
-                total += counts[self.problem.levels[rule.level].domain[nodes]]
+            crowding = rule.crowding(load, pod_class)
+            if crowding is not None:
+                total += crowding[self.problem.levels[rule.level].domain[nodes]]
         return total
 
-    def _near_each_other(self, pod_class: int, count: int, nodes: Ints | None) -> Ints | None:
+    def _near_each_other(self, pod_class: ClassIdx, count: int, nodes: Ints | None) -> Ints | None:
         """For pods that must share a domain only with themselves: one that holds them."""
         for rule, load in self.residual.loads_of(pod_class):
-            if not isinstance(rule, Affinity) or not rule.carriers[pod_class]:
-                continue
-            if rule.running.any() or load[:2].any():
+            if not rule.shares_one_domain(load, pod_class):
                 continue
             row = np.where(self.residual.allowed(pod_class), self.residual.row(pod_class), 0)
             if nodes is not None:
@@ -463,7 +462,7 @@ class GangPlacer:
         for scope in self.gang.scopes:
             if scope.required < 0 or demand not in scope.demands:
                 continue
-            domain = scope.pin
+            domain: int = scope.pin
             if domain < 0:
                 of = self.problem.levels[scope.required].domain
                 used = [int(of[n]) for (d, n), c in self.taken.items() if c and d in scope.demands]

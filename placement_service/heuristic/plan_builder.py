@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.objective import Plan, Units, is_placed
-from placement_service.formulation.problem import Gang, Ints, Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime
 from placement_service.heuristic.residual_capacity import ResidualCapacity

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.objective import Plan
-from placement_service.formulation.problem import (
-    Affinity,
-    Bools,
-    DomainCapacity,
-    Exclusion,
-    Ints,
-    Problem,
-    Rule,
-    Spread,
-    pods_that_fit,
-)
+from placement_service.formulation.problem import Problem
+from placement_service.formulation.rules.protocol import Rule
 
 #: Stands in the journal where a slot of the layout was filled.
-SLOT = -1
+SLOT = ClassIdx(-1)
 
 
 class ResidualCapacity:
@@ -34,15 +27,15 @@ class ResidualCapacity:
         self.free = problem.free.copy()
         self.gpus_free = problem.node_gpus_free.copy()
         self._touched: list[int] = []
-        self._row: dict[int, Ints] = {}
-        self._seen: dict[int, int] = {}
-        self._sums: dict[tuple[int, int], Ints] = {}
-        self._journal: list[tuple[int, Ints, Ints]] = []
+        self._row: dict[ClassIdx, Ints] = {}
+        self._seen: dict[ClassIdx, int] = {}
+        self._sums: dict[tuple[ClassIdx, int], Ints] = {}
+        self._journal: list[tuple[ClassIdx, Ints, Ints]] = []
         #: Slots of a layout that are left, by (domain, size); see `layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
         self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]
-        self._of_class: dict[int, list[_Load]] = {}
+        self._of_class: dict[ClassIdx, list[_Load]] = {}
         for load in self._loads:
             for pod_class in load.pod_classes:
                 self._of_class.setdefault(pod_class, []).append(load)
@@ -51,7 +44,7 @@ class ResidualCapacity:
 
     # --- what fits --------------------------------------------------------
 
-    def row(self, pod_class: int) -> Ints:
+    def row(self, pod_class: ClassIdx) -> Ints:
         """Units of the pod class that fit on each node [N], at most MANY; not to be changed."""
         row = self._row.get(pod_class)
         request, eligible = self.problem.request[pod_class], self.problem.eligible[pod_class]
@@ -73,7 +66,7 @@ class ResidualCapacity:
         self._seen[pod_class] = len(self._touched)
         return row
 
-    def slots(self, pod_class: int, level: int) -> Ints:
+    def slots(self, pod_class: ClassIdx, level: int) -> Ints:
         """Units of the pod class that fit in each domain of a level [D]."""
         row = self.row(pod_class)
         key = (pod_class, level)
@@ -81,15 +74,13 @@ class ResidualCapacity:
             self._sums[key] = sums_by_domain(self.problem, level, row)
         return self._sums[key]
 
-    def allowed(self, pod_class: int) -> Bools:
+    def allowed(self, pod_class: ClassIdx) -> Bools:
         """Nodes where rules between pods let one more pod of the pod class in [N]."""
         result = np.ones(self.problem.node_count, dtype=bool)
         for rule, load in self.loads_of(pod_class):
-            level = self.problem.levels[rule.level]
-            domains = _open_domains(rule, load, pod_class)
+            domains = rule.open_domains(load, pod_class)
             if domains is not None:
-                outside = not isinstance(rule, Spread | Affinity)
-                result &= np.append(domains, outside)[level.domain]
+                result &= domains[self.problem.levels[rule.level].domain]
         return result
 
     def rules_hold(self) -> bool:
@@ -103,13 +94,13 @@ class ResidualCapacity:
             del self._in_doubt[key]
         return True
 
-    def loads_of(self, pod_class: int) -> list[tuple[Rule, Ints]]:
+    def loads_of(self, pod_class: ClassIdx) -> list[tuple[Rule, Ints]]:
         """The rules that a pod class has to do with, with their pods."""
         return [(load.rule, load.pods) for load in self._of_class.get(pod_class, ())]
 
     # --- changes ----------------------------------------------------------
 
-    def take(self, pod_class: int, nodes: Ints, counts: Ints) -> None:
+    def take(self, pod_class: ClassIdx, nodes: Ints, counts: Ints) -> None:
         """Place units of a pod class; `nodes` are distinct."""
         self._journal.append((pod_class, nodes, counts))
         self._apply(pod_class, nodes, -counts)
@@ -133,7 +124,7 @@ class ResidualCapacity:
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
-        counts: dict[int, dict[int, int]] = {}
+        counts: dict[ClassIdx, dict[int, int]] = {}
         for index, units in plan.items():
             demands = self.problem.gangs[index].demands
             for d, node, count in units:
@@ -142,7 +133,7 @@ class ResidualCapacity:
         for pod_class, on_node in counts.items():
             self.take(pod_class, np.array(list(on_node)), np.array(list(on_node.values())))
 
-    def _apply(self, pod_class: int, nodes: Ints, change: Ints) -> None:
+    def _apply(self, pod_class: ClassIdx, nodes: Ints, change: Ints) -> None:
         self.free[nodes] += change[:, None] * self.problem.request[pod_class]
         self.gpus_free[nodes] += change * self.problem.gpus[pod_class]
         self._touched.extend(nodes.tolist())
@@ -152,15 +143,17 @@ class ResidualCapacity:
 
 
 class _Load:
-    """The pods under one rule: `pods[K, D]` by kind of member, see `_kinds`, and domain."""
+    """The pods under one rule: `pods[K, D]` by kind of member, see `Rule.tracked`, and domain."""
 
     def __init__(self, rule: Rule, domains: int) -> None:
         self.rule = rule
-        self._weights = _kinds(rule)
+        self._weights = rule.tracked()
         self.pods = np.zeros((len(self._weights), domains), dtype=np.int64)
-        self.pod_classes: list[int] = np.flatnonzero(np.any(self._weights, axis=0)).tolist()
+        self.pod_classes = [
+            ClassIdx(s) for s in np.flatnonzero(np.any(self._weights, axis=0)).tolist()
+        ]
 
-    def add(self, pod_class: int, domains: Ints, counts: Ints) -> None:
+    def add(self, pod_class: ClassIdx, domains: Ints, counts: Ints) -> None:
         inside = domains >= 0
         for row, weight in zip(self.pods, self._weights, strict=True):
             if weight[pod_class]:
@@ -168,18 +161,7 @@ class _Load:
 
     def holds(self) -> bool:
         """Whether the rule holds, as far as only the whole shows it."""
-        rule, pods = self.rule, self.pods
-        if isinstance(rule, Spread):
-            counts = rule.base + pods[0]
-            floor = _floor(rule, counts)
-            return all(
-                (counts[pods[1 + own] > 0] + own - floor <= rule.max_skew).all() for own in (0, 1)
-            )
-        if isinstance(rule, Affinity):
-            there = (pods[0] > 0) & ~rule.running & (pods[1] == 0)
-            lonely = rule.running.any() or pods[1].any() or (pods[0] > 0).sum() > 1
-            return not (there.any() and (lonely or pods[0].sum() != pods[2].sum()))
-        return True
+        return self.rule.holds(self.pods)
 
 
 def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
@@ -188,52 +170,3 @@ def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
     inside = domain >= 0
     count = problem.levels[level].count
     return np.bincount(domain[inside], row[inside], count).astype(np.int64)
-
-
-def _kinds(rule: DomainCapacity | Exclusion | Spread | Affinity) -> tuple[Ints | Bools, ...]:
-    """What is counted per domain, as weights over pod classes."""
-    match rule:
-        case DomainCapacity():
-            return (rule.weight,)
-        case Exclusion():
-            return (rule.left, rule.right)
-        case Spread():
-            own = rule.own > 0
-            return (rule.counted, rule.carriers & ~own, rule.carriers & own)
-        case Affinity():
-            return (rule.carriers, rule.anchors, rule.self_matching)
-
-
-def _floor(rule: Spread, counts: Ints) -> int:
-    if rule.floor_is_zero or not rule.eligible.any():
-        return 0
-    return int(counts[rule.eligible].min())
-
-
-def _open_domains(
-    rule: DomainCapacity | Exclusion | Spread | Affinity, load: Ints, pod_class: int
-) -> Bools | None:
-    """Domains [D] that one more pod of the pod class may enter; None: no say."""
-    able: Bools
-    match rule:
-        case DomainCapacity():
-            weight = int(rule.weight[pod_class])
-            able = load[0] + weight <= rule.capacity
-            return able if weight else None
-        case Exclusion():
-            able = load[1 if rule.left[pod_class] else 0] == 0
-            return able if rule.left[pod_class] or rule.right[pod_class] else None
-        case Spread():
-            if not (rule.carriers[pod_class] or rule.counted[pod_class]):
-                return None
-            counts = rule.base + load[0]
-            able = counts + 1 - _floor(rule, counts) <= rule.max_skew
-            return able
-        case Affinity():
-            if not rule.carriers[pod_class]:
-                return None
-            able = rule.running | (load[1] > 0)
-            if able.any() or not rule.self_matching[pod_class]:
-                return able
-            able = load[0] > 0
-            return able if able.any() else ~able

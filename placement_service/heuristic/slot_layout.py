@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.formulation.problem import Gang, Ints
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.problem import Gang
 
 
 @dataclass(frozen=True, slots=True, eq=False)

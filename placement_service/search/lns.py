@@ -18,6 +18,7 @@ from placement_service.cp_sat.exact_model import Model, size_of
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Terms
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.objective import (
     UNITS_PER_DOMAIN,
     Plan,
@@ -31,7 +32,7 @@ from placement_service.formulation.objective import (
     sets,
     worth,
 )
-from placement_service.formulation.problem import Bools, Gang, Ints, Problem
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
 from placement_service.search.incumbent import TOO_LITTLE, State
 

@@ -14,8 +14,9 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_packings import Budget, Stowing
 from placement_service.cp_sat.node_classes import classify
 from placement_service.entities.request import Policy
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.problem import Ints, Problem
+from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_facts import Topology
 from tests.scenario import Group, Scenario
 

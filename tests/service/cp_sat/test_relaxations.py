@@ -57,15 +57,11 @@ from placement_service.formulation.objective import (
     to_solution,
     worth,
 )
-from placement_service.formulation.problem import (
-    Affinity,
-    DomainCapacity,
-    Exclusion,
-    Gang,
-    Problem,
-    Scope,
-    Spread,
-)
+from placement_service.formulation.problem import Gang, Problem, Scope
+from placement_service.formulation.rules.affinity import Affinity
+from placement_service.formulation.rules.domain_capacity import DomainCapacity
+from placement_service.formulation.rules.exclusion import Exclusion
+from placement_service.formulation.rules.spread import Spread
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import score

@@ -1,0 +1,34 @@
+"""Required pod affinity: carriers where anchors or running matches are, else all in one domain."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from placement_service.cp_sat.rules.counts import DomainCounts, counts
+from placement_service.cp_sat.solving import Var
+from placement_service.formulation.rules.affinity import Affinity
+
+
+def post(model: DomainCounts, rule: Affinity) -> None:
+    cp = model.cp
+    carriers = model.by_domain(rule.level, rule.carriers)
+    anchors = model.by_domain(rule.level, rule.anchors)
+    lonely = model.by_domain(rule.level, rule.carriers & ~rule.self_matching)
+    every = [v for here in anchors.values() for v in counts(here)]
+    solos: list[Var] = []
+    total = model.total_units()
+    for at, units in carriers.items():
+        if rule.running[at]:
+            continue
+        there = model.presence(counts(units), total)
+        near = cp_model.LinearExpr.sum(counts(anchors.get(at, ())))
+        if rule.running.any():
+            cp.add(near >= there)
+            continue
+        solo = cp.new_bool_var("")
+        solos.append(solo)
+        cp.add(near + solo >= there)
+        cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(solo)
+        alone = counts(lonely.get(at, ()))
+        cp.add(cp_model.LinearExpr.sum(alone) == 0).only_enforce_if(solo)
+    cp.add(cp_model.LinearExpr.sum(solos) <= 1)

@@ -1,0 +1,34 @@
+"""The arrays that problems are made of, and how often a request fits into what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: More pods than any domain can hold, so that one pod can fill a knapsack row.
+MANY = 1 << 20
+
+#: From here on an amount means that there is no limit.
+UNLIMITED = 1 << 61
+
+
+def fit(free: Ints, request: Ints) -> Ints:
+    """How many units of one request[R] fit in each row of free[N, R]; shape [N].
+
+    A request of nothing fits MANY times.
+    """
+    used = np.flatnonzero(request)
+    if not len(used):
+        return np.full(len(free), MANY, dtype=np.int64)
+    result: Ints = free[:, used[0]] // request[used[0]]
+    for r in used[1:]:
+        np.minimum(result, free[:, r] // request[r], out=result)
+    return result
+
+
+def pods_that_fit(free: Ints, request: Ints) -> Ints:
+    """As `fit`, and at most MANY, so that sums over nodes stay small."""
+    return np.minimum(fit(free, request), MANY)

@@ -1,0 +1,91 @@
+"""What the rules between pods are made from, and what they have made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement_service.entities.request import PodAffinityTerm, PodTemplate, Snapshot
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import LevelIdx
+from placement_service.formulation.levels import Level, Levels
+from placement_service.formulation.node_eligibility import NodeMasks
+from placement_service.formulation.pod_selectors import PodSelectors, Term
+from placement_service.formulation.rules.protocol import Rule
+
+Terms = tuple[PodAffinityTerm, ...]
+
+
+class Column(NamedTuple):
+    """A resource of nodes: what each has [N], and what a pod of each class takes [C]."""
+
+    name: str
+    capacity: Ints
+    take: Ints
+
+
+class RuleDraft:
+    """Rules of one problem in the making.
+
+    Each rule's `formulate` adds to `columns` and `rules`, closes nodes in
+    `eligible[C, N]`, and marks in `special[C]` the classes under a rule across nodes.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        templates: Sequence[tuple[str, PodTemplate]],
+        levels: Levels,
+        eligible: Bools,
+        masks: NodeMasks,
+        selectors: PodSelectors,
+    ) -> None:
+        """`templates` are (namespace, template) of each pod class."""
+        self.snapshot = snapshot
+        self.templates = templates
+        self.levels = levels
+        self.eligible = eligible
+        self.masks = masks
+        self._selectors = selectors
+        self._positions = np.array(
+            [selectors.position(ns, t) for ns, t in templates], dtype=np.int64
+        )
+        index = {n.name: i for i, n in enumerate(snapshot.nodes)}
+        #: The node of each running pod, -1 for one that is not in the snapshot.
+        self.homes = np.array([index.get(p.node, -1) for p in snapshot.running_pods], np.int64)
+        self._arrays: dict[tuple[str, bytes], NDArray[Any]] = {}
+        self.columns: list[Column] = []
+        self.rules: list[Rule] = []
+        self.special = np.zeros(len(templates), dtype=bool)
+
+    def level(self, key: str) -> tuple[LevelIdx, Level]:
+        number = self.levels.index(key)
+        return number, self.levels[number]
+
+    def matched(self, term: Term) -> Bools:
+        """The pod classes that a term matches [C]."""
+        matched: Bools = self._selectors.matched(term)[self._positions]
+        return matched
+
+    def carriers(self, terms: Callable[[PodTemplate], Terms]) -> dict[PodAffinityTerm, Bools]:
+        """The pod classes that carry each distinct term."""
+        found: dict[PodAffinityTerm, Bools] = {}
+        for s, (_, t) in enumerate(self.templates):
+            for term in terms(t):
+                found.setdefault(term, np.zeros(len(self.templates), dtype=bool))[s] = True
+        return found
+
+    def running_by_domain(self, term: Term, level: Level) -> Ints:
+        """Running pods that a term matches, per domain of its level [D]; not to be changed."""
+        homes = self.homes[self._selectors.running(term)]
+        domains = level.domain[homes[homes >= 0]]
+        count = np.bincount(domains[domains >= 0], minlength=level.count).astype(np.int64)
+        return self.shared(count)
+
+    def shared(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The same array for equal ones: a thousand rules may count the same nothing."""
+        array.flags.writeable = False
+        return self._arrays.setdefault((array.dtype.char, array.tobytes()), array)

@@ -1,0 +1,38 @@
+"""Exclusion: two sides that must not meet in a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.rules.protocol import NO_CEILING, Ceiling, Rule, pad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exclusion(Rule):
+    """No domain holds pods of both sides; both are masks over pod classes [C]."""
+
+    left: Bools
+    right: Bools
+
+    def tracked(self) -> tuple[Bools, Bools]:
+        return (self.left, self.right)
+
+    def open_domains(self, pods: Ints, pod_class: ClassIdx) -> Bools | None:
+        if not (self.left[pod_class] or self.right[pod_class]):
+            return None
+        return np.append(pods[1 if self.left[pod_class] else 0] == 0, True)
+
+    def ceiling(
+        self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]
+    ) -> Ceiling | None:
+        able = self.open_domains(pods, pod_class)
+        return None if able is None else Ceiling(np.where(able, NO_CEILING, 0))
+
+    def widen(self, count: int) -> Self:
+        return type(self)(self.level, pad(self.left, count), pad(self.right, count))

@@ -1,0 +1,88 @@
+"""What a rule that joins pods across nodes says to each stage.
+
+A rule counts pods by domain of one level. Every stage asks the rule and none asks what
+sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat.rules`.
+
+    formulation   `formulate` in the rule's module makes it from the request; `widen`
+    heuristic     `tracked`, `open_domains`, `holds` over the pods counted so far, and how
+                  to place pods under it: `comes_late`, `crowding`, `shares_one_domain`
+    explanation   `ceiling`: at most so many more pods in each domain
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import ClassIdx, LevelIdx
+
+#: As good as no ceiling, and small enough to be added up.
+NO_CEILING = np.int64(1 << 40)
+
+
+class Ceiling(NamedTuple):
+    """At most so many more pods of a class in each domain, and on nodes in none [D + 1].
+
+    `together` when all pods must share one of the domains.
+    """
+
+    by_domain: Ints
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(ABC):
+    """A rule over the domains of a level.
+
+    `pods[K, D]` below are the new pods in each domain, by the K weights of `tracked`.
+    """
+
+    level: LevelIdx
+
+    @abstractmethod
+    def tracked(self) -> tuple[Ints | Bools, ...]:
+        """What has to be counted by domain, as weights over pod classes [C], K of them."""
+
+    @abstractmethod
+    def open_domains(self, pods: Ints, pod_class: ClassIdx) -> Bools | None:
+        """Where one more pod of the class may go [D + 1], last nodes in no domain; None: all."""
+
+    @abstractmethod
+    def widen(self, count: int) -> Self:
+        """The same rule over more pod classes, none of which it concerns."""
+
+    def holds(self, pods: Ints) -> bool:
+        """Whether the rule holds, as far as `open_domains` has not seen to it."""
+        return True
+
+    def ceiling(
+        self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]
+    ) -> Ceiling | None:
+        """A bound on further pods of the class; None where the rule says nothing.
+
+        `company` are the classes of the gang, whose pods may help each other.
+        """
+        return None
+
+    def comes_late(self, pod_class: ClassIdx) -> bool:
+        """Whether pods of the class should be placed after others of their gang."""
+        return False
+
+    def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        """Domains to avoid, the fullest most [D + 1]; None when they are alike."""
+        return None
+
+    def shares_one_domain(self, pods: Ints, pod_class: ClassIdx) -> bool:
+        """Whether pods of the class can only go where others of them go."""
+        return False
+
+
+def pad(weights: NDArray[Any], count: int) -> NDArray[Any]:
+    """Weights over more pod classes, zero for those that are new."""
+    return np.concatenate([weights, np.zeros(count - len(weights), dtype=weights.dtype)])

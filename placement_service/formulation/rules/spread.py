@@ -1,0 +1,104 @@
+"""Topology spread: no domain far fuller than the emptiest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from placement_service.entities.request import PodTemplate, SpreadConstraint
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.levels import Level
+from placement_service.formulation.rules.draft import RuleDraft
+from placement_service.formulation.rules.protocol import Rule, pad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread(Rule):
+    """In a domain with a carrier, counted pods are at most skew above the least.
+
+    `carriers[C]` carry the rule, `counted[C]` are counted. `base[D]` are the running pods
+    counted; `eligible[D]` the domains whose least counts; `floor_is_zero` when there are
+    fewer than the minimum of domains; `own[C]` is 1 for a carrier that does not count itself.
+    """
+
+    carriers: Bools
+    counted: Bools
+    base: Ints
+    eligible: Bools
+    max_skew: int
+    floor_is_zero: bool
+    own: Ints
+
+    def tracked(self) -> tuple[Bools, Bools, Bools]:
+        own = self.own > 0
+        return (self.counted, self.carriers & ~own, self.carriers & own)
+
+    def open_domains(self, pods: Ints, pod_class: ClassIdx) -> Bools | None:
+        if not (self.carriers[pod_class] or self.counted[pod_class]):
+            return None
+        counts = self.base + pods[0]
+        return np.append(counts + 1 - self._floor(counts) <= self.max_skew, False)
+
+    def holds(self, pods: Ints) -> bool:
+        counts = self.base + pods[0]
+        floor = self._floor(counts)
+        return all(
+            (counts[pods[1 + own] > 0] + own - floor <= self.max_skew).all() for own in (0, 1)
+        )
+
+    def _floor(self, counts: Ints) -> int:
+        if self.floor_is_zero or not self.eligible.any():
+            return 0
+        return int(counts[self.eligible].min())
+
+    def crowding(self, pods: Ints, pod_class: ClassIdx) -> Ints | None:
+        return np.append(self.base + pods[0], 0) if self.carriers[pod_class] else None
+
+    def widen(self, count: int) -> Self:
+        return type(self)(
+            self.level, pad(self.carriers, count), pad(self.counted, count), self.base,
+            self.eligible, self.max_skew, self.floor_is_zero, pad(self.own, count),
+        )  # fmt: skip
+
+
+def formulate(draft: RuleDraft) -> None:
+    """One rule for all pod classes with the same constraint over the same domains."""
+    seen: dict[tuple[SpreadConstraint, int], Spread] = {}
+    for s, (_, t) in enumerate(draft.templates):
+        for c in t.spread_constraints:
+            number, level = draft.level(c.topology_key)
+            domains = _counted_domains(draft, t, c, level)
+            match = draft.matched(c)
+            # Equal domains are one array.
+            key = (c, id(domains))
+            if key not in seen:
+                seen[key] = Spread(
+                    level=number,
+                    carriers=np.zeros(len(draft.templates), dtype=bool),
+                    counted=match,
+                    base=draft.running_by_domain(c, level),
+                    eligible=domains,
+                    max_skew=c.max_skew,
+                    floor_is_zero=int(domains.sum()) < c.min_domains,
+                    own=(~match).astype(np.int64),
+                )
+                draft.rules.append(seen[key])
+            seen[key].carriers[s] = True
+            draft.eligible[s, level.domain < 0] = False
+            draft.special |= match
+            draft.special[s] = True
+
+
+def _counted_domains(draft: RuleDraft, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
+    """Domains whose least counts for a constraint [D]."""
+    nodes = level.domain >= 0
+    if not c.ignore_node_affinity:
+        nodes = nodes & draft.masks.selected(t)
+    if c.honor_taints:
+        nodes = nodes & draft.masks.tolerated(t)
+    domains = np.zeros(level.count, dtype=bool)
+    domains[level.domain[nodes]] = True
+    return draft.shared(domains)
