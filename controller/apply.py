@@ -6,8 +6,8 @@ planned anew. Once binding has begun, the first pod that cannot be bound stops t
 have not begun: the fewer are bound, the freer the next plan, which finds them in place.
 
 A binding carries the pod's uid, and the API server binds a pod once. After an unclear
-answer the pod itself is looked at; a pod whose fate stays unknown counts as bound until
-it is known, so that nothing is put in its place.
+answer the pod itself is looked at; a pod whose binding stays unconfirmed counts as bound until
+it is confirmed, so that nothing is put in its place.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Binding:
 class GangPlan:
     """What an answer wants for one gang.
 
-    `base` is the gang that must be bound before. Of `leans_on`, those that the same answer
-    binds must be bound as well; see `leaning`.
+    `base` is the gang that must be bound before. Those of `depends_on` that the same answer
+    binds must be bound as well; see `dependencies`.
     """
 
     gang: Key
@@ -123,8 +123,8 @@ def plans(
     bases: Mapping[Key, Key],
     dependencies: Mapping[Key, frozenset[Key]],
 ) -> tuple[GangPlan, ...]:
-    """The bindings of an answer by gang, bases before what scales them, and what others
-    lean on before those.
+    """The bindings of an answer by gang, bases before what scales them, and gangs
+    that others depend on before those.
 
     Only gangs that were asked about are bound, whatever the answer holds.
     """
@@ -140,7 +140,7 @@ def plans(
         for gang, of in found.items()
         if of
     ]
-    # A base may lean on what scales it, which cannot come before it.
+    # A base may depend on a gang that scales it, which cannot come before it.
     return (
         *_dependents_last([plan for plan in result if plan.base is None]),
         *_dependents_last([plan for plan in result if plan.base is not None]),
@@ -148,7 +148,7 @@ def plans(
 
 
 def _dependents_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
-    """Each plan after those that it leans on. Where they lean on each other, one is first."""
+    """Each plan after those that it depends on. In a circle of dependencies one is first."""
     by_gang = {plan.gang: plan for plan in plans}
     begun: set[Key] = set()
     done: dict[Key, GangPlan] = {}
@@ -195,7 +195,7 @@ def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_
 
 
 class Applier:
-    """Carries plans out, one gang after another. `may_act` is asked before each gang."""
+    """Carries out plans, one gang after another. `may_act` is asked before each gang."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class Applier:
                 return
             stale = staleness(plan, view, self._cache, self._scheduler_name)
             if lost := sorted(plan.depends_on & failed):
-                stale = f"it leans on pods of {lost[0][1]}, which is not bound"
+                stale = f"it depends on pods of {lost[0][1]}, which is not bound"
             outcome = Outcome(plan, stale=stale) if stale else self._bind(plan)
             if not outcome.is_whole:
                 failed.add(plan.gang)
@@ -230,7 +230,7 @@ class Applier:
 
     def _bind(self, plan: GangPlan) -> Outcome:
         stop = threading.Event()
-        # Before the first call: whoever looks from now on sees the whole gang in place.
+        # Before the first call: from now on every view shows the whole gang in place.
         for binding in plan.bindings:
             self._cache.assume(binding.pod, binding.uid, binding.node)
         tried = tuple(
@@ -242,7 +242,7 @@ class Applier:
         return Outcome(plan, tried)
 
     def _bind_one(self, binding: Binding, stop: threading.Event) -> BindAttempt:
-        # A gang that was begun is finished, also when we are told to stop. Whether a request
+        # A gang that was begun is finished, also while stopping. Whether a request
         # may still be sent, the binder knows.
         if stop.is_set():
             return BindAttempt(binding, Result.SKIPPED)
@@ -307,7 +307,7 @@ class KubernetesBinder:
         return BindAttempt(binding, Result.UNKNOWN, why)
 
     def look(self, binding: Binding, *, timeout: float) -> BindAttempt:
-        """What became of a binding whose fate is unknown; `SKIPPED` when it was not made.
+        """The result of a binding that got no clear answer; `SKIPPED` when it was not made.
 
         Raises `ApiError` when the pod cannot be looked at.
         """
@@ -349,7 +349,7 @@ class KubernetesBinder:
         except ApiError:
             return None
         if found.result is Result.SKIPPED:
-            # It is there, free, and yet the server said no: plan it anew. After any
+            # It is there and free, and yet the server refused: plan it again. After any
             # other error the same request may be sent again.
             refused = error.status in (404, 409)
             return BindAttempt(binding, Result.CONFLICT, str(error)) if refused else None

@@ -1,4 +1,4 @@
-"""When to ask, and about whom: pure decisions over who waits since when.
+"""When to ask, and about whom: pure decisions from who has waited since when.
 
 Gangs that arrive together are planned together, so a batch stays open for a moment. A
 gang that got no place waits twice as long each time before it is a reason to ask again;
@@ -44,7 +44,7 @@ class QueuedGang:
 
     `since` is when it began to, `due` from when on it is a reason to ask. `attempts` are
     those without success since something about the gang changed, the last one at `tried`
-    with `room` as it was then.
+    with `freed` as it was then.
     """
 
     state: GangState
@@ -98,7 +98,7 @@ def tried(queue: Queue, keys: Iterable[Key], *, freed: int, now: float, backoff:
 
 
 def made_due(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:
-    """The queue after a plan for these gangs was overtaken by events: plan anew at once."""
+    """The queue after a plan for these gangs was overtaken by events: plan again at once."""
     result = dict(queue)
     for key in keys:
         if (queued := queue.get(key)) is not None:
@@ -107,7 +107,7 @@ def made_due(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:
 
 
 def wait(queue: Queue, *, now: float, window: Window) -> float:
-    """Seconds until the batch is to be closed: 0 means now, infinity that nobody waits."""
+    """Seconds until the batch is to be closed: 0 means now, infinity that no gang waits."""
     due = [queued.due for queued in queue.values() if queued.due <= now]
     if not due:
         return min((queued.due for queued in queue.values()), default=math.inf) - now
@@ -133,8 +133,9 @@ def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
     """The gangs of one batch, bases before what scales them, at most so many.
 
     When not all fit, those that were not tried in vain come first, then those whose
-    back-off ends first: whoever cannot be helped does not keep the others waiting, and
-    everybody has a turn. Among equals higher priority goes first, then who waits longest.
+    back-off ends first: a gang that cannot be
+    placed does not keep the others waiting, and each has a turn. Among equals higher
+    priority goes first, then the longest wait.
     A gang whose base waits too comes only with its base.
     """
     by_key = {candidate.key: candidate for candidate in candidates}
@@ -144,7 +145,7 @@ def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
         wanted = [c.key for c in (base, candidate) if c is not None and c.key not in taken]
         if len(taken) + len(wanted) <= most:
             taken.update(dict.fromkeys(wanted))
-    # A base taken late for a scaled gang's sake still stands before it.
+    # A base that is taken because of its scaled gang is still listed before it.
     return tuple(taken)
 
 
@@ -160,7 +161,7 @@ def _turn(candidate: Candidate) -> tuple[bool, float, int, bool, float, Key]:
 
 
 def _differ(before: GangState, after: GangState) -> bool:
-    """Whether the question about a gang is another one; that a pod got ready is not."""
+    """Whether the service would be asked something else; a pod that got ready does not count."""
 
     def query(state: GangState) -> object:
         return state.generation, [

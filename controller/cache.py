@@ -1,9 +1,9 @@
-"""The cluster as the watches tell it, with the bindings that they have not told yet.
+"""The cluster as the watches report it, with the bindings that they have not reported yet.
 
 `ClusterCache` takes events from the threads of the watches and hands out `ClusterView`,
 an unchanging picture of one moment. A pod that we have bound counts as bound from then
 on ("assumed"), until the watch shows it bound, or gone. Objects are kept trimmed (see
-`placement.kubernetes.trimming`); equal standings and parts are stored once.
+`placement.kubernetes.trimming`); equal parts are stored once.
 
 It holds no plan and decides nothing: after a restart all of it comes from the cluster.
 """
@@ -50,12 +50,12 @@ class Assumed:
 class ClusterView:
     """The cluster at one moment, assumed bindings included. Nothing in it may be changed.
 
-    `revision` grows with every change; `room` with every change after which something
-    may fit that did not before. `marks` tells for each node when something last happened
-    to it that is not our doing and may leave less room: it changed, or got a pod.
-    `strays` are pods of ours that could be bound, if only a PodGang referred to them.
-    `left` are the nodes that pods of a gang ran on and have left, or are about to leave; the
-    last ones, at most as many as the gang has pods, for those of long ago mean nothing.
+    `revision` grows with every change; `freed` with every change after which something may
+    fit that did not before. `node_revisions` has for each node when it last changed by
+    another's hand in a way that may leave less room: it changed, or got a pod.
+    `unreferenced` are pods of ours that could be bound if a PodGang referred to them.
+    `vacated_nodes` are the nodes that pods of a gang ran on and have left, or are about to
+    leave; the last ones, at most as many as the gang has pods.
     """
 
     revision: int
@@ -85,14 +85,14 @@ class ClusterCache:
         self._revision = 0
         self._freed = 0
         self._node_revisions: dict[str, int] = {}
-        # Gangs by the pods that they refer to, and those to be read anew.
+        # Gangs by the pods that they refer to, and those whose state must be computed again.
         self._owners: dict[Key, set[Key]] = {}
         self._states: dict[Key, GangState] = {}
         self._stale: set[Key] = set()
         self._unreferenced: set[Key] = set()
         self._vacated_nodes: dict[Key, tuple[str, ...]] = {}
 
-    # What the watches tell.
+    # What the watches report.
 
     def observe(self, kind: str, body: Mapping[str, Any], *, deleted: bool = False) -> None:
         """One object was made, changed or deleted."""
@@ -115,12 +115,12 @@ class ClusterCache:
             self._changed.notify_all()
 
     def trimmed(self, bodies: Iterable[Mapping[str, Any]]) -> list[Body]:
-        """Objects as the cache keeps them, so that a long list never stands there whole."""
+        """Objects as the cache keeps them, so that a long list is never held whole."""
         return [self._trimmer.trim(body) for body in bodies]
 
     def unsync(self, kind: str) -> None:
-        """A kind counts as unknown until it is listed anew, and so does what became of the
-        bindings that no watch has confirmed: the list will tell."""
+        """A kind counts as unknown until it is listed again, and so do the bindings that no
+        watch has confirmed: the list will show them."""
         with self._changed:
             self._synced.discard(kind)
             if kind == POD:
@@ -173,7 +173,7 @@ class ClusterCache:
             return self._revision
 
     def wake(self) -> None:
-        """Lets whoever waits look again."""
+        """Ends every `wait`."""
         with self._changed:
             self._revision += 1
             self._changed.notify_all()
@@ -215,7 +215,7 @@ class ClusterCache:
             return pod if pod is None or assumed is None else _bound(pod, assumed.node)
 
     def state(self, key: Key) -> GangState | None:
-        """How one gang stands now, None when it is gone."""
+        """The state of one gang now, None when it is gone."""
         with self._changed:
             gang = self._stores[POD_GANG].get(key)
             if gang is None:
@@ -229,7 +229,7 @@ class ClusterCache:
             return state_of(gang, members, self._scheduler_name, has_node=self._has_node)
 
     def node_revision(self, node: str) -> int | None:
-        """The mark of a node as it is now (see `ClusterView`), None when it is gone."""
+        """When a node last changed by another's hand (see `ClusterView`), None when it is gone."""
         with self._changed:
             return self._node_revisions.get(node, 0) if self._has_node(node) else None
 
@@ -262,11 +262,11 @@ class ClusterCache:
                 else:
                     self._node_revisions[key[1]] = self._revision
                 if before is None or body is None:
-                    # Rare enough to read every gang anew: which of its pods are lost?
+                    # Rare enough to compute every gang again: which of its pods are lost?
                     self._stale.update(self._stores[POD_GANG])
 
     def _note_node_change(self, key: Key, before: Body | None, body: Body | None) -> None:
-        """Marks the node that a pod came to, or takes more of, by another's hand."""
+        """Notes that a pod of another came to a node, or takes more of it."""
         if body is None or not (node := node_of(body)) or not self._has_node(node):
             return
         assumed = self._assumed.get(key)
@@ -324,7 +324,7 @@ class ClusterCache:
         self._changed.notify_all()
 
     def _sort_out(self, key: Key) -> None:
-        """Whether a pod is a stray."""
+        """Updates whether a pod is unreferenced."""
         pod = self._stores[POD].get(key)
         if (
             pod is not None

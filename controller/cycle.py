@@ -1,7 +1,7 @@
 """The cycle: collect, snapshot, translate, ask, apply, report, requeue.
 
-Everything that it remembers from one cycle to the next is a convenience: who waits since
-when, what was last said about whom. All of it may be lost at any line, for the cluster
+Everything that it remembers from one cycle to the next is a convenience: since
+when each gang waits, what was last reported. All of it may be lost at any line, for the cluster
 says what is bound, and the next cycle begins with that.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 _TICK = 0.05
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
-#: Questions with faulty parts left out, one after another, in one cycle.
+#: Requests of one cycle, each without the faulty parts of the one before.
 _MOST_QUERIES = 4
 
 
@@ -124,13 +124,13 @@ class Cycle:
             # 2. Snapshot: one moment.
             self._enter(Step.SNAPSHOT)
             view = self._look()
-            # 3. Translate: the question.
+            # 3. Translate: the request.
             self._enter(Step.TRANSLATE)
             query = self._build_query(view)
             # 4. Ask.
             self._enter(Step.ASK)
             placement, query = self._ask(query)
-            # Without an answer nobody's turn has passed, but of those whom no answer helps.
+            # Without an answer no gang had its turn, except those that cannot be asked about.
             had_turn = tuple(query.refused)
             if placement is not None:
                 had_turn += query.asked
@@ -142,7 +142,7 @@ class Cycle:
         # 8. and 9. Report, each object in turn.
         self._enter(Step.REPORT)
         self._report(view)
-        # 10. Requeue: who still waits waits longer.
+        # 10. Requeue: a gang that still waits backs off.
         self._enter(Step.REQUEUE)
         self._requeue(had_turn, view)
 
@@ -166,7 +166,7 @@ class Cycle:
         self._overtaken = 0
 
     def _begin_term(self) -> None:
-        """Forgets what another leader may have overtaken, and reads the cluster anew."""
+        """Forgets what another leader may have changed, and reads the cluster again."""
         self._authority.begin_term()
         self._forget()
         self._relist()
@@ -197,7 +197,7 @@ class Cycle:
             self._queue, view.states, freed=view.freed, now=now, backoff=self._options.backoff
         )
         self._measure(view, now)
-        # Bound, and nobody lived to say how well: the next answer says it.
+        # Bound before a restart, without a score: the next answer has it.
         self._unscored = tuple(
             key
             for key, state in view.states.items()
@@ -224,7 +224,7 @@ class Cycle:
         now = self._clock()
         pause = batch.wait(self._queue, now=now, window=self._options.window)
         if self._unscored and len(self._queue) < self._options.window.most:
-            # There is room for them in the question.
+            # There is room for them in the request.
             pause = 0.0
         return max(pause, self._ask_after - now)
 
@@ -259,7 +259,7 @@ class Cycle:
     # 4. Ask.
 
     def _ask(self, query: Query) -> tuple[v1.Placement | None, Query]:
-        """The answer, None when there is none, and the question that was really asked."""
+        """The answer, None when there is none, and the query that was really sent."""
         for left in reversed(range(_MOST_QUERIES)):
             self._refuse(query.refused)
             self._heartbeat.beat()
@@ -290,7 +290,7 @@ class Cycle:
                 logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
 
     def _fail(self, query: Query, error: PlacementError) -> None:
-        """No answer: nothing is bound, and the service is left in peace for a moment."""
+        """No answer: nothing is bound, and the service is not asked again for a moment."""
         if self._authority.is_stopped:
             return
         now = self._clock()
@@ -305,13 +305,13 @@ class Cycle:
             wait = max(wait, error.retry_after)
         self._ask_after = now + wait
         if now - self._failing_since >= self._options.waiting_notice:
-            told = notices.of_failure(f"{error.code.name}: {error}")
-            self._history.not_answered(query.asked, told)
+            notice = notices.of_failure(f"{error.code.name}: {error}")
+            self._history.not_answered(query.asked, notice)
 
     def _note(self, query: Query, placement: v1.Placement) -> None:
         """Remembers what the answer says about each gang."""
         for gang in query.request.gangs:
-            # About whom nothing is said, nothing is to be asked again.
+            # A gang about which the answer says nothing is not asked about again.
             if not self._history.knows(key := key_of_resource(gang.name)):
                 self._history.answered(key, Notice())
         for result in placement.gangs:
@@ -336,8 +336,8 @@ class Cycle:
         wanted = plans(placement, query.asked, query.bases, depends_on(gangs))
         if not self._options.binds:
             for plan in wanted:
-                told = ", ".join(map(str, plan.bindings))
-                logger.info("would bind %s", told, extra={"gang": "/".join(plan.gang)})
+                bindings = ", ".join(map(str, plan.bindings))
+                logger.info("would bind %s", bindings, extra={"gang": "/".join(plan.gang)})
             return
         for outcome in self._applier.apply(wanted, view):
             self._record(outcome)
@@ -369,7 +369,7 @@ class Cycle:
     # 8. Report.
 
     def _notice(self, state: GangState) -> Notice | None:
-        """What is to be said about a gang now."""
+        """What is to be reported about a gang now."""
         return self._history.notice(state, self._queue, self._clock())
 
     def _report(self, view: ClusterView) -> None:

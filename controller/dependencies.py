@@ -1,4 +1,4 @@
-"""Which gangs of one answer lean on the pods of others.
+"""Which gangs of one answer depend on the pods of others.
 
 A gang with required pod affinity is placed near pods that the same answer may only be
 about to place, and one with a spread that must hold is placed evenly with them. If those

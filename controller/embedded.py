@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: The question and the answer never leave the machine, so their size does not matter.
+#: Request and answer never leave the machine, so their size does not matter.
 _MOST_BYTES = 2**31 - 1
 
 

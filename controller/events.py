@@ -3,8 +3,8 @@
 The numbers in a note differ from one moment to the next, and a gang may have a thousand
 pods: about one topic an object has one event at a time, whatever the words.
 
-What was said is remembered in this process only; after a restart it may be said once
-more. An event that cannot be written is lost, as events are.
+What was reported is remembered in this process only; after a restart it may be reported
+once more. An event that cannot be written is lost, as events are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recorder:
         action: str,
         note: str,
     ) -> bool:
-        """Writes an event, or counts up the one that says the same; false when neither.
+        """Writes an event, or counts up the one with the same note; false when neither.
 
         `topic` is finer than the reason and coarser than the note. Raises `ApiError`.
         """
@@ -85,10 +85,10 @@ class Recorder:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # The cluster forgets events after a while; then it is said anew.
+                # The cluster forgets events after a while; then it is reported again.
             else:
                 return True
-        # What and about whom makes the name: said twice, it is still one event.
+        # The name is a digest of object and note: written twice, it is still one event.
         text = "\0".join((self._instance, *key, note, str(now)))
         name = f"{metadata['name'][:200]}.{sha256(text.encode()).hexdigest()[:16]}"
         self._recorded[key] = _RecordedEvent(name, note, 1, now)

@@ -1,5 +1,5 @@
-"""What is remembered of each gang: its last answer, its last plan, and since when it stands
-as it does. From that follows what is to be said of it now.
+"""What is remembered of each gang: its last answer, its last plan, and since when it is in
+its present state. From that follows what is reported about it now.
 
 It is a convenience: the cluster says what is bound, and the next answer says the rest.
 """
@@ -21,7 +21,7 @@ _ACTIVE = frozenset({Lifecycle.WAITING, Lifecycle.PENDING})
 class GangHistory:
     """The memory of one term. Times are in seconds, of any clock that never goes back.
 
-    A gang that is half bound is said to be so after `half_bound_limit`; one whose pods are
+    A gang that is half bound is reported as such after `half_bound_limit`; one whose pods are
     missing, or whose plans come to nothing, after `waiting_notice`.
     """
 
@@ -40,8 +40,8 @@ class GangHistory:
         return len(self._half_since)
 
     def look(self, states: Mapping[Key, GangState], now: float) -> None:
-        """Takes in how all gangs stand, and forgets those that are gone."""
-        # What is remembered of a gang says nothing about a later one of its name.
+        """Takes in the states of all gangs, and forgets those that are gone."""
+        # A later gang of the same name is another gang.
         later = {key for key, s in states.items() if self._uids.get(key, s.uid) != s.uid}
         self._uids = {key: state.uid for key, state in states.items()}
         for memory in (self._answers, self._outcomes, self._half_since, self._waiting_since):
@@ -57,7 +57,7 @@ class GangHistory:
         return key in self._answers
 
     def answered(self, key: Key, notice: Notice) -> bool:
-        """Takes in what an answer says of a gang; whether that is new."""
+        """Takes in the answer about a gang; returns whether it is new."""
         is_new = self._answers.get(key) != notice
         self._answers[key] = notice
         return is_new
@@ -65,7 +65,7 @@ class GangHistory:
     def not_answered(self, keys: Iterable[Key], notice: Notice) -> None:
         """Takes in why there was no answer about these gangs."""
         for key in keys:
-            # The words differ from one failure to the next; the first ones will do.
+            # The message differs from one failure to the next; the first is kept.
             if (before := self._answers.get(key)) is None or before.reason != notice.reason:
                 self._answers[key] = notice
 
@@ -75,13 +75,13 @@ class GangHistory:
         if outcome.is_whole:
             self._outcomes.pop(key, None)
         elif outcome.stale:
-            # What it is that overtakes differs each time; the first one will do.
+            # The cause differs each time; the first is kept.
             self._outcomes.setdefault(key, outcome)
         else:
             self._outcomes[key] = outcome
 
     def notice(self, state: GangState, queue: Queue, now: float) -> Notice | None:
-        """What is to be said about a gang; None when nothing is known."""
+        """What is to be reported about a gang; None when nothing is known."""
         key = state.key
         answer = self._answers.get(key)
         if now - self._half_since.get(key, math.inf) >= self._half_bound_limit:

@@ -1,4 +1,4 @@
-"""How a gang stands: what of it runs, what waits, and whether it is our turn.
+"""The state of a gang: which pods run, which wait, and whether it is our turn.
 
 A pure reading of a PodGang and its pods, made again whenever one of them changes. It
 counts; whether and where something fits is for the service to say.
@@ -57,7 +57,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """How a gang stands; `uid` tells a gang from a later one of the same name."""
+    """The state of a gang; `uid` tells it from a later one of the same name."""
 
     key: Key
     uid: str
@@ -115,7 +115,7 @@ def references(gang: Body) -> Iterable[tuple[Body, tuple[Key, ...]]]:
 
 
 def is_initialized(gang: Body) -> bool:
-    """Whether Grove has said so; only then may others write its status."""
+    """Whether Grove has set Initialized; only then may others write the status."""
     condition = condition_of(gang, "Initialized")
     return condition is not None and condition.get("status") == "True"
 
@@ -157,7 +157,7 @@ def state_of(
     *,
     has_node: Callable[[str], bool],
 ) -> GangState:
-    """How a gang stands, given the pods that have not finished and which nodes there are."""
+    """The state of a gang, given the pods that have not finished and the nodes that exist."""
     metadata = gang["metadata"]
     ours = False
     groups = []

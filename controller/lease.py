@@ -4,7 +4,7 @@ Each replica judges by its own clock how long the lease has not changed; the tim
 in it are for people, so wrong clocks do no harm. A leader that could not renew in time
 stops acting before another may begin, also when its thread was held up: whoever acts asks
 `leads`, which compares times and trusts no flag. The clock goes on while a machine sleeps.
-A lease that is deleted is made anew by its holder; others wait as long as if it were there.
+A lease that is deleted is made again by its holder; others wait as long as if it were there.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Elector:
             if self._seen:
                 self._seen, self._seen_at = "", now
             if not self.leads and now - self._seen_at < self._promised:
-                # Deleted; whoever held it does not know yet, and goes on for a while.
+                # Deleted; its holder does not know yet, and goes on for a while.
                 return
             body = self._body({}, now=_micro_time(), transitions=0)
             made = self._cluster.request(

@@ -17,7 +17,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # It tells of every connection; what matters of them we tell ourselves.
+    # It logs every connection; what matters of them we log ourselves.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
@@ -44,9 +44,9 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        told = " ".join(f"{key}={value}" for key, value in fields(record).items())
+        extra = " ".join(f"{key}={value}" for key, value in fields(record).items())
         line = super().formatMessage(record)
-        return f"{line}  {told}" if told else line
+        return f"{line}  {extra}" if extra else line
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:

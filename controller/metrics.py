@@ -54,7 +54,7 @@ class Metrics:
             self.steps.labels(step.name.lower())
 
     def nothing_known(self) -> None:
-        """Who does not lead does not look: what was seen last would be told for ever."""
+        """A replica that does not lead does not look; old values would stay for ever."""
         for state in Lifecycle:
             self.gangs.labels(state.value).set(0)
         for gauge in (self.half_bound, self.unreferenced, self.oldest):

@@ -1,4 +1,4 @@
-"""Why a gang waits, or how well it stands, in the words that reports use.
+"""Why a gang waits, or how well it is placed, in the words that reports use.
 
 A notice is made from an answer, or from what came in the way of one; `report` writes it
 where people and machines look.
@@ -29,7 +29,7 @@ NO_POD_GANG: Final = "NoPodGang"
 @dataclass(frozen=True, slots=True)
 class Notice:
     """`reason` is one CamelCase word, `message` a sentence or some; both are empty when
-    there is nothing to say against the gang. `score` is its placement score, if known."""
+    nothing keeps the gang waiting. `score` is its placement score, if known."""
 
     reason: str = ""
     message: str = ""
@@ -37,7 +37,7 @@ class Notice:
 
 
 def of_result(result: v1.GangResult) -> Notice:
-    """What an answer says about a gang."""
+    """The answer about a gang."""
     score = result.placement_score if result.HasField("placement_score") else None
     if not result.reasons:
         return Notice(score=score)

@@ -79,7 +79,7 @@ class GangStatus:
 
 
 def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
-    """What a gang's status should say; None when nothing is known, or it is not ours."""
+    """What a gang's status should be; None when nothing is known, or it is not ours."""
     if state.lifecycle not in _OURS:
         return None
     phase = "Running" if state.runs else "Starting" if state.is_met else "Pending"
@@ -97,7 +97,7 @@ def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
 
 
 def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:
-    """The merge patch that makes a gang's status say so; None when it does already."""
+    """The merge patch that makes a gang's status so; None when it is so already."""
     status = gang.get("status") or {}
     before = condition_of(gang, SCHEDULED)
     word = "True" if wanted.scheduled else "False"
@@ -131,7 +131,7 @@ def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:
 
 
 def pod_patch(pod: Body, notice: Notice, *, now: str) -> dict[str, Any] | None:
-    """The patch that says that a pod has no place, and why; None when it says so already."""
+    """The patch that says that a pod has no place, and why; None when that is there already."""
     before = condition_of(pod, POD_SCHEDULED)
     wanted = {
         "type": POD_SCHEDULED,
@@ -204,13 +204,13 @@ class Reporter:
     @property
     def postponed(self) -> frozenset[Key]:
         """The gangs of the last report some of whose pods have an older message, for it was
-        too soon to write it anew."""
+        too soon to write it again."""
         return frozenset(self._postponed)
 
     def report_unreferenced(
         self, view: ClusterView, keys: Iterable[Key], notice: Notice
     ) -> frozenset[Key]:
-        """Says about these pods what keeps them waiting; returns those that were not told."""
+        """Writes on these pods what keeps them waiting; returns those that could not be written."""
         unwritten = self._executor.map(
             lambda key: self._attempt(key, lambda: self._pod(view.pods[key], notice)), keys
         )

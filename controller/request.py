@@ -1,4 +1,4 @@
-"""What to ask: a view of the cluster, and who waits, as one request.
+"""The request of a cycle: a view of the cluster and the gangs that wait.
 
 Translation is `placement.kubernetes`; this module picks what it is given and what of its
 messages is sent. An object that cannot be read never stops the others: it is set aside,
@@ -38,7 +38,7 @@ def build_query(
     most_gangs: int,
     also: Iterable[Key] = (),
 ) -> Query:
-    """The question: where do the pods of the gangs that wait go.
+    """The request: where do the pods of the gangs that wait go.
 
     Besides them it holds what they depend on: their bases, and the running gangs that
     share a base with them. What replaces a pod would like its node again. The gangs of
@@ -66,7 +66,7 @@ def build_query(
     more = tuple(key for key in also if key in by_key)[: most_gangs - len(asked)]
     roots = {bases.get(key, key) for key in (*asked, *more)}
     sent = dict.fromkeys(asked)
-    # A gang that waits but is not asked about would be placed all the same: it stays out.
+    # A gang that waits but is not part of this batch would be placed all the same: leave it out.
     sent.update(
         (key, None)
         for key in by_key
@@ -84,7 +84,7 @@ def build_query(
 
 
 def without(query: Query, error: InvalidRequestError) -> Query | None:
-    """The question without the gangs and nodes that the service finds fault with.
+    """The query without the gangs and nodes that the service finds fault with.
 
     None when nothing of that sort can be left out.
     """

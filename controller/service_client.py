@@ -1,8 +1,8 @@
-"""Asks the placement service: one question, one answer, or the reason that there is none.
+"""Asks the placement service: one request, one answer, or the reason that there is none.
 
 Certificates are read from files that may be replaced while we run; the connection is made
-anew when one was. A busy or absent service is not asked again here: by the next cycle
-there may be a better question.
+again when one was. A busy or absent service is not asked again here: by the next cycle
+there may be a better request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placement.errors import UnavailableError
 
 
 class Service(Protocol):
-    """Answers one question, or raises `placement.errors.PlacementError`."""
+    """Answers one request, or raises `placement.errors.PlacementError`."""
 
     def ask(self, request: v1.ComputePlacementRequest, *, timeout: float) -> v1.Placement:
         """The answer, within `timeout` seconds."""

@@ -1,4 +1,4 @@
-"""The numbered steps of a cycle, and who is told when one is entered.
+"""The numbered steps of a cycle, and an observer of them.
 
 Between any two of them the process may die; tests make it do so.
 """
@@ -25,9 +25,9 @@ class Step(IntEnum):
     REQUEUE = 10
 
 
-#: Is told of each step as it is entered, from whatever thread enters it.
+#: Is called with each step as it is entered, from the thread that enters it.
 StepObserver = Callable[[Step], None]
 
 
 def ignored(step: Step) -> None:
-    """Tells nobody."""
+    """Observes nothing."""

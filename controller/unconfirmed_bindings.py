@@ -1,7 +1,7 @@
-"""Bindings of which nobody knows whether they were made.
+"""Bindings of which it is not known whether they were made.
 
 Until it is known such a pod counts as bound, so that nothing is put in its place. Most
-often a watch says it first; when none does, the pod itself is looked at.
+often a watch says it first; when none does, the pod itself is read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _EVERY: Final = 2.0
 
 
 class BindingLookup(Protocol):
-    """Finds out what became of a binding (see `apply.KubernetesBinder`)."""
+    """Reads the result of a binding (see `apply.KubernetesBinder`)."""
 
     def look(self, binding: Binding, *, timeout: float) -> BindAttempt: ...
 
 
 class UnconfirmedBindings:
-    """The bindings whose fate is unknown."""
+    """The bindings whose result is unknown."""
 
     def __init__(self, cache: ClusterCache, lookup: BindingLookup) -> None:
         self._cache = cache
@@ -40,7 +40,7 @@ class UnconfirmedBindings:
         self._unknown[binding.pod] = binding
 
     def settle(self, now: float) -> None:
-        """Looks at each pod, if it is time to. Ends with the first that cannot be looked at."""
+        """Reads each pod, if it is time to. Ends with the first that cannot be read."""
         if not self._unknown or now < self._again_at:
             return
         self._again_at = now + _EVERY

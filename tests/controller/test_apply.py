@@ -208,10 +208,10 @@ def test_a_scaled_gang_is_not_begun_before_its_base_is_bound(cache: ClusterCache
 
 def test_a_gang_that_leans_on_another_is_not_bound_without_it(cache: ClusterCache) -> None:
     binder = RecordingBinder({"a": Result.CONFLICT})
-    leaner_plan = plan("h", "c on n1", "d on n1", depends_on="g")
-    leaned_on, leaner = apply(cache, binder, plan("g", "a on n1", "b on n2"), leaner_plan)
+    dependent_plan = plan("h", "c on n1", "d on n1", depends_on="g")
+    leaned_on, dependent = apply(cache, binder, plan("g", "a on n1", "b on n2"), dependent_plan)
     assert not leaned_on.is_whole
-    assert leaner.stale == "it leans on pods of g, which is not bound"
+    assert dependent.stale == "it depends on pods of g, which is not bound"
     assert "c on n1" not in binder.asked
 
 
@@ -234,7 +234,7 @@ def test_a_gang_that_leans_on_another_is_bound_with_it_or_when_it_was_not_to_be_
         ({"a": "b", "b": "c"}, {}, "cba"),
         ({"a": "bc"}, {}, "bca"),
         ({"a": "b", "b": "a"}, {}, "bac"),
-        # A base leans on what scales it, and that on a third.
+        # A base depends on what scales it, and that on a third.
         ({"b": "a", "a": "c"}, {"a": "b"}, "bca"),
         ({"a": "c"}, {"a": "b", "c": "b"}, "bca"),
     ],

@@ -1,4 +1,4 @@
-"""Who leans on whom, read from the gangs as they are sent."""
+"""Which gang depends on which, read from the gangs as they are sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CACHE = v1.PodTemplate(labels={"app": "cache"})
 
 
 def leaners(**gangs: v1.PodGang) -> dict[str, set[str]]:
-    """Gangs by "namespace_name"; who leans on whom, by name."""
+    """Gangs by "namespace_name"; which depends on which, by name."""
 
     def key(name: str) -> Key:
         namespace, own = name.split("_")
