@@ -12,6 +12,7 @@ watches end.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from controller.batch import Backoff, Window
 from controller.cache import ClusterCache
 from controller.cycle import Cycle, CycleOptions
 from controller.events import Recorder
+from controller.inquiry import Inquiry
 from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.probes import Probes
@@ -182,10 +184,20 @@ def _cycle(
         instance=settings.identity,
         repeat=settings.event_repeat,
     )
+    options = _options(settings)
     return Cycle(
-        _options(settings),
+        options,
         cache=cache,
-        service=service,
+        inquiry=Inquiry(
+            service,
+            timeout=settings.time_limit + settings.service_patience,
+            backoff=options.backoff,
+            notice_after=settings.failure_notice,
+            authority=authority,
+            heartbeat=heartbeat,
+            metrics=metrics,
+            clock=time.monotonic,
+        ),
         applier=Applier(
             cache,
             binder,
@@ -210,8 +222,8 @@ def _options(settings: Settings) -> CycleOptions:
         window=Window(settings.idle_window, settings.longest_window, settings.most_gangs),
         backoff=Backoff(settings.shortest_backoff, settings.longest_backoff),
         time_limit=settings.time_limit,
-        patience=settings.service_patience,
         deterministic=settings.deterministic,
+        keep_gated=settings.keep_gated,
         half_bound_limit=settings.half_bound_limit,
         waiting_notice=settings.waiting_notice,
     )

@@ -8,28 +8,27 @@ says what is bound, and the next cycle begins with that.
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from controller import batch, notices
-from controller.apply import Applier, Outcome, Result, plans
+from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans
 from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache, ClusterView
 from controller.dependencies import depends_on
 from controller.gang_history import GangHistory
 from controller.gang_state import GangState, Key, Lifecycle
+from controller.gated_gangs import GatedGangs, Kept
+from controller.inquiry import Inquiry
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.report import Reporter
 from controller.report_schedule import ReportSchedule
-from controller.request import Query, build_query, key_of_resource, without
-from controller.service_client import Service
+from controller.request import Query, build_query, key_of_resource
 from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
-from placement.errors import BusyError, InvalidRequestError, PlacementError
 from placement.kubernetes import InputError
 
 logger = logging.getLogger(__name__)
@@ -38,8 +37,8 @@ logger = logging.getLogger(__name__)
 _TICK = 0.05
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
-#: Requests of one cycle, each without the faulty parts of the one before.
-_MOST_QUERIES = 4
+#: Gangs of which an answer is the state: the service decided about what can be bound now.
+_ANSWERABLE = frozenset({Lifecycle.PENDING, Lifecycle.SETTLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class CycleOptions:
     window: batch.Window
     backoff: batch.Backoff
     time_limit: float
-    patience: float
     deterministic: bool
+    keep_gated: float
     half_bound_limit: float
     waiting_notice: float
 
@@ -69,7 +68,7 @@ class Cycle:
         options: CycleOptions,
         *,
         cache: ClusterCache,
-        service: Service,
+        inquiry: Inquiry,
         applier: Applier,
         lookup: BindingLookup,
         reporter: Reporter,
@@ -81,7 +80,7 @@ class Cycle:
     ) -> None:
         self._options = options
         self._cache = cache
-        self._service = service
+        self._inquiry = inquiry
         self._applier = applier
         self._lookup = lookup
         self._reporter = reporter
@@ -97,7 +96,7 @@ class Cycle:
     def stop(self) -> None:
         """Ends `run` after the gang that is being bound; from another thread."""
         self._authority.stop()
-        self._service.cancel()
+        self._inquiry.cancel()
         self._cache.wake()
 
     def run(self) -> None:
@@ -129,12 +128,12 @@ class Cycle:
             query = self._build_query(view)
             # 4. Ask.
             self._enter(Step.ASK)
-            placement, query = self._ask(query)
+            placement, query = self._inquiry.ask(query, self._history)
             # Without an answer no gang had its turn, except those that cannot be asked about.
             had_turn = tuple(query.refused)
             if placement is not None:
                 had_turn += query.asked
-                self._note(query, placement)
+                self._note(query, placement, view)
                 # 5. to 7. Apply: gang by gang, binding in parallel.
                 self._enter(Step.APPLY)
                 self._apply(query, placement, view)
@@ -158,11 +157,12 @@ class Cycle:
             unreferenced_notice=options.waiting_notice,
         )
         self._unconfirmed = UnconfirmedBindings(self._cache, self._lookup)
+        self._gated = GatedGangs(keep=options.keep_gated)
+        self._kept = Kept()
         self._stale: set[Key] = set()
+        self._dry_run: dict[Key, tuple[Binding, ...]] = {}
         self._unscored: tuple[Key, ...] = ()
-        self._failures = 0
-        self._failing_since = math.inf
-        self._ask_after = -math.inf
+        self._inquiry.reset()
         self._overtaken = 0
 
     def _begin_term(self) -> None:
@@ -193,6 +193,7 @@ class Cycle:
         view, now = self._cache.view(), self._clock()
         self._history.look(view.states, now)
         self._reports.look(view, now)
+        self._keep_room(view, now)
         self._queue = batch.refreshed(
             self._queue, view.states, freed=view.freed, now=now, backoff=self._options.backoff
         )
@@ -207,6 +208,13 @@ class Cycle:
             and "placementScore" not in (view.gangs[key].get("status") or {})
         )
         return view
+
+    def _keep_room(self, view: ClusterView, now: float) -> None:
+        before, self._kept = self._kept, self._gated.look(view, now)
+        ended = (before.first - self._kept.first) & view.states.keys()
+        if not all(view.states[key].is_met for key in ended):
+            # Nothing was bound there, and others may have the room.
+            self._queue = batch.made_due(self._queue, self._queue, now=now)
 
     def _measure(self, view: ClusterView, now: float) -> None:
         counts = dict.fromkeys(Lifecycle, 0)
@@ -226,7 +234,7 @@ class Cycle:
         if self._unscored and len(self._queue) < self._options.window.most:
             # There is room for them in the request.
             pause = 0.0
-        return max(pause, self._ask_after - now)
+        return max(pause, self._inquiry.not_before - now)
 
     def _has_news(self, view: ClusterView) -> bool:
         return self._options.binds and self._reports.has_work(view, self._notice, self._clock())
@@ -241,10 +249,11 @@ class Cycle:
                 also=self._unscored,
                 scheduler_name=self._options.scheduler_name,
                 most_gangs=self._options.window.most,
+                kept=self._kept,
             )
         except InputError as error:
             logger.error("the cluster cannot be read: %s", error)
-            self._ask_after = self._clock() + self._options.backoff.longest
+            self._inquiry.put_off(self._options.backoff.longest)
             return Query(v1.ComputePlacementRequest(), ())
         request = query.request
         # The sooner the answer, the less it is overtaken where others bind all the time.
@@ -258,64 +267,18 @@ class Cycle:
 
     # 4. Ask.
 
-    def _ask(self, query: Query) -> tuple[v1.Placement | None, Query]:
-        """The answer, None when there is none, and the query that was really sent."""
-        for left in reversed(range(_MOST_QUERIES)):
-            self._refuse(query.refused)
-            self._heartbeat.beat()
-            if not query.request.gangs:
-                return None, query
-            try:
-                placement = self._service.ask(
-                    query.request, timeout=self._options.time_limit + self._options.patience
-                )
-            except InvalidRequestError as error:
-                smaller = without(query, error) if left else None
-                if smaller is None:
-                    self._fail(query, error)
-                    return None, query
-                query = smaller
-            except PlacementError as error:
-                self._fail(query, error)
-                return None, query
-            else:
-                self._failures, self._failing_since = 0, math.inf
-                self._metrics.cycles.labels("answered").inc()
-                return placement, query
-        return None, query
-
-    def _refuse(self, refused: Mapping[Key, str]) -> None:
-        for key, fault in refused.items():
-            if self._history.answered(key, notices.of_refusal(fault)):
-                logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
-
-    def _fail(self, query: Query, error: PlacementError) -> None:
-        """No answer: nothing is bound, and the service is not asked again for a moment."""
-        if self._authority.is_stopped:
-            return
-        now = self._clock()
-        self._failures += 1
-        self._failing_since = min(self._failing_since, now)
-        self._metrics.cycles.labels(error.code.name.lower()).inc()
-        logger.warning(
-            "no answer: %s: %s", error.code.name, error, extra={"gangs": len(query.asked)}
-        )
-        wait = min(self._options.backoff.after(self._failures), 10.0)
-        if isinstance(error, BusyError) and error.retry_after is not None:
-            wait = max(wait, error.retry_after)
-        self._ask_after = now + wait
-        if now - self._failing_since >= self._options.waiting_notice:
-            notice = notices.of_failure(f"{error.code.name}: {error}")
-            self._history.not_answered(query.asked, notice)
-
-    def _note(self, query: Query, placement: v1.Placement) -> None:
-        """Remembers what the answer says about each gang."""
-        for gang in query.request.gangs:
+    def _note(self, query: Query, placement: v1.Placement, view: ClusterView) -> None:
+        """Remembers the answer about each gang that could be bound. What is said of a gang
+        that only kept its room, or was sent along, is not its state."""
+        sent = {key_of_resource(gang.name) for gang in query.request.gangs}
+        known = {key for key in sent if view.states[key].lifecycle in _ANSWERABLE}
+        for key in known:
             # A gang about which the answer says nothing is not asked about again.
-            if not self._history.knows(key := key_of_resource(gang.name)):
+            if not self._history.knows(key):
                 self._history.answered(key, Notice())
         for result in placement.gangs:
-            self._history.answered(key_of_resource(result.name), notices.of_result(result))
+            if (key := key_of_resource(result.name)) in known:
+                self._history.answered(key, notices.of_result(result, kept=self._kept.first))
         if placement.termination.HasField("gap"):
             self._metrics.gap.set(placement.termination.gap)
         logger.info(
@@ -335,13 +298,28 @@ class Cycle:
         gangs = {key_of_resource(gang.name): gang for gang in query.request.gangs}
         wanted = plans(placement, query.asked, query.bases, depends_on(gangs))
         if not self._options.binds:
-            for plan in wanted:
-                bindings = ", ".join(map(str, plan.bindings))
-                logger.info("would bind %s", bindings, extra={"gang": "/".join(plan.gang)})
+            self._log_plans(query, wanted)
             return
         for outcome in self._applier.apply(wanted, view):
             self._record(outcome)
         self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
+
+    def _log_plans(self, query: Query, plans: Iterable[GangPlan]) -> None:
+        """What a dry run would do: each gang once, and again when its plan is another one."""
+        wanted = {plan.gang: plan.bindings for plan in plans}
+        for key in query.asked:
+            bindings = wanted.get(key, ())
+            if self._dry_run.get(key, ()) == bindings:
+                continue
+            text = ", ".join(map(str, bindings))
+            extra = {"gang": "/".join(key)}
+            if bindings:
+                logger.info("would bind %s", text, extra=extra)
+            else:
+                logger.info("has no place any more", extra=extra)
+            self._dry_run[key] = bindings
+        for key in self._dry_run.keys() - self._queue.keys():
+            del self._dry_run[key]
 
     def _record(self, outcome: Outcome) -> None:
         key = outcome.plan.gang

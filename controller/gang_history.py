@@ -49,6 +49,10 @@ class GangHistory:
                 del memory[key]
         half = {key for key, s in states.items() if s.is_half_bound and s.lifecycle in _ACTIVE}
         waiting = {key for key, s in states.items() if s.lifecycle is Lifecycle.WAITING}
+        for key in waiting & self._answers.keys():
+            # The answer was about pods that are gone, or that could not be bound.
+            if self._answers[key].reason != notices.REFUSED:
+                del self._answers[key]
         self._half_since = {key: self._half_since.get(key, now) for key in half}
         self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
 
@@ -88,7 +92,8 @@ class GangHistory:
             waits = notices.of_waiting(state) if key in self._waiting_since else answer
             return notices.of_half_bound(state, waits, self._outcomes.get(key))
         if key in self._waiting_since:
-            due = now - self._waiting_since[key] >= self._waiting_notice
+            # Pods whose node is gone will never run: that is no matter of patience.
+            due = state.has_lost or now - self._waiting_since[key] >= self._waiting_notice
             return notices.of_waiting(state) if due else None
         queued, outcome = queue.get(key), self._outcomes.get(key)
         if (

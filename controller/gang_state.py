@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+#: Label in which Grove names the scheduler of a PodGang.
+SCHEDULER_LABEL: Final = "grove.io/scheduler-name"
 
 Body = Mapping[str, Any]
 #: Namespace and name; the namespace of cluster-scoped objects is empty.
@@ -20,7 +23,7 @@ class Lifecycle(StrEnum):
     """What is to be done about a gang."""
 
     FOREIGN = "foreign"
-    """None of its pods is ours."""
+    """Its pods, or its label while it has none, name another scheduler."""
     ENDING = "ending"
     """It is being deleted."""
     UNINITIALIZED = "uninitialized"
@@ -79,6 +82,11 @@ class GangState:
     def is_half_bound(self) -> bool:
         """Whether some pods are bound, and too few."""
         return self.bound > 0 and not self.is_met
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether pods were on nodes that are gone."""
+        return any(group.lost for group in self.groups)
 
     @property
     def bound(self) -> int:
@@ -159,7 +167,7 @@ def state_of(
 ) -> GangState:
     """The state of a gang, given the pods that have not finished and the nodes that exist."""
     metadata = gang["metadata"]
-    ours = False
+    schedulers: set[bool] = set()
     groups = []
     for group, keys in references(gang):
         bound = ready = gated = lost = 0
@@ -170,7 +178,7 @@ def state_of(
                 # One that is being deleted is no member any more: its replacement will be.
                 continue
             is_its = is_ours(pod, scheduler_name)
-            ours = ours or is_its
+            schedulers.add(is_its)
             if node := node_of(pod):
                 if not has_node(node):
                     lost += 1
@@ -186,6 +194,9 @@ def state_of(
                 free.append(key)
         minimum = int(group.get("minReplicas") or 0)
         groups.append(GroupState(group["name"], minimum, bound, ready, tuple(free), gated, lost))
+    # While it has no pods its label decides.
+    label = (metadata.get("labels") or {}).get(SCHEDULER_LABEL)
+    ours = True in schedulers if schedulers else label == scheduler_name
     return GangState(
         key=key_of(gang),
         uid=metadata.get("uid", ""),

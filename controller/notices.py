@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.apply import Outcome
-from controller.gang_state import GangState
+from controller.gang_state import GangState, Key
 from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.
 _LONGEST: Final = 1500
+#: Gangs that one message names.
+_MOST_NAMED: Final = 3
 
 PLACED: Final = "Placed"
 REFUSED: Final = "Refused"
@@ -36,14 +38,28 @@ class Notice:
     score: float | None = None
 
 
-def of_result(result: v1.GangResult) -> Notice:
-    """The answer about a gang."""
+def word_of(code: v1.ReasonCode) -> str:
+    """A reason of the service as one CamelCase word."""
+    name = v1.ReasonCode.Name(code).removeprefix("REASON_CODE_")
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def of_result(result: v1.GangResult, *, kept: Iterable[Key] = ()) -> Notice:
+    """The answer about a gang. `kept` are gated gangs for which room is kept, which the
+    message names where others took the room."""
     score = result.placement_score if result.HasField("placement_score") else None
     if not result.reasons:
         return Notice(score=score)
-    name = v1.ReasonCode.Name(result.reasons[0].code).removeprefix("REASON_CODE_")
-    word = "".join(part.capitalize() for part in name.split("_"))
-    return Notice(word, _joined(reason.message for reason in result.reasons), score)
+    texts = [reason.message for reason in result.reasons]
+    names = sorted("/".join(key) for key in kept)
+    if names and any(r.code == v1.ReasonCode.REASON_CODE_OUTCOMPETED for r in result.reasons):
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        texts.append(
+            "room is kept for a moment for scaled gangs whose pods Grove still holds back: "
+            + ", ".join(names[:_MOST_NAMED])
+            + more
+        )
+    return Notice(word_of(result.reasons[0].code), _joined(texts), score)
 
 
 def of_refusal(fault: str) -> Notice:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from controller import notices
 from controller.cache import ClusterView
 from controller.events import Recorder
 from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized
@@ -37,6 +38,7 @@ from controller.notices import (
     Notice,
 )
 from controller.steps import Step, StepObserver, ignored
+from placement import v1
 from placement.cluster import (
     MERGE_PATCH,
     POD_GANGS,
@@ -56,7 +58,26 @@ FAILED_SCHEDULING: Final = "FailedScheduling"
 
 #: Reasons for which no room would help; autoscalers act on Unschedulable alone.
 _NOT_FOR_ROOM: Final = frozenset(
-    {REFUSED, NO_ANSWER, NOT_BOUND, NO_POD_GANG, WAITING_FOR_PODS, "Unsupported"}
+    {
+        REFUSED,
+        NO_ANSWER,
+        NOT_BOUND,
+        NO_POD_GANG,
+        WAITING_FOR_PODS,
+        *map(
+            notices.word_of,
+            (
+                v1.ReasonCode.REASON_CODE_UNSUPPORTED,
+                v1.ReasonCode.REASON_CODE_UNINITIALIZED,
+                v1.ReasonCode.REASON_CODE_PODS_MISSING,
+                v1.ReasonCode.REASON_CODE_BASE_NOT_PLACED,
+                v1.ReasonCode.REASON_CODE_NOT_SEARCHED,
+                v1.ReasonCode.REASON_CODE_QUEUE_UNKNOWN,
+                v1.ReasonCode.REASON_CODE_QUEUE_LIMIT,
+                v1.ReasonCode.REASON_CODE_QUEUE_GUARANTEED,
+            ),
+        ),
+    }
 )
 #: States in which a gang's status is ours to write.
 _OURS: Final = frozenset({Lifecycle.WAITING, Lifecycle.PENDING, Lifecycle.SETTLED})

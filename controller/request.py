@@ -10,14 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from controller.batch import Candidate, Queue, chosen
 from controller.cache import ClusterView
 from controller.gang_state import Body, Key, Lifecycle, is_ours, node_of, references
+from controller.gated_gangs import Kept, opened
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, translate
 from placement.kubernetes.gangs import BASE_POD_GANG
+
+NOTHING_KEPT: Final = Kept()
+_HIGHEST_PRIORITY: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,15 +42,17 @@ def build_query(
     scheduler_name: str,
     most_gangs: int,
     also: Iterable[Key] = (),
+    kept: Kept = NOTHING_KEPT,
 ) -> Query:
     """The request: where do the pods of the gangs that wait go.
 
     Besides them it holds what they depend on: their bases, and the running gangs that
     share a base with them. What replaces a pod would like its node again. The gangs of
     `also` have nothing that waits; about them it asks how well they stand, as far as there
-    is room.
+    is room. Gangs of `kept` are planned, and not asked about: nothing of them can be bound
+    yet (see `gated_gangs`).
     """
-    messages, snapshot, refused = _translated(view, scheduler_name)
+    messages, snapshot, refused = _translated(view, scheduler_name, kept)
     by_key = {key_of_resource(gang.name): gang for gang in messages}
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
     asked = chosen(
@@ -72,6 +79,10 @@ def build_query(
         for key in by_key
         if bases.get(key, key) in roots and (key not in queue or key in roots)
     )
+    sent.update((key, None) for key in kept.first if key in by_key)
+    for key in kept.first & sent.keys():
+        # Ahead of others of its priority, and behind whatever has a higher one.
+        by_key[key].priority = min(by_key[key].priority + 1, _HIGHEST_PRIORITY)
     for key in sent:
         before = {
             f"nodes/{name}" for name in view.vacated_nodes.get(key, ()) if ("", name) in view.nodes
@@ -124,13 +135,13 @@ def key_of_resource(name: str) -> Key:
 
 
 def _translated(
-    view: ClusterView, scheduler_name: str
+    view: ClusterView, scheduler_name: str, kept: Kept
 ) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str]]:
     """Messages of all gangs that can be read, the snapshot, and why others cannot be."""
     nodes = dict(view.nodes)
     pods = {
         key: pod
-        for key, pod in view.pods.items()
+        for key, pod in opened(view.pods, (view.gangs[key] for key in kept.gangs)).items()
         # Who waits for another scheduler holds nothing and is not ours to place, and who was
         # bound to a node that is gone runs nowhere.
         if (("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name))

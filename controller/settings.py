@@ -97,6 +97,11 @@ class Settings(BaseSettings):
     """After so long a gang with some but too few pods bound is reported as such."""
     waiting_notice: float = Field(default=30.0, ge=0)
     """After so long a gang whose pods are missing or gated is reported as waiting."""
+    failure_notice: float = Field(default=10.0, ge=0)
+    """After so long without an answer from the service the gangs that wait are told so."""
+    keep_gated: float = Field(default=30.0, ge=0)
+    """How long room is kept for scaled gangs that Grove still holds back though their base
+    runs; others of their priority or a lower one do not get it. 0 keeps none."""
     event_repeat: float = Field(default=300.0, ge=0)
     """An event with the same reason for the same object comes, or is counted up, at most this
     often."""

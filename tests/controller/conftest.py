@@ -27,6 +27,7 @@ QUICK: dict[str, Any] = {
     "longest_backoff": 1.0,
     "half_bound_limit": LONG,
     "waiting_notice": LONG,
+    "failure_notice": LONG,
     "bind_timeout": LONG,
     "lease_duration": 3 * LONG,
     "renew_deadline": LONG,

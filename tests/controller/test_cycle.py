@@ -19,6 +19,8 @@ from controller.batch import Backoff, Window
 from controller.cache import KINDS, ClusterCache
 from controller.cycle import Cycle, CycleOptions
 from controller.events import Recorder
+from controller.gated_gangs import GATE
+from controller.inquiry import Inquiry
 from controller.metrics import Metrics
 from controller.report import Reporter
 from placement import v1
@@ -85,8 +87,8 @@ class Setting:
             "window": Window(idle=0.0, longest=0.0, most=10),
             "backoff": Backoff(1.0, 60.0),
             "time_limit": 8.0,
-            "patience": 1.0,
             "deterministic": False,
+            "keep_gated": 30.0,
             "half_bound_limit": 60.0,
             "waiting_notice": 30.0,
         }
@@ -97,10 +99,20 @@ class Setting:
             repeat=300.0,
             clock=self.clock,
         )
+        heartbeat = Heartbeat(clock=self.clock)
         self.cycle = Cycle(
             CycleOptions(**{**given, **options}),
             cache=self.cache,
-            service=self,
+            inquiry=Inquiry(
+                self,
+                timeout=9.0,
+                backoff=Backoff(1.0, 60.0),
+                notice_after=30.0,
+                authority=self.authority,
+                heartbeat=heartbeat,
+                metrics=self.metrics,
+                clock=self.clock,
+            ),
             applier=Applier(
                 self.cache,
                 self,
@@ -116,7 +128,7 @@ class Setting:
                 clock=self.clock,
             ),
             authority=self.authority,
-            heartbeat=Heartbeat(clock=self.clock),
+            heartbeat=heartbeat,
             relist=self._relist,
             metrics=self.metrics,
             clock=self.clock,
@@ -448,3 +460,101 @@ def test_a_later_gang_of_the_name_is_not_told_what_was_said_about_the_first(
     setting.cycles(3.0)
     assert setting.bound == ["b on n1"]
     assert [one["status"] for one in setting.told()] == ["True"] * len(setting.told())
+
+
+def gated(name: str) -> build.Body:
+    body = pod(name)
+    body["metadata"]["labels"] = {"grove.io/base-podgang": "base"}
+    body["spec"]["schedulingGates"] = [{"name": GATE}]
+    return body
+
+
+def test_what_was_answered_about_a_gated_gang_is_not_its_state(setting: Setting) -> None:
+    """It is asked along with its base; once its gate has gone it is another gang."""
+    setting.observe(build.node("n1"), gang("base", "a"), pod("a"))
+    setting.observe(gang("scaled", "s"), gated("s"))
+
+    def answer(request: v1.ComputePlacementRequest) -> v1.Placement:
+        placement = nobody_fits(request)
+        del placement.gangs[0].reasons[:]
+        placement.MergeFrom(v1.Placement(bindings=all_on_first_node(request).bindings[:1]))
+        return placement
+
+    setting.answer = answer
+    setting.cycles(5.0)
+    assert setting.bound == ["a on n1"]
+    setting.answer = raises(UnavailableError("down"))
+    open_ = pod("s")
+    open_["metadata"]["labels"] = {"grove.io/base-podgang": "base"}
+    setting.observe(open_)
+    setting.cycles(5.0)
+    assert [path for path, _ in setting.server.patches if "scaled" in path or "/s/" in path] == []
+
+
+def test_an_answer_about_pods_that_are_gone_is_forgotten(setting: Setting) -> None:
+    setting.observe(build.node("n1"), gang("g", "a"), pod("a"))
+    setting.answer = nobody_fits
+    setting.cycle.once()
+    assert [one["reason"] for one in setting.told()] == ["Outcompeted"]
+    setting.observe({**gated("a"), "metadata": {**gated("a")["metadata"], "uid": "new"}})
+    setting.cycles(5.0)
+    setting.answer = raises(UnavailableError("down"))
+    setting.observe({**pod("a"), "metadata": {**pod("a")["metadata"], "uid": "new"}})
+    setting.cycles(5.0)
+    pods = [path for path, _ in setting.server.patches if "/pods/" in path]
+    assert len(pods) == 1
+
+
+def test_a_gang_whose_node_is_gone_is_told_so_at_once(setting: Setting) -> None:
+    runs = gang("g", "a")
+    placed = {"type": "Scheduled", "status": "True", "reason": "Placed", "lastTransitionTime": "x"}
+    runs["status"]["conditions"] = [*runs["status"]["conditions"], placed]
+    setting.observe(build.node("n1"), runs, pod("a", node="n1"))
+    setting.cycles(1.0)
+    setting.cache.observe("Node", build.node("n1"), deleted=True)
+    setting.cycles(1.0)
+    assert (setting.told()[-1]["status"], setting.told()[-1]["reason"]) == (
+        "False",
+        "WaitingForPods",
+    )
+
+
+def test_the_message_says_for_whom_room_is_kept(setting: Setting) -> None:
+    setting.observe(build.node("n1"), gang("base", "a"), pod("a", node="n1"))
+    setting.observe(gang("scaled", "s"), gated("s"), gang("other", "x"), pod("x"))
+    setting.answer = nobody_fits
+    setting.cycle.once()
+    (told,) = (one for one in setting.told() if one["status"] == "False")
+    assert "room is kept for a moment for scaled gangs" in told["message"]
+    assert told["message"].endswith(": ml/scaled")
+
+
+def test_when_room_is_kept_no_longer_those_that_wait_are_asked_about_at_once(
+    setting: Setting,
+) -> None:
+    setting.observe(build.node("n1"), gang("base", "a"), pod("a", node="n1"))
+    setting.observe(gang("scaled", "s"), gated("s"), gang("other", "x"), pod("x"))
+    setting.answer = nobody_fits
+    setting.cycles(29.0)
+    setting.answer = all_on_first_node
+    setting.cycles(2.0)
+    assert setting.bound == ["x on n1"]
+
+
+def test_a_dry_run_logs_each_plan_once(
+    pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = Setting(pool, binds=False)
+    caplog.set_level("INFO", "controller.cycle")
+
+    def logged() -> list[str]:
+        return [m for m in caplog.messages if m.startswith(("would", "has no place"))]
+
+    setting.observe(build.node("n1"), gang("g", "a"), pod("a"), gang("h", "b"), pod("b"))
+    setting.cycles(200.0)
+    assert len(setting.asked) > 3
+    assert logged() == ["would bind a on n1", "would bind b on n1"]
+    setting.answer = nobody_fits
+    setting.cycles(200.0)
+    assert logged()[2:] == ["has no place any more"] * 2
+    assert setting.bound == []

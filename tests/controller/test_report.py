@@ -171,3 +171,19 @@ def test_long_messages_are_cut() -> None:
         reasons=[v1.Reason(code=v1.ReasonCode.REASON_CODE_POD_RULES, message="x" * 5000)]
     )
     assert len(of_result(result).message) <= 1500
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        v1.ReasonCode.REASON_CODE_PODS_MISSING,
+        v1.ReasonCode.REASON_CODE_UNINITIALIZED,
+        v1.ReasonCode.REASON_CODE_BASE_NOT_PLACED,
+        v1.ReasonCode.REASON_CODE_QUEUE_LIMIT,
+    ],
+)
+def test_what_no_room_helps_makes_no_autoscaler_act(code: v1.ReasonCode) -> None:
+    notice = of_result(v1.GangResult(reasons=[v1.Reason(code=code, message="m")]))
+    change = pod_patch({"metadata": {}, "spec": {}, "status": {}}, notice, now=NOW)
+    assert change is not None
+    assert change["status"]["conditions"][0]["reason"] == "SchedulerError"

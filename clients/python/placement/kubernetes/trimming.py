@@ -97,8 +97,10 @@ class Trimmer:
 
     def _gang(self, body: Mapping[str, Any]) -> Body:
         metadata = self._some(
-            _mapping(body, "metadata"), (*_POD_METADATA, "resourceVersion", "generation")
+            _mapping(body, "metadata"), (*_POD_METADATA, "resourceVersion", "generation", "labels")
         )
+        if "labels" in metadata:
+            metadata["labels"] = _strings(metadata["labels"])
         return {**_without_metadata(body), "metadata": metadata}
 
     def _priority_class(self, body: Mapping[str, Any]) -> Body:

@@ -1,0 +1,127 @@
+"""One answer per cycle: faulty parts of a request are left out, and failures are waited out.
+
+A gang that cannot be asked about is told why in its history. A service that fails is asked
+again later and later; when it fails for long, the gangs that wait are told so.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from controller import notices
+from controller.authority import Authority, Heartbeat
+from controller.batch import Backoff
+from controller.gang_history import GangHistory
+from controller.gang_state import Key
+from controller.metrics import Metrics
+from controller.request import Query, without
+from controller.service_client import Service
+from placement import v1
+from placement.errors import BusyError, InvalidRequestError, PlacementError
+
+logger = logging.getLogger(__name__)
+
+#: Requests of one cycle, each without the faulty parts of the one before.
+_MOST_REQUESTS: Final = 4
+#: Seconds; a service that came back is noticed within so long.
+_LONGEST_WAIT: Final = 10.0
+
+
+class Reply(NamedTuple):
+    """The answer, None when there is none, and the query that was really sent."""
+
+    placement: v1.Placement | None
+    query: Query
+
+
+class Inquiry:
+    """Asks the service. `timeout` is for one call, and `notice_after` how long the service
+    may fail before gangs are told; both in seconds."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        timeout: float,
+        backoff: Backoff,
+        notice_after: float,
+        authority: Authority,
+        heartbeat: Heartbeat,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._service = service
+        self._timeout = timeout
+        self._backoff = backoff
+        self._notice_after = notice_after
+        self._authority = authority
+        self._heartbeat = heartbeat
+        self._metrics = metrics
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all failures."""
+        self._failures = 0
+        self._failing_since = math.inf
+        self.not_before = -math.inf
+
+    def put_off(self, seconds: float) -> None:
+        """The service is not asked for so long."""
+        self.not_before = self._clock() + seconds
+
+    def ask(self, query: Query, history: GangHistory) -> Reply:
+        """Asks, without what the service finds fault with. Does not raise."""
+        for left in reversed(range(_MOST_REQUESTS)):
+            self._refuse(query.refused, history)
+            self._heartbeat.beat()
+            if not query.request.gangs:
+                break
+            started = self._clock()
+            try:
+                placement = self._service.ask(query.request, timeout=self._timeout)
+            except InvalidRequestError as error:
+                smaller = without(query, error) if left else None
+                if smaller is None:
+                    self._fail(query, error, started, history)
+                    break
+                query = smaller
+            except PlacementError as error:
+                self._fail(query, error, started, history)
+                break
+            else:
+                self.reset()
+                self._metrics.cycles.labels("answered").inc()
+                return Reply(placement, query)
+        return Reply(None, query)
+
+    def cancel(self) -> None:
+        """Ends a call that is under way, from another thread."""
+        self._service.cancel()
+
+    def _refuse(self, refused: Mapping[Key, str], history: GangHistory) -> None:
+        for key, fault in refused.items():
+            if history.answered(key, notices.of_refusal(fault)):
+                logger.warning("refused: %s", fault, extra={"gang": "/".join(key)})
+
+    def _fail(
+        self, query: Query, error: PlacementError, started: float, history: GangHistory
+    ) -> None:
+        if self._authority.is_stopped:
+            return
+        self._failures += 1
+        self._failing_since = min(self._failing_since, started)
+        self._metrics.cycles.labels(error.code.name.lower()).inc()
+        logger.warning(
+            "no answer: %s: %s", error.code.name, error, extra={"gangs": len(query.asked)}
+        )
+        wait = min(self._backoff.after(self._failures), _LONGEST_WAIT)
+        if isinstance(error, BusyError) and error.retry_after is not None:
+            wait = max(wait, error.retry_after)
+        self.put_off(wait)
+        if self._clock() - self._failing_since >= self._notice_after:
+            notice = notices.of_failure(f"{error.code.name}: {error}")
+            history.not_answered(query.asked, notice)
