@@ -73,14 +73,18 @@ class KubernetesPlacementServicer(KubernetesPlacementServiceServicer):
         question.label = request.label
         # What is left of the deadline is its budget: it is read when this call begins.
         answer = self._placement.ComputePlacement(question, context)
-        return PlaceObjectsResponse(placement=answer.placement, warnings=translation.warnings)
+        return PlaceObjectsResponse(
+            placement=answer.placement, warnings=map(str, translation.warnings)
+        )
 
     def TranslateObjects(
         self, request: TranslateObjectsRequest, context: grpc.ServicerContext
     ) -> TranslateObjectsResponse:
         with errors_as_status(context):
             translation = self._translate(request.objects, "")
-        return TranslateObjectsResponse(request=translation.request, warnings=translation.warnings)
+        return TranslateObjectsResponse(
+            request=translation.request, warnings=map(str, translation.warnings)
+        )
 
     def _translate(self, contents: Sequence[bytes], label: str) -> Translation:
         """What the objects stand for. Raises a PlacementError."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from placement import v1
-from placement.kubernetes import InputError, Objects, Translation, translate
+from placement.kubernetes import InputError, Objects, Problem, Translation, translate
 
 Body = dict[str, Any]
 
@@ -114,6 +115,11 @@ def problems(*bodies: Any) -> list[tuple[str, str, str]]:
     except InputError as error:
         return [(p.object, p.field, p.message) for p in error.problems]
     return []
+
+
+def said(warnings: Iterable[Problem]) -> tuple[str, ...]:
+    """Warnings as people read them."""
+    return tuple(map(str, warnings))
 
 
 def pod_problems(**spec: Any) -> dict[str, str]:

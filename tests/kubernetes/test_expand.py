@@ -9,7 +9,7 @@ import pytest
 
 from placement.kubernetes import InputError, Objects, expand, expand_all, translate
 from placement.kubernetes.objects import not_a_name
-from tests.kubernetes.build import Body, container, gang, group, node, pod, priority_class
+from tests.kubernetes.build import Body, container, gang, group, node, pod, priority_class, said
 
 
 def clique(name: str, replicas: int = 1, least: int | None = None, **more: Any) -> Body:
@@ -128,7 +128,7 @@ def test_scaling_groups_default_to_one_replica_and_a_minimum_of_one() -> None:
 def test_a_set_without_replicas_makes_nothing_and_says_so() -> None:
     expansion = expand_all(Objects.of([clique_set(clique("a"), replicas=0)]))
     assert not expansion.pod_gangs
-    assert expansion.warnings == ("PodCliqueSet ml/s has no replicas",)
+    assert said(expansion.warnings) == ("PodCliqueSet ml/s: spec.replicas: has no replicas",)
 
 
 # --- Pods ---
@@ -293,7 +293,7 @@ def test_a_domain_that_cannot_be_resolved_drops_the_constraint(
     """As Grove does, which only sets a condition on the set."""
     whole = clique_set(clique("a"), **want("zone", "rack", topology))
     expansion = expand_all(Objects.of([*bindings, whole]))
-    assert f'PodCliqueSet ml/s: constraint to "zone" dropped: {warning}' in expansion.warnings
+    assert f'PodCliqueSet ml/s: constraint to "zone" dropped: {warning}' in said(expansion.warnings)
     left = expansion.pod_gangs[0].body["spec"].get("topologyConstraint", {"packConstraint": {}})
     assert "required" not in left["packConstraint"]
 
@@ -319,7 +319,7 @@ def test_without_any_binding_the_label_is_guessed_and_said(
     assert expansion.pod_gangs[0].body["spec"]["topologyConstraint"] == {
         "packConstraint": {"required": key}
     }
-    assert expansion.warnings == (
+    assert said(expansion.warnings) == (
         f'no ClusterTopologyBinding in the input: "{domain}" taken as node label {key}',
     )
 
@@ -407,8 +407,8 @@ def test_a_set_with_gangs_in_the_input_is_not_expanded(metadata: Body) -> None:
 def test_a_set_with_pods_but_no_gangs_is_planned_anew_and_said() -> None:
     running = pod("s-0-a-x7k2p", labels={"app.kubernetes.io/part-of": "s"}, nodeName="n1")
     expansion = expand_all(Objects.of([running, clique_set(clique("a"))]))
-    assert expansion.warnings == (
-        "PodCliqueSet ml/s has pods in the input but no PodGangs: it is planned anew beside them",
+    assert said(expansion.warnings) == (
+        "PodCliqueSet ml/s: has pods in the input but no PodGangs: it is planned anew beside them",
     )
 
 

@@ -18,6 +18,7 @@ from tests.kubernetes.build import (
     priority_class,
     problems,
     request,
+    said,
     translated,
 )
 
@@ -199,8 +200,8 @@ def test_the_base_is_named_by_the_pods() -> None:
 def test_a_base_that_is_not_in_the_input_is_warned_of() -> None:
     translation = translated(node(), *scaled("s", "gone"), *scaled("t", "gone"))
     assert [g.base_gang for g in translation.request.gangs] == ["", ""]
-    assert translation.warnings == (
-        "PodGang ml/gone, the base of 2 other gangs, is not in the input: placed without regard"
+    assert said(translation.warnings) == (
+        "PodGang ml/gone: the base of 2 other gangs is not in the input: placed without regard"
         " to it",
     )
 
@@ -365,7 +366,7 @@ def test_pods_that_a_gang_refers_to_and_are_not_there_are_warned_of() -> None:
     translation = translated(
         node(), pod("a"), done, gang(podgroups=[group("w", "a", "b", "c", least=1)])
     )
-    assert translation.warnings == (
+    assert said(translation.warnings) == (
         "2 referenced pods are not in the input or finished, first ml/b of PodGang ml/g",
     )
 
@@ -379,6 +380,6 @@ def test_waiting_pods_without_gang_are_left_alone() -> None:
         pod("c", metadata=DELETED),
         gang(podgroups=[group("w", least=0)]),
     )
-    assert translation.warnings == (
+    assert said(translation.warnings) == (
         "2 waiting pods that no PodGang refers to left alone, first pod ml/a",
     )

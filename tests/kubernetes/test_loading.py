@@ -11,7 +11,7 @@ import yaml
 
 from placement.kubernetes import Objects, load
 from placement.kubernetes.objects import not_a_name
-from tests.kubernetes.build import Body, container, node, pod, priority_class, problems
+from tests.kubernetes.build import Body, container, node, pod, priority_class, problems, said
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -32,6 +32,15 @@ BILLION_LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "\n".join(
     f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]"
     for before, key in zip("abcdefgh", "bcdefghi", strict=True)
 )
+
+#: Each mapping merges the one before nine times over.
+MERGED = "a: &a {k: 1}\n" + "\n".join(
+    f"{key}: &{key} {{<<: [{', '.join([f'*{before}'] * 9)}]}}"
+    for before, key in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+#: A megabyte three thousand times.
+LONG = f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 3000)}]"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,19 @@ def test_dates_stay_strings(tmp_path: Path) -> None:
     assert (only.body["x"], only.body["y"]) == ("2026-01-01", "2026-01-01T00:00:00Z")
 
 
+def test_aliases_and_merge_keys_of_honest_size_are_followed(tmp_path: Path) -> None:
+    text = """
+    apiVersion: v1
+    kind: List
+    items:
+    - {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: &spec {containers: [], priority: 1}}
+    - {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {<<: *spec, priority: 2}}
+    """
+    one, other = load([write(tmp_path, "x.yaml", text)]).pods
+    assert one.body["spec"] == {"containers": [], "priority": 1}
+    assert other.body["spec"] == {"containers": [], "priority": 2}
+
+
 def test_unknown_kinds_are_named_once_with_their_number() -> None:
     def other(name: str, version: str = "apps/v1", kind: str = "Deployment") -> Body:
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
@@ -118,9 +140,9 @@ def test_unknown_kinds_are_named_once_with_their_number() -> None:
     objects = Objects.of(
         [other("a"), other("b"), other("c", "scheduling.grove.io/v1alpha1", "PodGang")]
     )
-    assert objects.warnings == (
-        "2 objects of kind Deployment (apps/v1) skipped: this kind is not read",
-        "1 object of kind PodGang (scheduling.grove.io/v1alpha1) skipped: this kind is not read",
+    assert said(objects.warnings) == (
+        "Deployment (apps/v1): 2 objects of this kind skipped: it is not read",
+        "PodGang (scheduling.grove.io/v1alpha1): 1 object of this kind skipped: it is not read",
     )
     assert not objects.problems
 
@@ -146,8 +168,8 @@ def test_of_topology_bindings_the_last_counts() -> None:
     )
     objects = Objects.of([first, last])
     assert [o.body["n"] for o in objects.topology_bindings] == [2]
-    assert objects.warnings == (
-        "ClusterTopologyBinding t is there more than once; the last one counts",
+    assert said(objects.warnings) == (
+        "ClusterTopologyBinding t: is there more than once; the last one counts",
     )
 
 
@@ -187,6 +209,9 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
             "its YAML aliases unfold too far",
             id="a billion laughs",
         ),
+        pytest.param(MERGED, "its YAML aliases unfold too far", id="merge keys"),
+        pytest.param(LONG, "its YAML aliases unfold too far", id="a long text many times"),
+        pytest.param("a: &a\n  <<: *a", "its YAML aliases unfold too far", id="merged into itself"),
         pytest.param("[" * 100_000, "cannot be parsed: nested too deeply", id="deep JSON"),
         pytest.param(
             '{"a": ' + "9" * 5000 + "}", "cannot be parsed: Exceeds the limit", id="a huge number"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placement import v1
-from tests.kubernetes.build import Body, container, node, pod, problems, request, translated
+from tests.kubernetes.build import Body, container, node, pod, problems, request, said, translated
 
 
 def sent(*bodies: Body) -> v1.Node:
@@ -96,7 +96,7 @@ def test_host_ports_in_use_are_listed_once() -> None:
 
 
 def test_pods_on_unknown_nodes_are_warned_of() -> None:
-    assert translated(node("n1"), pod("a", nodeName="n2")).warnings == (
+    assert said(translated(node("n1"), pod("a", nodeName="n2")).warnings) == (
         "the input holds no PodGang",
         "1 running pod on nodes that are not in the input, first pod ml/a on n2",
     )

@@ -9,6 +9,7 @@ from google.protobuf import text_format
 
 from placement import v1
 from placement.kubernetes import InputError, Objects, load, translate
+from tests.kubernetes.build import said
 
 HERE = Path(__file__).parent
 
@@ -20,8 +21,8 @@ def test_the_example_gives_the_request_written_beside_it() -> None:
         (HERE / "example.request.txtpb").read_text(encoding="utf-8"), v1.ComputePlacementRequest()
     )
     assert translation.request == want
-    assert translation.warnings == (
-        "1 object of kind Service (v1) skipped: this kind is not read",
+    assert said(translation.warnings) == (
+        "Service (v1): 1 object of this kind skipped: it is not read",
         "1 waiting pod that no PodGang refers to left alone, first pod default/alone",
     )
 
@@ -83,4 +84,4 @@ metadata: {name: n, labels: {rack: 7}}
 def test_an_empty_input_is_an_empty_question() -> None:
     translation = translate(Objects.of([]))
     assert translation.request == v1.ComputePlacementRequest(snapshot=v1.ClusterSnapshot())
-    assert translation.warnings == ("the input holds no Node", "the input holds no PodGang")
+    assert said(translation.warnings) == ("the input holds no Node", "the input holds no PodGang")

@@ -235,7 +235,7 @@ def _write(request: ComputePlacementRequest, placement: Placement, output: str) 
     sys.stdout.flush()
 
 
-def _warn(warnings: Iterable[str]) -> None:
+def _warn(warnings: Iterable[object]) -> None:
     _complain(f"warning: {warning}" for warning in warnings)
 
 

@@ -53,7 +53,7 @@ class Expansion:
     pod_gangs: tuple[Object, ...]
     pods: tuple[Object, ...]
     problems: tuple[Problem, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Problem, ...]
 
 
 def expand(objects: Objects) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def expand_all(objects: Objects) -> Expansion:
     if not objects.pod_clique_sets:
         return Expansion((), (), (), ())
     problems: list[Problem] = []
-    warnings: list[str] = []
+    warnings: list[Problem] = []
     levels = read_levels(objects, problems)
     pod_specs = PodSpecReader()
     given_pods = {pod.key: pod for pod in objects.pods}
@@ -103,10 +103,13 @@ def expand_all(objects: Objects) -> Expansion:
             )
             continue
         if clique_set.replicas == 0:
-            warnings.append(f"{one} has no replicas")
+            warnings.append(one.problem("spec.replicas", "has no replicas"))
         if one.key in with_pods:
             warnings.append(
-                f"{one} has pods in the input but no PodGangs: it is planned anew beside them"
+                one.problem(
+                    "",
+                    "has pods in the input but no PodGangs: it is planned anew beside them",
+                )
             )
         taken = {gang.key for gang in (*objects.pod_gangs, *gangs)}
         for gang, members in _gangs(clique_set, levels):

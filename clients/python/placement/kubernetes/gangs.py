@@ -189,7 +189,7 @@ class GangMessages:
         self._priorities = priorities
         self._bases = {key: self._named_bases(gang) for key, gang in self._gangs.items()}
 
-    def messages(self, problems: list[Problem], warnings: list[str]) -> list[v1.PodGang]:
+    def messages(self, problems: list[Problem], warnings: list[Problem]) -> list[v1.PodGang]:
         """All gangs in input order."""
         lost: Counter[str] = Counter()
         result = []
@@ -211,8 +211,13 @@ class GangMessages:
                 )
             )
         warnings += [
-            f"PodGang {base}, the base of {count} other gang{'s' if count > 1 else ''}, is not in"
-            " the input: placed without regard to it"
+            Problem(
+                "",
+                f"PodGang {base}",
+                "",
+                f"the base of {count} other gang{'s' if count > 1 else ''} is not in the input:"
+                " placed without regard to it",
+            )
             for base, count in sorted(lost.items())
         ]
         return result

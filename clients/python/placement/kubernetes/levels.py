@@ -32,10 +32,10 @@ class Levels:
     ) -> None:
         self._bindings = bindings
         self._node_labels = frozenset(node_labels)
-        self._warnings: dict[str, None] = {}
+        self._warnings: dict[Problem, None] = {}
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Problem, ...]:
         """What was dropped or guessed so far, each once."""
         return tuple(self._warnings)
 
@@ -43,9 +43,8 @@ class Levels:
         """The node label for a domain; empty when the constraint must be dropped."""
         if not self._bindings:
             key = self._guess(domain)
-            self._warnings[
-                f'no ClusterTopologyBinding in the input: "{domain}" taken as node label {key}'
-            ] = None
+            text = f'no ClusterTopologyBinding in the input: "{domain}" taken as node label {key}'
+            self._warnings[Problem("", "", "", text)] = None
             return key
         if not topology and len(self._bindings) == 1:
             (topology,) = self._bindings
@@ -57,7 +56,7 @@ class Levels:
                 reason = f"ClusterTopologyBinding {topology} is not in the input"
             else:
                 reason = "of several ClusterTopologyBindings it names none"
-            self._warnings[f'{user}: constraint to "{domain}" dropped: {reason}'] = None
+            self._warnings[user.problem("", f'constraint to "{domain}" dropped: {reason}')] = None
         return key
 
     def _guess(self, domain: str) -> str:

@@ -1,9 +1,9 @@
 """Files, folders and standard input to `Objects`.
 
 Takes what people have: YAML with several documents, JSON, lists, the output of
-``kubectl get ... -o json``, folders of all that. JSON goes through the JSON
-parser, since a snapshot of a large cluster is a hundred times slower as YAML.
-A file that cannot be read or parsed is a problem, and the others are read on.
+``kubectl get ... -o json``, snapshot archives of KAI, gzip, folders of all that. JSON
+goes through the JSON parser, since a snapshot of a large cluster is a hundred times
+slower as YAML. A file that cannot be read or parsed is a problem, and the others are read on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import IO, Any, Final
 
 import yaml
 
+from placement.kubernetes.archives import ArchiveError, is_archive, unpacked
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import Problem
+from placement.kubernetes.yaml_text import UnfoldsTooFarError, documents
 
 STDIN: Final = "-"
 _STDIN_NAME: Final = "<stdin>"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
-
-#: A document with aliases (`*name`) may unfold to no more values than this.
-_MOST_UNFOLDED_VALUES: Final = 2_000_000
 
 #: An escape that may be half a character: what JSON lets through and no encoding can write.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -34,32 +33,20 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _Found = tuple[str, int, Any]
 
 
-# The parser in C when PyYAML was built with it: ten times faster.
-_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _KubernetesLoader(_BASE):  # type: ignore[misc]
-    """Plain YAML, except that dates stay the strings that Kubernetes sees."""
-
-    yaml_implicit_resolvers: Final = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in _BASE.yaml_implicit_resolvers.items()
-    }
-
-
-def load(paths: Sequence[str], *, stdin: IO[str] | IO[bytes] | None = None) -> Objects:
+def load(
+    paths: Sequence[str], *, stdin: IO[str] | IO[bytes] | None = None, strict: bool = False
+) -> Objects:
     """Reads all objects of the kinds that are known.
 
     A path is a file, a folder (all its ``*.yaml``, ``*.yml`` and ``*.json`` files,
-    recursively, in order of path) or ``-`` for `stdin`. Never raises for bad
-    input: what is wrong is in `Objects.problems`.
+    recursively, in order of path), a snapshot archive of KAI, or ``-`` for `stdin`.
+    Never raises for bad input: what is wrong is in `Objects.problems`. Fields that no
+    definition knows are in `Objects.warnings`, or with `strict` among the problems.
     """
     problems: list[Problem] = []
-    found: list[_Found] = []
     with _collector_paused():
-        for file, text in _texts(paths, stdin, problems):
-            found += _parse(file, text, problems)
-    return collect(found, problems)
+        found = list(_found(paths, stdin, problems))
+    return collect(found, problems, check_fields=True, strict=strict)
 
 
 @contextmanager
@@ -78,15 +65,42 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _texts(
+def _found(
     paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[_Found]:
+    """The objects of all paths, numbered within each file."""
+    for file, content in _contents(paths, stdin, problems):
+        if isinstance(content, str):
+            yield from _parse(file, content, problems)
+        elif is_archive(content):
+            try:
+                inside = unpacked(content)
+            except ArchiveError as error:
+                problems.append(Problem(file, "", "", str(error)))
+                continue
+            if isinstance(inside, str):
+                yield from _parse(file, inside, problems)
+            else:
+                yield from _numbered(file, inside)
+        else:
+            try:
+                text = content.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                line = content.count(b"\n", 0, error.start) + 1
+                problems.append(Problem(file, "", "", "is not text in UTF-8", line))
+            else:
+                yield from _parse(file, text, problems)
+
+
+def _contents(
+    paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
+) -> Iterator[tuple[str, str | bytes]]:
     for path in paths:
         if path == STDIN:
             if stdin is None:
                 problems.append(Problem(_STDIN_NAME, "", "", "there is no standard input"))
             else:
-                yield from _decoded(_STDIN_NAME, stdin.read(), problems)
+                yield _STDIN_NAME, stdin.read()
             continue
         place = Path(path)
         try:
@@ -100,38 +114,23 @@ def _texts(
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(Problem(path, "", "", f"cannot be read: {reason}"))
             continue
-        for name, content in contents:
-            yield from _decoded(name, content, problems)
-
-
-def _decoded(file: str, content: str | bytes, problems: list[Problem]) -> Iterator[tuple[str, str]]:
-    if isinstance(content, str):
-        yield file, content
-        return
-    try:
-        yield file, content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        problems.append(Problem(file, "", "", "is not text in UTF-8", line))
+        yield from contents
 
 
 def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
     """The objects of one text, with the documents that could be parsed before an error."""
-    documents: list[Any] = []
+    parsed: list[Any] = []
     json_error: json.JSONDecodeError | None = None
     try:
         if text.lstrip().startswith(("{", "[")):
             try:
-                documents = _json(text)
+                parsed = _json(text)
             except json.JSONDecodeError as error:
                 # It may still be YAML, whose flow style looks alike.
                 json_error = error
-        if not documents:
-            for document in yaml.load_all(text, Loader=_KubernetesLoader):
-                if _unfolds_too_far(document, text):
-                    problems.append(Problem(file, "", "", "its YAML aliases unfold too far"))
-                else:
-                    documents += document if isinstance(document, list) else [document]
+        if not parsed:
+            for document in documents(text):
+                parsed += document if isinstance(document, list) else [document]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, (error.context, error.problem)))
@@ -143,13 +142,19 @@ def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.append(Problem(file, "", "", f"is not valid YAML: {error.reason}", line))
+    except UnfoldsTooFarError as error:
+        problems.append(Problem(file, "", "", str(error)))
     except (RecursionError, ValueError) as error:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         problems.append(Problem(file, "", "", f"cannot be parsed: {what}"))
-    if _SURROGATE.search(text) and not _can_be_written(documents):
+    if _SURROGATE.search(text) and not _can_be_written(parsed):
         problems.append(Problem(file, "", "", "holds an escape for half a character"))
-        documents = []
-    objects = flatten(d for d in documents if d is not None)
+        parsed = []
+    return _numbered(file, parsed)
+
+
+def _numbered(file: str, bodies: Iterable[Any]) -> Iterator[_Found]:
+    objects = flatten(body for body in bodies if body is not None)
     return ((file, index, body) for index, body in enumerate(objects))
 
 
@@ -180,22 +185,3 @@ def _next_text(text: str, position: int) -> int:
     while position < len(text) and text[position].isspace():
         position += 1
     return position
-
-
-def _unfolds_too_far(document: Any, text: str) -> bool:
-    """Whether aliases make a small text stand for a huge, or endless, document."""
-    if "*" not in text or "&" not in text:
-        return False
-    left = _MOST_UNFOLDED_VALUES
-    waiting = [document]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            left -= len(value)
-            waiting += value.values()
-        elif isinstance(value, list):
-            left -= len(value)
-            waiting += value
-        if left < 0:
-            return True
-    return False

@@ -10,29 +10,46 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from placement.kubernetes import kinds
+from placement.kubernetes.kinds import (
+    CLUSTER_TOPOLOGY_BINDING,
+    NODE,
+    POD,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    PRIORITY_CLASS,
+    Kind,
+    kind_of,
+)
+from placement.kubernetes.known_fields import is_from_a_server, unknown_fields
 from placement.kubernetes.problems import Problem
 
-NODE: Final = "Node"
-POD: Final = "Pod"
-PRIORITY_CLASS: Final = "PriorityClass"
-POD_GANG: Final = "PodGang"
-POD_CLIQUE_SET: Final = "PodCliqueSet"
-CLUSTER_TOPOLOGY_BINDING: Final = "ClusterTopologyBinding"
+__all__ = [
+    "CLUSTER_TOPOLOGY_BINDING",
+    "NODE",
+    "POD",
+    "POD_CLIQUE_SET",
+    "POD_GANG",
+    "PRIORITY_CLASS",
+    "Object",
+    "Objects",
+    "collect",
+    "flatten",
+    "is_name",
+    "is_part_name",
+    "not_a_name",
+]
 
-#: Kind to API group, for every kind that is read.
-GROUPS: Final[Mapping[str, str]] = {
-    NODE: "",
-    POD: "",
-    PRIORITY_CLASS: "scheduling.k8s.io",
-    POD_GANG: "scheduler.grove.io",
-    POD_CLIQUE_SET: "grove.io",
-    CLUSTER_TOPOLOGY_BINDING: "grove.io",
-}
-_CLUSTER_SCOPED: Final = frozenset({NODE, PRIORITY_CLASS, CLUSTER_TOPOLOGY_BINDING})
+#: Kinds that every scheduler's tools copy into the same file: of several the last counts.
+_LAST_COUNTS: Final = frozenset({kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES})
 
+#: What nobody types, in objects that come from a server.
+_WRITTEN_BY_SERVERS: Final = ("metadata", "status")
+
+_INDEX: Final = re.compile(r"\[[^]]*\]")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
@@ -73,19 +90,45 @@ class Objects:
     together with their own. `warnings` are for people.
     """
 
-    nodes: tuple[Object, ...] = ()
-    pods: tuple[Object, ...] = ()
-    priority_classes: tuple[Object, ...] = ()
-    pod_gangs: tuple[Object, ...] = ()
-    pod_clique_sets: tuple[Object, ...] = ()
-    topology_bindings: tuple[Object, ...] = ()
+    by_kind: Mapping[Kind, tuple[Object, ...]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
     @classmethod
     def of(cls, bodies: Iterable[Any], *, file: str = "") -> Objects:
-        """Objects from parsed bodies, lists of objects among them taken apart."""
+        """Objects from parsed bodies, lists of objects among them taken apart.
+
+        Fields are not checked for slips: this is for what an API server gave.
+        """
         return collect((file, index, body) for index, body in enumerate(flatten(bodies)))
+
+    def of_kind(self, kind: Kind) -> tuple[Object, ...]:
+        """All objects of a kind, in input order."""
+        return self.by_kind.get(kind, ())
+
+    @property
+    def nodes(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.NODES)
+
+    @property
+    def pods(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.PODS)
+
+    @property
+    def priority_classes(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.PRIORITY_CLASSES)
+
+    @property
+    def pod_gangs(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.POD_GANGS)
+
+    @property
+    def pod_clique_sets(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.POD_CLIQUE_SETS)
+
+    @property
+    def topology_bindings(self) -> tuple[Object, ...]:
+        return self.of_kind(kinds.TOPOLOGY_BINDINGS)
 
 
 def flatten(bodies: Iterable[Any]) -> Iterable[Any]:
@@ -116,57 +159,105 @@ def flatten(bodies: Iterable[Any]) -> Iterable[Any]:
                 yield item
 
 
-def collect(found: Iterable[tuple[str, int, Any]], problems: Iterable[Problem] = ()) -> Objects:
-    """Sorts (file, document, body) by kind; notes what is unknown, unnamed or double."""
-    by_kind: dict[str, dict[tuple[str, str], Object]] = {kind: {} for kind in GROUPS}
+def collect(
+    found: Iterable[tuple[str, int, Any]],
+    problems: Iterable[Problem] = (),
+    *,
+    check_fields: bool = False,
+    strict: bool = False,
+) -> Objects:
+    """Sorts (file, document, body) by kind; notes what is unknown, unnamed or double.
+
+    With `check_fields` fields that no definition knows are warned of; with `strict` too
+    they are problems, but for objects that an API server wrote.
+    """
+    by_kind: dict[Kind, dict[tuple[str, str], Object]] = {}
     unknown: Counter[str] = Counter()
-    warnings: list[str] = []
+    warnings: list[Problem] = []
     noted = list(problems)
+    slips = _Slips(strict)
     for file, document, body in found:
         title = f"document {document + 1}"
         if not isinstance(body, dict):
             noted.append(Problem(file, title, "", "is not a Kubernetes object"))
             continue
-        kind = body.get("kind")
+        name = body.get("kind")
         version = body.get("apiVersion")
         missing = [
             Problem(file, title, field, "is missing")
-            for field, value in (("kind", kind), ("apiVersion", version))
+            for field, value in (("kind", name), ("apiVersion", version))
             if not (isinstance(value, str) and value)
         ]
         if missing:
             noted += missing
             continue
-        group, _, _ = str(version).rpartition("/")
-        if GROUPS.get(str(kind)) != group:
-            unknown[f"{kind} ({version})"] += 1
+        kind = kind_of(version, name)
+        if kind is None:
+            unknown[f"{name} ({version})"] += 1
             continue
-        one = _identify(str(kind), body, file, document, noted)
+        one = _identify(kind, body, file, document, noted)
         if one is None:
             continue
-        known = by_kind[one.kind]
+        if check_fields:
+            slips.look(kind, one)
+        known = by_kind.setdefault(kind, {})
         if (first := known.get(one.key)) is None:
             known[one.key] = one
-        elif one.kind == CLUSTER_TOPOLOGY_BINDING:
+        elif kind in _LAST_COUNTS:
             # Configuration that is often kept in several versions side by side.
             known[one.key] = one
-            warnings.append(f"{one} is there more than once; the last one counts")
+            warnings.append(one.problem("", "is there more than once; the last one counts"))
         else:
             noted.append(one.problem("", f"is there twice: {_place(first)} and {_place(one)}"))
+    warnings += slips.warnings()
     warnings += [
-        f"{count} object{'s' if count > 1 else ''} of kind {kind} skipped: this kind is not read"
+        Problem("", kind, "", f"{count} object{'s' if count > 1 else ''} of this kind skipped:"
+                " it is not read")
         for kind, count in sorted(unknown.items())
-    ]
+    ]  # fmt: skip
     return Objects(
-        nodes=tuple(by_kind[NODE].values()),
-        pods=tuple(by_kind[POD].values()),
-        priority_classes=tuple(by_kind[PRIORITY_CLASS].values()),
-        pod_gangs=tuple(by_kind[POD_GANG].values()),
-        pod_clique_sets=tuple(by_kind[POD_CLIQUE_SET].values()),
-        topology_bindings=tuple(by_kind[CLUSTER_TOPOLOGY_BINDING].values()),
-        problems=tuple(noted),
+        by_kind={kind: tuple(objects.values()) for kind, objects in by_kind.items()},
+        problems=(*noted, *slips.problems()),
         warnings=tuple(warnings),
     )
+
+
+class _Slips:
+    """Fields that are not known, each once for a kind: copies have the same slip."""
+
+    def __init__(self, strict: bool) -> None:
+        self._strict = strict
+        self._first: dict[tuple[Kind, str, bool], Problem] = {}
+        self._times: Counter[tuple[Kind, str, bool]] = Counter()
+
+    def look(self, kind: Kind, one: Object) -> None:
+        served = is_from_a_server(one.body)
+        body = one.body
+        if served:
+            body = {name: body[name] for name in body if name not in _WRITTEN_BY_SERVERS}
+        for path, nearest in unknown_fields(kind, body):
+            if served and not nearest:
+                continue
+            key = kind, _INDEX.sub("[]", path), self._strict and not served
+            self._times[key] += 1
+            if key not in self._first:
+                hint = f"; is {nearest} meant?" if nearest else " and is ignored"
+                self._first[key] = one.problem(path, f"is not a known field{hint}")
+
+    def problems(self) -> list[Problem]:
+        return self._all(errors=True)
+
+    def warnings(self) -> list[Problem]:
+        return self._all(errors=False)
+
+    def _all(self, *, errors: bool) -> list[Problem]:
+        result = []
+        for key, first in self._first.items():
+            if key[2] == errors:
+                more = self._times[key] - 1
+                text = f" ({more} more like it)" if more else ""
+                result.append(Problem(first.file, first.object, first.field, first.message + text))
+        return result
 
 
 def is_name(text: object) -> bool:
@@ -185,21 +276,21 @@ def is_part_name(text: str) -> bool:
 
 
 def _identify(
-    kind: str, body: Mapping[str, Any], file: str, document: int, noted: list[Problem]
+    kind: Kind, body: Mapping[str, Any], file: str, document: int, noted: list[Problem]
 ) -> Object | None:
     metadata = body.get("metadata")
     name, namespace = None, None
     if isinstance(metadata, dict):
         name, namespace = metadata.get("name"), metadata.get("namespace")
-    if kind in _CLUSTER_SCOPED:
+    if not kind.namespaced:
         namespace = ""
     elif namespace is None or namespace == "":
         namespace = "default"
     one = None
     if isinstance(name, str) and name and isinstance(namespace, str):
         # One with a wrong name is read on: whoever mends it wants to know of the rest too.
-        one = Object(kind, namespace, name, body, file, document)
-    title = f"{kind} in document {document + 1}" if one is None else str(one)
+        one = Object(kind.name, namespace, name, body, file, document)
+    title = f"{kind.name} in document {document + 1}" if one is None else str(one)
     if metadata is not None and not isinstance(metadata, dict):
         noted.append(Problem(file, title, "metadata", "must be a mapping"))
     elif name is None or name == "":

@@ -17,7 +17,7 @@ from placement.kubernetes.nodes import read_nodes
 from placement.kubernetes.objects import Objects
 from placement.kubernetes.pods import Pod, read_pods
 from placement.kubernetes.priorities import read_priorities
-from placement.kubernetes.problems import InputError
+from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.templates import Templates
 
 
@@ -26,7 +26,7 @@ class Translation:
     """The request (snapshot and gangs, nothing else set), and warnings for people."""
 
     request: v1.ComputePlacementRequest
-    warnings: tuple[str, ...]
+    warnings: tuple[Problem, ...]
 
 
 def translate(objects: Objects) -> Translation:
@@ -57,7 +57,7 @@ def translate(objects: Objects) -> Translation:
     messages = GangMessages(gangs, pods, templates, priorities).messages(problems, warnings)
     if problems:
         raise InputError(dict.fromkeys(problems))
-    warnings += _warnings(objects, pods, gangs, by_node)
+    warnings += [Problem("", "", "", text) for text in _warnings(objects, pods, gangs, by_node)]
     snapshot = v1.ClusterSnapshot(nodes=nodes, pods=templates.running_pods())
     return Translation(
         v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages), tuple(warnings)

@@ -1,0 +1,90 @@
+"""The kinds of objects that are read, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+NODE: Final = "Node"
+POD: Final = "Pod"
+PRIORITY_CLASS: Final = "PriorityClass"
+POD_GANG: Final = "PodGang"
+POD_CLIQUE_SET: Final = "PodCliqueSet"
+CLUSTER_TOPOLOGY_BINDING: Final = "ClusterTopologyBinding"
+
+CORE: Final = ""
+SCHEDULING: Final = "scheduling.k8s.io"
+KAI: Final = "scheduling.run.ai"
+KAI_TOPOLOGY_GROUP: Final = "kai.scheduler"
+KOORDINATOR: Final = "scheduling.koordinator.sh"
+SIGS: Final = "scheduling.sigs.k8s.io"
+KUEUE: Final = "kueue.x-k8s.io"
+DYNAMIC_RESOURCES: Final = "resource.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of an API group; several groups have a PodGroup."""
+
+    group: str
+    name: str
+    namespaced: bool = True
+
+
+NODES: Final = Kind(CORE, NODE, namespaced=False)
+PODS: Final = Kind(CORE, POD)
+NAMESPACES: Final = Kind(CORE, "Namespace", namespaced=False)
+VOLUMES: Final = Kind(CORE, "PersistentVolume", namespaced=False)
+VOLUME_CLAIMS: Final = Kind(CORE, "PersistentVolumeClaim")
+STORAGE_CLASSES: Final = Kind("storage.k8s.io", "StorageClass", namespaced=False)
+DISRUPTION_BUDGETS: Final = Kind("policy", "PodDisruptionBudget")
+PRIORITY_CLASSES: Final = Kind(SCHEDULING, PRIORITY_CLASS, namespaced=False)
+RESOURCE_CLAIMS: Final = Kind(DYNAMIC_RESOURCES, "ResourceClaim")
+RESOURCE_CLAIM_TEMPLATES: Final = Kind(DYNAMIC_RESOURCES, "ResourceClaimTemplate")
+RESOURCE_SLICES: Final = Kind(DYNAMIC_RESOURCES, "ResourceSlice", namespaced=False)
+DEVICE_CLASSES: Final = Kind(DYNAMIC_RESOURCES, "DeviceClass", namespaced=False)
+COMPUTE_DOMAINS: Final = Kind("resource.nvidia.com", "ComputeDomain")
+
+#: Gangs of Kubernetes' own API.
+NATIVE_WORKLOADS: Final = Kind(SCHEDULING, "Workload")
+NATIVE_POD_GROUPS: Final = Kind(SCHEDULING, "PodGroup")
+
+POD_GANGS: Final = Kind("scheduler.grove.io", POD_GANG)
+POD_CLIQUE_SETS: Final = Kind("grove.io", POD_CLIQUE_SET)
+TOPOLOGY_BINDINGS: Final = Kind("grove.io", CLUSTER_TOPOLOGY_BINDING, namespaced=False)
+
+KAI_QUEUES: Final = Kind(KAI, "Queue", namespaced=False)
+KAI_POD_GROUPS: Final = Kind(KAI, "PodGroup")
+KAI_BIND_REQUESTS: Final = Kind(KAI, "BindRequest")
+KAI_TOPOLOGIES: Final = Kind(KAI_TOPOLOGY_GROUP, "Topology", namespaced=False)
+
+KOORDINATOR_POD_GROUPS: Final = Kind(SIGS, "PodGroup")
+ELASTIC_QUOTAS: Final = Kind(SIGS, "ElasticQuota")
+RESERVATIONS: Final = Kind(KOORDINATOR, "Reservation", namespaced=False)
+DEVICES: Final = Kind(KOORDINATOR, "Device", namespaced=False)
+NETWORK_TOPOLOGIES: Final = Kind(KOORDINATOR, "ClusterNetworkTopology", namespaced=False)
+
+CLUSTER_QUEUES: Final = Kind(KUEUE, "ClusterQueue", namespaced=False)
+COHORTS: Final = Kind(KUEUE, "Cohort", namespaced=False)
+LOCAL_QUEUES: Final = Kind(KUEUE, "LocalQueue")
+
+#: Every kind that is read.
+KINDS: Final[tuple[Kind, ...]] = (
+    NODES, PODS, NAMESPACES, VOLUMES, VOLUME_CLAIMS, STORAGE_CLASSES, DISRUPTION_BUDGETS,
+    PRIORITY_CLASSES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES,
+    COMPUTE_DOMAINS, NATIVE_WORKLOADS, NATIVE_POD_GROUPS, POD_GANGS, POD_CLIQUE_SETS,
+    TOPOLOGY_BINDINGS, KAI_QUEUES, KAI_POD_GROUPS, KAI_BIND_REQUESTS, KAI_TOPOLOGIES,
+    KOORDINATOR_POD_GROUPS, ELASTIC_QUOTAS, RESERVATIONS, DEVICES, NETWORK_TOPOLOGIES,
+    CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES,
+)  # fmt: skip
+
+BY_GROUP_AND_NAME: Final[Mapping[tuple[str, str], Kind]] = {
+    (kind.group, kind.name): kind for kind in KINDS
+}
+
+
+def kind_of(api_version: object, name: object) -> Kind | None:
+    """The kind of an object that names itself so; None when it is not read."""
+    group, _, _ = str(api_version).rpartition("/")
+    return BY_GROUP_AND_NAME.get((group, str(name)))

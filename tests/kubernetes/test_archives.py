@@ -1,0 +1,87 @@
+"""Compressed input: snapshot archives of KAI without their secrets, gzip, and bombs."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.kubernetes import Objects, archives, load
+from tests.kubernetes.build import node, pod
+
+
+def zipped(name: str = "snapshot.json", **raw: Any) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, json.dumps({"rawObjects": raw}))
+    return buffer.getvalue()
+
+
+def read(folder: Path, content: bytes, name: str = "s.zip") -> Objects:
+    path = folder / name
+    path.write_bytes(content)
+    return load([str(path)])
+
+
+def bare(body: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+
+
+@pytest.mark.parametrize("name", ["s.zip", "s.gzip", "s"])
+def test_a_snapshot_gives_its_objects_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    objects = read(tmp_path, zipped(nodes=[bare(node("n1"))], pods=[bare(pod("a"))]), name)
+    assert [str(o) for o in (*objects.nodes, *objects.pods)] == ["Node n1", "Pod ml/a"]
+    assert not objects.warnings
+    assert not objects.problems
+
+
+def test_nothing_secret_of_a_snapshot_is_kept(tmp_path: Path) -> None:
+    told = bare(pod("a"))
+    told["spec"]["containers"][0] |= {
+        "env": [{"name": "TOKEN", "value": "hush"}],
+        "envFrom": [{"secretRef": {"name": "hush"}}],
+        "args": ["--password=hush"],
+        "command": ["hush"],
+    }
+    told["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": "hush",
+        "pod-group-name": "g",
+    }
+    secret = {"metadata": {"name": "c"}, "data": {"key": "hush"}}
+    objects = read(tmp_path, zipped(pods=[told], configMaps=[secret]))
+    (one,) = objects.pods
+    assert "hush" not in json.dumps(one.body)
+    assert one.body["metadata"]["annotations"] == {"pod-group-name": "g"}
+    assert one.body["spec"]["containers"][0]["resources"]
+
+
+def test_gzip_is_unpacked(tmp_path: Path) -> None:
+    (only,) = read(tmp_path, gzip.compress(json.dumps(node("n1")).encode()), "x.json.gz").nodes
+    assert only.name == "n1"
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        pytest.param(zipped("other.txt"), "holds no snapshot.json", id="another archive"),
+        pytest.param(zipped(pods=[])[:-30], "cannot be unpacked", id="cut off"),
+        pytest.param(gzip.compress(b"a" * 999)[:-9], "cannot be unpacked", id="cut off gzip"),
+        pytest.param(zipped(pods={"a": 1}), "rawObjects.pods must be a list", id="no list"),
+        pytest.param(gzip.compress(b"\xff\xfe"), "is not text in UTF-8", id="no text"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_a_problem(tmp_path: Path, content: bytes, want: str) -> None:
+    (problem,) = read(tmp_path, content).problems
+    assert want in problem.message
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_MOST_BYTES", 1 << 20)
+    for content in (gzip.compress(b" " * (2 << 20)), zipped(pods=[" " * (2 << 20)])):
+        (problem,) = read(tmp_path, content).problems
+        assert problem.message == "is larger than 1 MiB when it is unpacked"
