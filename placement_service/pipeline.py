@@ -31,10 +31,10 @@ from placement_service.entities.placement import (
     Stats,
     Termination,
 )
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
-from placement_service.entities.solution import Limit, Solution, Tier, TierName
+from placement_service.entities.solution import Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.request_reasons import plain_reasons
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
@@ -55,7 +55,7 @@ SHORTEST_SEARCH = 0.02
 
 class FirstAnswer(Protocol):
     def __call__(
-        self, problem: Problem, previous: tuple[Binding, ...], /, *, deadline: float
+        self, problem: Problem, previous: tuple[Assignment, ...], /, *, deadline: float
     ) -> Solution: ...
 
 
@@ -63,7 +63,14 @@ class Explain(Protocol):
     """The reasons of each gang in the snapshot's order, or as many as time allows."""
 
     def __call__(
-        self, problem: Problem, solution: Solution, score: Score, /, *, deadline: float
+        self,
+        snapshot: Snapshot,
+        problem: Problem,
+        solution: Solution,
+        score: Score,
+        /,
+        *,
+        deadline: float,
     ) -> Sequence[Sequence[Reason]]: ...
 
 
@@ -298,8 +305,9 @@ class _Run:
         if not self._request.policy.deterministic:
             # Half of the time at most goes into the first answer.
             deadline = now + (deadline - now) / 2
+        previous = count_pods(self._request.snapshot, self._request.previous)
         try:
-            solution = self._stages.first_answer(problem, self._request.previous, deadline=deadline)
+            solution = self._stages.first_answer(problem, previous, deadline=deadline)
         except Exception as error:
             logger.exception("the first answer failed")
             self._report_defect("the first answer failed", repr(error))
@@ -373,7 +381,11 @@ class _Run:
         """Reasons by gang; none when explaining itself fails."""
         try:
             return self._stages.explain(
-                problem, best.solution, best.score, deadline=self._budget.answer_by
+                self._request.snapshot,
+                problem,
+                best.solution,
+                best.score,
+                deadline=self._budget.answer_by,
             )
         except Exception as error:
             logger.exception("explaining failed")

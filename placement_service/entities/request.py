@@ -197,6 +197,18 @@ class PodTemplate:
     required_reservation: ReservationSelector | None = None
     ignores_reservations: bool = False
 
+    def __hash__(self) -> int:
+        # Equal templates are one wherever they come from; equal ones have equal amounts and labels.
+        return hash(
+            (
+                frozenset(self.requests.items()),
+                frozenset(self.labels.items()),
+                self.node_selector,
+                self.required_node_affinity,
+                self.tolerations,
+            )
+        )
+
     def selects(self, node: Node) -> bool:
         """Whether node selector and required node affinity accept the node."""
         if any(node.labels.get(k) != v for k, v in self.node_selector):

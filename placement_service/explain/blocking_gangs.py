@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
 from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx
@@ -57,6 +58,7 @@ class Rivals:
 
     def __init__(
         self,
+        snapshot: Snapshot,
         problem: Problem,
         builder: Builder,
         residual: ResidualCapacity,
@@ -68,6 +70,7 @@ class Rivals:
         No more trials begin once it is `late`.
         """
         self._late = late
+        self._snapshot = snapshot
         self.problem = problem
         self._builder = builder
         self._residual = residual
@@ -108,7 +111,7 @@ class Rivals:
     def _price(self, rival: Rival) -> tuple[object, ...]:
         gangs = [self.problem.gangs[i] for i in rival.gangs]
         pods = sum(int(units.sum()) for _, _, units in rival.takes)
-        names = sorted(self.problem.snapshot.gangs[g.index].name for g in gangs)
+        names = sorted(self._snapshot.gangs[g.index].name for g in gangs)
         return (max(g.priority for g in gangs), pods, names)
 
     def of(self, gang: Gang, headroom: Headroom, lacks: Sequence[Lack]) -> tuple[int, ...]:

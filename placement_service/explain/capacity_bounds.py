@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_service.entities.request import PodTemplate
+from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.arrays import Bools, Ints, fit, pods_that_fit
 from placement_service.formulation.indices import NO_CLASS, ClassIdx
@@ -68,12 +68,13 @@ Needs = tuple[Need, ...]
 class Kinds:
     """What gangs need, in pods."""
 
-    def __init__(self, problem: Problem, rules: NodeRules) -> None:
+    def __init__(self, snapshot: Snapshot, problem: Problem, rules: NodeRules) -> None:
+        self.snapshot = snapshot
         self.problem = problem
         self.rules = rules
         names = {
             r
-            for gang in problem.snapshot.gangs
+            for gang in snapshot.gangs
             for group in gang.groups
             for s in group.pod_sets
             for r in s.template.requests
@@ -99,7 +100,7 @@ class Kinds:
         return tuple(found)
 
     def _of_requirement(self, gang: Gang, demands: Sequence[int], missing: int) -> list[Need]:
-        groups = self.problem.snapshot.gangs[gang.index].groups
+        groups = self.snapshot.gangs[gang.index].groups
         first = gang.demands[demands[0]]
         if self.is_bundle(gang, demands[0]):
             # A bundle is all pods of its groups, so each of its pod sets is a need.
@@ -120,7 +121,7 @@ class Kinds:
         d = gang.demands[demand]
         if d.pod_class not in self._found:
             group, pod_set, _ = d.members[0]
-            source = self.problem.snapshot.gangs[gang.index].groups[group].pod_sets[pod_set]
+            source = self.snapshot.gangs[gang.index].groups[group].pod_sets[pod_set]
             self._found[d.pod_class] = Kind(
                 len(self._found),
                 d.pod_class,

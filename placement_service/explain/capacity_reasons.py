@@ -64,7 +64,7 @@ class Shortfalls:
     def __init__(self, kinds: Kinds) -> None:
         self.kinds = kinds
         self.problem: Problem = kinds.problem
-        self.snapshot = kinds.problem.snapshot
+        self.snapshot = kinds.snapshot
         self.rules = kinds.rules
 
     def has_rules(self, kind: Kind) -> bool:

@@ -49,7 +49,7 @@ class Extras:
     def waiting(self, gang: Gang) -> dict[tuple[int, int], int]:
         """The pods that still wait, by group and pod set."""
         found = {}
-        for i, group in enumerate(self._problem.snapshot.gangs[gang.index].groups):
+        for i, group in enumerate(self._shortfalls.snapshot.gangs[gang.index].groups):
             for k, pod_set in enumerate(group.pod_sets):
                 left = len(pod_set.pods) - self._new.get((gang.index, i, k), 0)
                 if left:
@@ -107,7 +107,7 @@ class Extras:
     def _part(self, gang: Gang, demand: int, count: int) -> Reason:
         """What is said of the waiting pods of one demand."""
         kinds = self._shortfalls.kinds
-        groups = self._problem.snapshot.gangs[gang.index].groups
+        groups = self._shortfalls.snapshot.gangs[gang.index].groups
         kind = kinds.kind(gang, demand)
         need = Need(groups[gang.demands[demand].members[0][0]].name, ((kind, count),), count)
         region = self._region(gang, demand)

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
+from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
 from placement_service.explain.blocking_gangs import Lack, Rivals, residual_after
@@ -42,7 +43,13 @@ Reasons = tuple[Reason, ...]
 
 
 def explain(
-    problem: Problem, solution: Solution, score: Score, /, *, deadline: float
+    snapshot: Snapshot,
+    problem: Problem,
+    solution: Solution,
+    score: Score,
+    /,
+    *,
+    deadline: float,
 ) -> tuple[Reasons, ...]:
     """The reasons of each gang in the snapshot's order.
 
@@ -51,7 +58,7 @@ def explain(
     `time.monotonic` seconds) no more trials begin, and gangs that have not been
     counted by then get what stands in the request.
     """
-    explainer = _Explainer(problem, solution, score, deadline)
+    explainer = _Explainer(snapshot, problem, solution, score, deadline)
     for gang, outcome in zip(problem.gangs, score.gangs, strict=True):
         if not outcome.placed:
             explainer.count(gang)
@@ -64,14 +71,21 @@ def explain(
 class _Explainer:
     """One answer being explained; remembers what gangs have in common."""
 
-    def __init__(self, problem: Problem, solution: Solution, score: Score, deadline: float) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        problem: Problem,
+        solution: Solution,
+        score: Score,
+        deadline: float,
+    ) -> None:
         self.problem = problem
-        self.snapshot = problem.snapshot
+        self.snapshot = snapshot
         self.deadline = deadline
         self.solution = solution
         self.placed = {gang.gang: gang.placed for gang in score.gangs}
         self.tiers = {tier.name: tier for tier in solution.tiers}
-        kinds = Kinds(problem, NodeRules(problem.snapshot))
+        kinds = Kinds(snapshot, problem, NodeRules(snapshot))
         self.shortfalls = Shortfalls(kinds)
         self.plan = from_solution(problem, solution)
         self.empty = Headroom(kinds, ResidualCapacity(problem))
@@ -99,7 +113,12 @@ class _Explainer:
     def rivals(self) -> Rivals:
         if self._rivals is None:
             self._rivals = Rivals(
-                self.problem, self.builder, self.after.residual, self.plan, lambda: self.late
+                self.snapshot,
+                self.problem,
+                self.builder,
+                self.after.residual,
+                self.plan,
+                lambda: self.late,
             )
         return self._rivals
 

@@ -22,12 +22,9 @@ class NodeRules:
         keys: set[str] = set()
         by_name = False
         templates = {
-            id(s.template): s.template
-            for gang in snapshot.gangs
-            for group in gang.groups
-            for s in group.pod_sets
+            s.template for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets
         }
-        for t in templates.values():
+        for t in templates:
             keys.update(k for k, _ in t.node_selector)
             for term in t.required_node_affinity or ():
                 keys.update(e.key for e in term.match_expressions)
@@ -48,7 +45,7 @@ class NodeRules:
                 numbers[signature] = len(self._samples)
                 self._samples.append(node)
             self._kind[i] = numbers[signature]
-        self._verdicts: dict[int, tuple[str, ...]] = {}
+        self._verdicts: dict[PodTemplate, tuple[str, ...]] = {}
 
     def open(self, template: PodTemplate) -> Bools:
         """Nodes that no rule closes to the template [N]."""
@@ -66,11 +63,9 @@ class NodeRules:
         return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _of(self, template: PodTemplate) -> tuple[str, ...]:
-        # The snapshot keeps the templates alive, so their identity lasts.
-        key = id(template)
-        if key not in self._verdicts:
-            self._verdicts[key] = tuple(closed_by(n, template) for n in self._samples)
-        return self._verdicts[key]
+        if template not in self._verdicts:
+            self._verdicts[template] = tuple(closed_by(n, template) for n in self._samples)
+        return self._verdicts[template]
 
 
 def closed_by(node: Node, template: PodTemplate) -> str:

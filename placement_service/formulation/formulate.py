@@ -57,7 +57,6 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
             pods for pod_class, pods in content if not class_gpus[pod_class]
         )
     problem = Problem(
-        snapshot=snapshot,
         policy=policy,
         columns=table.columns,
         free=table.free,

@@ -53,7 +53,7 @@ class PodClasses:
         self.snapshot = snapshot
         self._levels = levels
         self._count: dict[ClassIdx, int] = {}
-        self._by_identity: dict[tuple[str, int], ClassIdx] = {}
+        self._known: dict[tuple[str, PodTemplate], ClassIdx] = {}
         self._raw: list[tuple[str, PodTemplate]] = []
         self._merged: dict[object, ClassIdx] = {}
         self._selectors = PodSelectors(snapshot)
@@ -67,14 +67,14 @@ class PodClasses:
 
     def of(self, namespace: str, template: PodTemplate) -> ClassIdx:
         """The number of the pod class of a pod, the same for equal needs."""
-        key = (namespace, id(template))
-        if key not in self._by_identity:
+        key = (namespace, template)
+        if key not in self._known:
             signature = self._signature(namespace, template)
             if signature not in self._merged:
                 self._merged[signature] = ClassIdx(len(self._raw))
                 self._raw.append((namespace, template))
-            self._by_identity[key] = self._merged[signature]
-        return self._by_identity[key]
+            self._known[key] = self._merged[signature]
+        return self._known[key]
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
         """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""

@@ -29,7 +29,7 @@ class PodSelectors:
     def __init__(self, snapshot: Snapshot) -> None:
         self._running_pods = snapshot.running_pods
         templates = {
-            (gang.namespace, id(s.template)): s.template
+            (gang.namespace, s.template): s.template
             for gang in snapshot.gangs
             for group in gang.groups
             for s in group.pod_sets
@@ -51,7 +51,7 @@ class PodSelectors:
 
     def position(self, namespace: str, template: PodTemplate) -> int:
         """Where a template stands in `matched`."""
-        return self._index[namespace, id(template)]
+        return self._index[namespace, template]
 
     def matched(self, term: Term) -> Bools:
         """Which templates a term matches, by `position`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement_service.entities.request import CPU, Policy, Snapshot
+from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import (
     NO_DOMAIN,
@@ -123,7 +123,6 @@ class Problem:
     `special[S]` marks pod classes under a rule that joins pods across nodes.
     """
 
-    snapshot: Snapshot
     policy: Policy
     columns: tuple[str, ...]
     free: Ints

@@ -8,11 +8,15 @@ best plan kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
-from placement_service.entities.request import Binding
-from placement_service.entities.solution import Solution
-from placement_service.formulation.objective import Plan, Units, is_placed, to_solution, worth
+from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.objective import (
+    Plan,
+    from_solution,
+    is_placed,
+    to_solution,
+    worth,
+)
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.plan_builder import Builder, Order
 
@@ -25,7 +29,7 @@ TWO_ORDERS = 2_000_000
 
 
 def first_answer(
-    problem: Problem, previous: tuple[Binding, ...] = (), *, deadline: float = float("inf")
+    problem: Problem, previous: tuple[Assignment, ...] = (), *, deadline: float = float("inf")
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
@@ -35,7 +39,7 @@ def first_answer(
     builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
     best: Plan | None = None
     if previous:
-        kept = builder.adopt(_previous_plan(problem, previous))
+        kept = builder.adopt(_earlier_plan(problem, previous))
         best = builder.build(_by_size(problem), start=kept)
     for order in (_by_size(problem), _by_hardest_part(problem)):
         plan = builder.build(order)
@@ -82,28 +86,7 @@ def _weight(problem: Problem, gang: Gang) -> int:
     return sum(_demand_weight(problem, gang, d) for d in range(len(gang.demands)))
 
 
-def _previous_plan(problem: Problem, previous: Sequence[Binding]) -> Plan:
-    """The earlier answer in indices, for gangs that it placed and still exist."""
-    node = {n.name: i for i, n in enumerate(problem.snapshot.nodes)}
-    where: dict[tuple[str, str], list[str]] = {}
-    for b in previous:
-        if b.node in node:
-            where.setdefault((b.gang, b.pod), []).append(b.node)
-    plan: dict[int, Units] = {}
-    for gang in problem.gangs:
-        source = problem.snapshot.gangs[gang.index]
-        counts: dict[tuple[int, int], int] = {}
-        for d, demand in enumerate(gang.demands):
-            group, pod_set, per_unit = demand.members[0]
-            nodes = [
-                node[n]
-                for pod in source.groups[group].pod_sets[pod_set].pods
-                for n in where.get((source.name, pod.name), ())
-            ]
-            for n in sorted(set(nodes)):
-                units = nodes.count(n) // per_unit
-                if units:
-                    counts[d, n] = units
-        if counts:
-            plan[gang.index] = tuple((d, n, c) for (d, n), c in sorted(counts.items()))
-    return plan
+def _earlier_plan(problem: Problem, previous: tuple[Assignment, ...]) -> Plan:
+    """An earlier answer as a plan; pods of a bundle that were torn apart are left out."""
+    plan = from_solution(problem, Solution(previous, ()))
+    return {i: tuple(u for u in units if u[2]) for i, units in plan.items()}

@@ -72,6 +72,7 @@ def example(code: str) -> str:
     solution = Solution((), ()) if early else solve(snapshot, scenario.policy)[-1]
     bindings = name_pods(snapshot, solution.assignments)
     found = explain(
+        snapshot,
         formulate(snapshot, scenario.policy),
         solution,
         score(snapshot, scenario.policy, bindings),

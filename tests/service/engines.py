@@ -25,7 +25,7 @@ MEETING: Final = "PLACEMENT_TESTS_MEETING"
 
 def last_node(problem: Problem, start: Solution) -> Solution:
     """The same plan, with everything on the last node and proven."""
-    node = len(problem.snapshot.nodes) - 1
+    node = problem.node_count - 1
     tiers = tuple(Tier(t.name, t.value, t.value) for t in start.tiers)
     moved = tuple(replace(a, node=node) for a in start.assignments)
     return replace(start, assignments=moved, tiers=tiers, phase="moved")
@@ -76,8 +76,8 @@ def failing(problem: Problem, start: Solution, *, deadline: float, report: Repor
 
 def overfilling(problem: Problem, start: Solution, *, deadline: float, report: Report) -> Solution:
     """Binds every pod of the first group to the last node, fit or not, and calls it optimal."""
-    pods = problem.snapshot.gangs[0].groups[0].pending_count
-    node = len(problem.snapshot.nodes) - 1
+    pods = problem.gangs[0].requirements[0].pending
+    node = problem.node_count - 1
     tiers = tuple(Tier(name, 1000.0, 1000.0) for name in TierName)
     return Solution((Assignment(0, 0, 0, node, pods),), tiers, phase="lie")
 

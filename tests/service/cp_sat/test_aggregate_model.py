@@ -45,20 +45,27 @@ POLICY = Policy(deterministic=True)
 Stage = Callable[[State], None]
 
 
-def after(scenario: Scenario | Snapshot, *stages: Stage, plan: Plan | None = None) -> State:
+class Searched(State):
+    """A search, and the question behind it."""
+
+    snapshot: Snapshot
+
+
+def after(scenario: Scenario | Snapshot, *stages: Stage, plan: Plan | None = None) -> Searched:
     """What is known after some stages, from a plan or from the first answer."""
     snapshot = scenario if isinstance(scenario, Snapshot) else scenario.snapshot()
     problem = formulate(snapshot, POLICY)
     start = first_answer(problem) if plan is None else to_solution(problem, plan)
-    state = State(problem, start, time.monotonic() + LONG, lambda solution: None)
+    state = Searched(problem, start, time.monotonic() + LONG, lambda solution: None)
+    state.snapshot = snapshot
     for stage in stages:
         stage(state)
     return state
 
 
-def judged(state: State) -> Score:
+def judged(state: Searched) -> Score:
     """The score of a plan that keeps the rules and is worth what it claims."""
-    snapshot, solution = state.problem.snapshot, state.solution()
+    snapshot, solution = state.snapshot, state.solution()
     bindings = name_pods(snapshot, solution.assignments)
     assert verify(snapshot, bindings) == ()
     result = score(snapshot, POLICY, bindings)

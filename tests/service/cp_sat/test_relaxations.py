@@ -210,7 +210,7 @@ def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
 
 
 def the_counts_behind_reasons_leave_room_for_it(case: Case, met: Met) -> None:
-    kinds = PodKinds(case.problem, NodeRules(case.snapshot))
+    kinds = PodKinds(case.snapshot, case.problem, NodeRules(case.snapshot))
     shortfalls = Shortfalls(kinds)
     for index in case.plan:
         gang = case.problem.gangs[index]

@@ -67,7 +67,7 @@ def reasons_of(
     bindings = name_pods(snapshot, solution.assignments)
     result = score(snapshot, POLICY, bindings)
     problem = formulate(snapshot, POLICY)
-    reasons = explain(problem, solution, result, deadline=deadline)
+    reasons = explain(snapshot, problem, solution, result, deadline=deadline)
     return {g.name: r for g, r in zip(snapshot.gangs, reasons, strict=True)}
 
 
@@ -625,7 +625,11 @@ def test_a_trial_that_time_ends_says_nothing(monkeypatch: pytest.MonkeyPatch) ->
     clock = SimpleNamespace(monotonic=lambda: float("inf"))
     monkeypatch.setattr("placement_service.heuristic.gang_placer.time", clock)
     ((reason,),) = explain(
-        problem, Solution((), ()), score(snapshot, POLICY, ()), deadline=time.monotonic() + 60
+        snapshot,
+        problem,
+        Solution((), ()),
+        score(snapshot, POLICY, ()),
+        deadline=time.monotonic() + 60,
     )
     assert reason.code is Code.NOT_SEARCHED
     assert reason.message.startswith("no placement was found")
