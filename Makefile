@@ -11,6 +11,11 @@ IMAGE            ?= placement-service
 # A process for each core; each has an API server of its own.
 PYTEST_ARGS      ?= -n auto --maxprocesses 4
 
+GO         ?= go
+GO_MODULES := $(dir $(wildcard clients/go/*/go.mod clients/go/*/*/go.mod))
+GO_MODULES := $(filter-out clients/go/tools/,$(GO_MODULES))
+GO_TOOLS   := $(abspath clients/go/tools/go.mod)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -26,10 +31,13 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 .PHONY: proto
-proto: setup ## Generate the Python stubs from proto/.
+proto: setup ## Generate the stubs of Python and Go from proto/.
 	$(BIN)/python -m grpc_tools.protoc -I proto \
 	  --python_out=clients/python --pyi_out=clients/python --grpc_python_out=clients/python \
 	  $$(find proto -name '*.proto' | sort)
+	@if command -v $(GO) >/dev/null; \
+	then set -x; $(BIN)/buf generate proto --template proto/buf.gen.yaml; \
+	else echo 'The Go stubs stay as they are: there is no Go here.'; fi
 
 .PHONY: lint
 lint: setup ## Check style, types, layers and protos.
@@ -43,6 +51,15 @@ lint: setup ## Check style, types, layers and protos.
 .PHONY: test
 test: setup ## Run the tests. PYTEST_ARGS='tests/cli -x' and the like narrow it down.
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: go
+go: setup ## Vet, lint and test the Go modules, the client against the service.
+	@command -v $(GO) >/dev/null || { echo 'Skipped: there is no Go here.'; exit 0; }; \
+	for module in $(GO_MODULES); do \
+	  echo "$$module"; \
+	  (cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(GO_TOOLS) staticcheck ./... && \
+	   PLACEMENT_PYTHON=$(abspath $(BIN))/python $(GO) test ./...) || exit 1; \
+	done
 
 .PHONY: run
 run: setup ## Plan an example and draw it.

@@ -1,0 +1,290 @@
+// Package client asks the placement service, with deadlines, retries and typed errors.
+//
+//	c, err := client.New("placement.svc:50051", client.WithTLS(files))
+//	...
+//	placement, err := c.Compute(ctx, request)
+//
+// Every call has a deadline: that of its context, or else the client's. A call that finds no
+// server (UNAVAILABLE), or one that says when to come back (RESOURCE_EXHAUSTED with RetryInfo),
+// is repeated with exponential back-off and jitter, never past the deadline. Repeating is
+// harmless, because no answer depends on what was asked before. Errors are *Error, whatever
+// went wrong.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	kubernetesv1 "placement.example/clients/go/stubs/placement/kubernetes/v1"
+	placementv1 "placement.example/clients/go/stubs/placement/v1"
+)
+
+const (
+	// DefaultTimeout ends calls whose context has no deadline.
+	DefaultTimeout = 60 * time.Second
+
+	// gRPC refuses messages above 4 MiB unless told otherwise. The caller asked for the answer,
+	// whatever its size; the server bounds it.
+	maxReceive = 1<<31 - 1
+	// A hundred violations do not fit gRPC's default, and the error would be lost whole.
+	maxHeaders = 1 << 20
+	// Several addresses behind one name are replicas: a retry goes to the next one.
+	serviceConfig = `{"loadBalancingConfig": [{"round_robin": {}}]}`
+)
+
+// A Client is a connection to the service. It may be used by several goroutines.
+type Client struct {
+	closer     io.Closer
+	placement  placementv1.PlacementServiceClient
+	kubernetes kubernetesv1.KubernetesPlacementServiceClient
+	timeout    time.Duration
+	backoff    Backoff
+}
+
+// An Option changes how a client is made.
+type Option func(*options) error
+
+type options struct {
+	timeout     time.Duration
+	backoff     Backoff
+	credentials credentials.TransportCredentials
+	dial        []grpc.DialOption
+}
+
+// WithTimeout sets the deadline of calls whose context has none.
+func WithTimeout(timeout time.Duration) Option {
+	return func(o *options) error {
+		if timeout <= 0 {
+			return errors.New("client: the timeout must be positive")
+		}
+		o.timeout = timeout
+		return nil
+	}
+}
+
+// WithBackoff sets how calls are repeated; the zero Backoff repeats none.
+func WithBackoff(backoff Backoff) Option {
+	return func(o *options) error {
+		o.backoff = backoff
+		return nil
+	}
+}
+
+// WithTLS reaches the service by TLS. Without it, or WithCredentials, text goes plain.
+func WithTLS(files TLSFiles) Option {
+	return func(o *options) error {
+		config, err := files.config()
+		if err != nil {
+			return err
+		}
+		o.credentials = credentials.NewTLS(config)
+		return nil
+	}
+}
+
+// WithCredentials reaches the service with credentials of your own.
+func WithCredentials(c credentials.TransportCredentials) Option {
+	return func(o *options) error {
+		o.credentials = c
+		return nil
+	}
+}
+
+// WithDialOptions hands further options to gRPC, such as interceptors.
+func WithDialOptions(more ...grpc.DialOption) Option {
+	return func(o *options) error {
+		o.dial = append(o.dial, more...)
+		return nil
+	}
+}
+
+// New makes a client of the service at an address such as "placement.svc:50051". It does not
+// connect yet: the first call does.
+func New(target string, with ...Option) (*Client, error) {
+	o, err := collect(with)
+	if err != nil {
+		return nil, err
+	}
+	if o.credentials == nil {
+		o.credentials = insecure.NewCredentials()
+	}
+	dial := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(o.credentials),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive), grpc.MaxCallSendMsgSize(maxReceive)),
+		grpc.WithMaxHeaderListSize(maxHeaders),
+	}, o.dial...)
+	connection, err := grpc.NewClient(target, dial...)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(connection, o)
+	c.closer = connection
+	return c, nil
+}
+
+// NewFromConn makes a client of a connection of your own, which stays yours: Close leaves it
+// open. Options of the connection have no effect.
+func NewFromConn(connection grpc.ClientConnInterface, with ...Option) (*Client, error) {
+	o, err := collect(with)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(connection, o), nil
+}
+
+func collect(with []Option) (options, error) {
+	o := options{timeout: DefaultTimeout, backoff: DefaultBackoff}
+	for _, option := range with {
+		if err := option(&o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func newClient(connection grpc.ClientConnInterface, o options) *Client {
+	return &Client{
+		placement:  placementv1.NewPlacementServiceClient(connection),
+		kubernetes: kubernetesv1.NewKubernetesPlacementServiceClient(connection),
+		timeout:    o.timeout,
+		backoff:    o.backoff,
+	}
+}
+
+// Close ends the connection, and the calls that are under way with it.
+func (c *Client) Close() error {
+	if c.closer == nil {
+		return nil
+	}
+	return c.closer.Close()
+}
+
+// Compute answers a question. Cancelling the context stops the search.
+func (c *Client) Compute(
+	ctx context.Context, request *placementv1.ComputePlacementRequest,
+) (*placementv1.Placement, error) {
+	response, err := call(ctx, c, request, c.placement.ComputePlacement)
+	return response.GetPlacement(), err
+}
+
+// PlaceObjects answers a question that is asked in Kubernetes objects.
+func (c *Client) PlaceObjects(
+	ctx context.Context, request *kubernetesv1.PlaceObjectsRequest,
+) (*kubernetesv1.PlaceObjectsResponse, error) {
+	return call(ctx, c, request, c.kubernetes.PlaceObjects)
+}
+
+// TranslateObjects says which question Kubernetes objects stand for, and answers none.
+func (c *Client) TranslateObjects(
+	ctx context.Context, request *kubernetesv1.TranslateObjectsRequest,
+) (*kubernetesv1.TranslateObjectsResponse, error) {
+	return call(ctx, c, request, c.kubernetes.TranslateObjects)
+}
+
+// Stream answers a question, and calls progress, unless it is nil, with what is known meanwhile, from the
+// goroutine of the caller. Cancelling the context stops the search. A call that ended before it
+// brought news is repeated as others are; afterwards it is not.
+func (c *Client) Stream(
+	ctx context.Context, request *placementv1.ComputePlacementRequest, progress func(*placementv1.Progress),
+) (*placementv1.Placement, error) {
+	ctx, cancel := c.withDeadline(ctx)
+	defer cancel()
+	return repeat(ctx, c.backoff, func(ctx context.Context) (*placementv1.Placement, bool, error) {
+		// Whatever way this attempt ends, its call ends with it.
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		hasNews := false
+		stream, err := c.placement.StreamPlacement(ctx, &placementv1.StreamPlacementRequest{Request: request})
+		for err == nil {
+			var response *placementv1.StreamPlacementResponse
+			if response, err = stream.Recv(); err != nil {
+				break
+			}
+			switch event := response.Event.(type) {
+			case *placementv1.StreamPlacementResponse_Progress:
+				hasNews = true
+				if progress != nil {
+					progress(event.Progress)
+				}
+			case *placementv1.StreamPlacementResponse_Placement:
+				return event.Placement, false, nil
+			}
+			// Anything else is an event that a newer server knows and this client does not.
+		}
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the stream ended without a placement")
+		}
+		return nil, !hasNews, err
+	})
+}
+
+// withDeadline gives a call the deadline of the client when it has none.
+func (c *Client) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, c.timeout)
+}
+
+func call[Request, Response any](
+	ctx context.Context,
+	c *Client,
+	request *Request,
+	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
+) (*Response, error) {
+	ctx, cancel := c.withDeadline(ctx)
+	defer cancel()
+	return repeat(ctx, c.backoff, func(ctx context.Context) (*Response, bool, error) {
+		response, err := method(ctx, request)
+		return response, true, err
+	})
+}
+
+// TLSFiles are PEM files.
+type TLSFiles struct {
+	// CA holds the authorities that sign the service's certificate; empty means the system's.
+	CA string
+	// Certificate and Key show who the client is (mutual TLS); both or none.
+	Certificate, Key string
+	// ServerName is expected in the service's certificate; empty means the host of the target.
+	ServerName string
+}
+
+func (f TLSFiles) config() (*tls.Config, error) {
+	config := &tls.Config{ServerName: f.ServerName, MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		content, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(content) {
+			return nil, fmt.Errorf("client: %s holds no certificate", f.CA)
+		}
+	}
+	if (f.Certificate == "") != (f.Key == "") {
+		return nil, errors.New("client: certificate and key belong together")
+	}
+	if f.Certificate != "" {
+		// Read anew for each connection: certificates are renewed while programs run.
+		if _, err := tls.LoadX509KeyPair(f.Certificate, f.Key); err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
+			return &pair, err
+		}
+	}
+	return config, nil
+}

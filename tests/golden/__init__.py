@@ -1,0 +1,48 @@
+"""Messages in JSON, and the bytes that every language makes of them.
+
+A pair of files for each: ``<message type>.<name>.json`` as a person would write it and
+``.binpb``, its deterministic encoding: fields by number, maps by key. The tests of Python
+(tests/proto/test_golden.py) and of Go (clients/go/stubs) read the same files.
+
+    python -m tests.golden        writes them anew, after a change of proto/
+
+New bytes for the same JSON are a change of the wire: do not commit that lightly.
+
+Of two keys of a map where one begins the other ("app", "app/name"), Python's protobuf writes
+the longer first and Go's the shorter. Both are right: the encoding is deterministic for one
+library, and not canonical. So no golden message holds such keys, and nobody may take a digest
+of bytes that another language encoded: the service makes its digests itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from google.protobuf import json_format
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+# What their types are found by.
+from placement import v1 as _v1  # noqa: F401
+from placement.kubernetes import v1 as _kubernetes_v1  # noqa: F401
+
+FOLDER = Path(__file__).parent
+
+
+def files() -> Iterator[Path]:
+    """The JSON files."""
+    return iter(sorted(FOLDER.glob("*.json")))
+
+
+def parse(file: Path) -> Message:
+    """The message of a JSON file."""
+    kind = ".".join(file.name.split(".")[:-2])
+    message: Message = GetMessageClass(Default().FindMessageTypeByName(kind))()
+    return json_format.Parse(file.read_text(), message)
+
+
+def encode(message: Message) -> bytes:
+    """The one encoding that equal messages have."""
+    return message.SerializeToString(deterministic=True)
