@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-#: Label in which Grove names the scheduler of a PodGang.
-SCHEDULER_LABEL: Final = "grove.io/scheduler-name"
+#: Label in which Grove names the scheduler profile of a PodGang, and its default.
+_SCHEDULER_LABEL: Final = "grove.io/scheduler-name"
+_DEFAULT_PROFILE: Final = "default-scheduler"
 
 Body = Mapping[str, Any]
 #: Namespace and name; the namespace of cluster-scoped objects is empty.
@@ -194,9 +195,7 @@ def state_of(
                 free.append(key)
         minimum = int(group.get("minReplicas") or 0)
         groups.append(GroupState(group["name"], minimum, bound, ready, tuple(free), gated, lost))
-    # While it has no pods its label decides.
-    label = (metadata.get("labels") or {}).get(SCHEDULER_LABEL)
-    ours = True in schedulers if schedulers else label == scheduler_name
+    ours = True in schedulers if schedulers else _may_become_ours(gang, scheduler_name)
     return GangState(
         key=key_of(gang),
         uid=metadata.get("uid", ""),
@@ -204,6 +203,13 @@ def state_of(
         lifecycle=_lifecycle(gang, groups, ours=ours),
         groups=tuple(groups),
     )
+
+
+def _may_become_ours(gang: Body, scheduler_name: str) -> bool:
+    """Whether the pods of a gang that has none yet may turn out to be ours. Grove's label names
+    its own profile, which for any scheduler that it does not know is the default one."""
+    label = (gang["metadata"].get("labels") or {}).get(_SCHEDULER_LABEL)
+    return not is_initialized(gang) and label in (None, _DEFAULT_PROFILE, scheduler_name)
 
 
 def _lifecycle(gang: Body, groups: Iterable[GroupState], *, ours: bool) -> Lifecycle:
