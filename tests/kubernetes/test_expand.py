@@ -298,29 +298,14 @@ def test_a_domain_that_cannot_be_resolved_drops_the_constraint(
     assert "required" not in left["packConstraint"]
 
 
-@pytest.mark.parametrize(
-    ("domain", "node_labels", "key"),
-    [
-        ("host", ["x/host"], "kubernetes.io/hostname"),
-        ("zone", [], "topology.kubernetes.io/zone"),
-        ("zone", ["topology.kubernetes.io/zone", "x/zone"], "topology.kubernetes.io/zone"),
-        ("zone", ["x/zone"], "x/zone"),
-        ("rack", ["topology.example.com/rack", "not-a-rack"], "topology.example.com/rack"),
-        ("rack", ["a/rack", "b/rack"], "rack"),
-        ("rack", [], "rack"),
-    ],
-)
-def test_without_any_binding_the_label_is_guessed_and_said(
-    domain: str, node_labels: list[str], key: str
-) -> None:
-    labelled = node("n1", labels=dict.fromkeys(node_labels, "x"))
-    whole = clique_set(clique("a"), **want(domain))
-    expansion = expand_all(Objects.of([labelled, whole]))
-    assert expansion.pod_gangs[0].body["spec"]["topologyConstraint"] == {
-        "packConstraint": {"required": key}
-    }
+def test_without_any_binding_every_constraint_is_dropped_and_said() -> None:
+    """As Grove does, and though a node has a label of that name."""
+    labelled = node("n1", labels={"x/rack": "r1"})
+    expansion = expand_all(Objects.of([labelled, clique_set(clique("a"), **want("rack"))]))
+    assert "topologyConstraint" not in expansion.pod_gangs[0].body["spec"]
     assert said(expansion.warnings) == (
-        f'no ClusterTopologyBinding in the input: "{domain}" taken as node label {key}',
+        'PodCliqueSet ml/s: constraint to "rack" dropped: there is no ClusterTopologyBinding in'
+        " the input",
     )
 
 
@@ -377,10 +362,10 @@ def test_shared_claims_of_every_level_reach_the_pods() -> None:
             ],
         )
     ) == {
-        "s-0-a-0": ["s-0-a-0-own", "s-all-all", "s-0-only-a"],
-        "s-0-a-1": ["s-0-a-1-own", "s-all-all", "s-0-only-a"],
-        "s-0-g-0-b-0": ["s-0-g-0-grp", "s-all-all", "s-all-only-g"],
-        "s-0-g-1-b-0": ["s-0-g-1-grp", "s-all-all", "s-all-only-g"],
+        "s-0-a-0": ["s-all-all", "s-0-only-a", "s-0-a-0-own"],
+        "s-0-a-1": ["s-all-all", "s-0-only-a", "s-0-a-1-own"],
+        "s-0-g-0-b-0": ["s-all-all", "s-all-only-g", "s-0-g-0-grp"],
+        "s-0-g-1-b-0": ["s-all-all", "s-all-only-g", "s-0-g-1-grp"],
     }  # fmt: skip
 
 

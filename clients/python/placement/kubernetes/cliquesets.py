@@ -5,6 +5,7 @@ A PodCliqueSet that Grove would refuse must not be planned as if it ran.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,9 @@ from placement.kubernetes.podspec import PodSpecReader
 from placement.kubernetes.reading import At
 
 _MNNVL_GROUP: Final = "grove.io/mnnvl-group"
+
+#: A DNS-1123 label, as which Grove checks the group.
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 #: What Grove refuses in a clique's pod.
 _REFUSED_IN_PODS: Final = ("topologySpreadConstraints", "nodeName")
@@ -81,6 +85,7 @@ class CliqueSet:
     constraint: Constraint
     mnnvl_group: str | None
     claims: tuple[SharedClaim, ...]
+    labels: Mapping[str, str]
 
 
 def read_clique_set(one: Object, at: At, pod_specs: PodSpecReader) -> CliqueSet:
@@ -101,6 +106,7 @@ def read_clique_set(one: Object, at: At, pod_specs: PodSpecReader) -> CliqueSet:
         constraint=constraint,
         mnnvl_group=_mnnvl_group(at.get("metadata").get("annotations")),
         claims=_claims(template.get("resourceSharing")),
+        labels=at.get("metadata").get("labels").labels(),
     )
 
 
@@ -207,7 +213,12 @@ class _Topology:
 
 
 def _mnnvl_group(annotations: At) -> str | None:
-    return annotations.labels().get(_MNNVL_GROUP)
+    group = annotations.labels().get(_MNNVL_GROUP)
+    if group is not None and not _LABEL.fullmatch(group):
+        annotations.problem_under(
+            _MNNVL_GROUP, f"must be lower-case letters, digits and '-', not {group!r}"
+        )
+    return group
 
 
 def _claims(at: At) -> tuple[SharedClaim, ...]:

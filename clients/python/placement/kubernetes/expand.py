@@ -41,6 +41,10 @@ _PART_OF: Final = "app.kubernetes.io/part-of"
 _GPU: Final = "nvidia.com/gpu"
 _MNNVL_CLAIM: Final = "mnnvl-claim"
 _NO_MNNVL: Final = "none"
+_TOPOLOGY_NAME: Final = "grove.io/topology-name"
+#: Schedulers for which Grove has a profile; pods of any other run under the default one.
+_PROFILES: Final = {"kai-scheduler": "kai-scheduler"}
+_DEFAULT_PROFILE: Final = "default-scheduler"
 
 #: A set of more pods is a slip of the keyboard, and would fill the memory.
 _MOST_PODS: Final = 200_000
@@ -171,12 +175,13 @@ def _gangs(whole: CliqueSet, levels: Levels) -> Iterator[_Made]:
             for index in range(group.min_available):
                 members = _scaled_cliques(base, group, index)
                 cliques += members
-                if pack:
+                if group.constraint:
+                    # It stays when its domain is unknown, without a constraint.
                     configs.append(
                         {
                             "name": f"{base}-{group.name}-{index}",
                             "podGroupNames": [member.name for member in members],
-                            "topologyConstraint": pack,
+                            **({"topologyConstraint": pack} if pack else {}),
                         }
                     )
         yield _gang(whole, levels, replica, base, "", cliques, whole.constraint, configs)
@@ -235,6 +240,11 @@ def _gang(
         spec["topologyConstraintGroupConfigs"] = configs
     if whole.priority_class:
         spec["priorityClassName"] = whole.priority_class
+    packed = [constraint, *(podclique.clique.constraint for podclique in cliques)]
+    packed += [podclique.group.constraint for podclique in cliques if podclique.group]
+    has_pack = any("topologyConstraint" in part for part in (spec, *groups, *configs))
+    topology = next((c.topology for c in packed if c and c.topology), "") or levels.only
+    scheduler = At(cliques[0].clique.pod_spec, {}).get("schedulerName").text() if cliques else ""
     gang = {
         "apiVersion": "scheduler.grove.io/v1alpha1",
         "kind": POD_GANG,
@@ -242,16 +252,24 @@ def _gang(
             "name": name,
             "namespace": namespace,
             "labels": {
+                **whole.labels,
                 "app.kubernetes.io/managed-by": "grove-operator",
                 _PART_OF: whole.object.name,
                 "app.kubernetes.io/component": "podgang",
+                "grove.io/scheduler-name": _PROFILES.get(scheduler, _DEFAULT_PROFILE),
             },
+            **({"annotations": {_TOPOLOGY_NAME: topology}} if has_pack and topology else {}),
         },
         "spec": spec,
         "status": {
             "phase": "Pending",
             "conditions": [
-                {"type": "Initialized", "status": "True", "reason": "PodGangPodsCreated"}
+                {
+                    "type": "Initialized",
+                    "status": "True",
+                    "reason": "PodGangPodsCreated",
+                    "message": "PodGang is fully initialized",
+                }
             ],
         },
     }
@@ -306,39 +324,65 @@ def _pod(
     }
     # Grove puts its own gate there and takes it away again.
     spec.pop("schedulingGates", None)
-    claims = _resource_claims(whole, replica, podclique, index)
-    if claims:
+    claims = _shared_claims(whole, replica, podclique, index)
+    mnnvl = _mnnvl_claim(whole, replica, podclique)
+    if claims or mnnvl:
         own = spec.get("resourceClaims")
-        spec["resourceClaims"] = [*(own if isinstance(own, list) else ()), *claims]
+        spec["resourceClaims"] = [*(own if isinstance(own, list) else ()), *claims, *mnnvl]
+        spec["containers"] = [
+            _with_claims(container, [*claims, *(mnnvl if _gpus_of(container) else ())])
+            for container in At(clique.pod_spec, {}).get("containers").items()
+        ]
     return {"apiVersion": "v1", "kind": POD, "metadata": metadata, "spec": spec}
 
 
-def _resource_claims(
+def _shared_claims(
     whole: CliqueSet, replica: int, podclique: _PodClique, index: int
 ) -> list[dict[str, str]]:
-    """The claims that Grove adds: those shared at any level, and that of the NVLink domain."""
+    """The claims that a pod shares with others: those of its set, of its scaling group, and of
+    its clique; of each, first those of all replicas."""
     clique, group = podclique.clique, podclique.group
     set_name = whole.object.name
-    names = [_claim_name(claim, podclique.name, index) for claim in clique.claims]
-    if group:
-        owner = f"{set_name}-{replica}-{group.name}"
-        names += [
-            _claim_name(claim, owner, podclique.scaling_replica)
-            for claim in group.claims
-            if not claim.cliques or clique.name in claim.cliques
-        ]
-    for claim in whole.claims:
+    names = []
+    for claim in _wide_first(whole.claims):
         everyone = not claim.cliques and not claim.scaling_groups
         in_group = group is not None and group.name in claim.scaling_groups
         if everyone or in_group or (group is None and clique.name in claim.cliques):
             names.append(_claim_name(claim, set_name, replica))
-    claims = [{"name": name, "resourceClaimName": name} for name in names]
+    if group:
+        owner = f"{set_name}-{replica}-{group.name}"
+        names += [
+            _claim_name(claim, owner, podclique.scaling_replica)
+            for claim in _wide_first(group.claims)
+            if not claim.cliques or clique.name in claim.cliques
+        ]
+    names += [_claim_name(claim, podclique.name, index) for claim in _wide_first(clique.claims)]
+    return [{"name": name, "resourceClaimName": name} for name in names]
+
+
+def _mnnvl_claim(whole: CliqueSet, replica: int, podclique: _PodClique) -> list[dict[str, str]]:
+    """The claim of an NVLink domain that spans nodes, where the pod asks for GPUs and one."""
+    clique, group = podclique.clique, podclique.group
     asked = (clique.mnnvl_group, group.mnnvl_group if group else None, whole.mnnvl_group)
     nearest = next((g for g in asked if g is not None), _NO_MNNVL)
-    if nearest != _NO_MNNVL and _asks_for_gpus(clique):
-        template = f"{set_name}-{replica}-{nearest}"
-        claims.append({"name": _MNNVL_CLAIM, "resourceClaimTemplateName": template})
-    return claims
+    if nearest == _NO_MNNVL or not _asks_for_gpus(clique):
+        return []
+    template = f"{whole.object.name}-{replica}-{nearest}"
+    return [{"name": _MNNVL_CLAIM, "resourceClaimTemplateName": template}]
+
+
+def _wide_first(claims: Iterable[SharedClaim]) -> list[SharedClaim]:
+    return sorted(claims, key=lambda claim: claim.per_replica)
+
+
+def _with_claims(container: At, claims: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    resources = container.get("resources").value
+    own = dict(resources) if isinstance(resources, dict) else {}
+    listed = own.get("claims")
+    names = [{"name": claim["name"]} for claim in claims]
+    if names:
+        own["claims"] = [*(listed if isinstance(listed, list) else ()), *names]
+    return {**container.value, "resources": own} if own else container.value
 
 
 def _claim_name(claim: SharedClaim, owner: str, replica: int) -> str:
@@ -348,9 +392,12 @@ def _claim_name(claim: SharedClaim, owner: str, replica: int) -> str:
 def _asks_for_gpus(clique: Clique) -> bool:
     at = At(clique.pod_spec, {})
     return any(
-        resources.get(kind).amounts().get(_GPU)
+        _gpus_of(container)
         for field in ("containers", "initContainers")
         for container in at.get(field).items()
-        for resources in (container.get("resources"),)
-        for kind in ("requests", "limits")
     )
+
+
+def _gpus_of(container: At) -> bool:
+    resources = container.get("resources")
+    return any(resources.get(kind).amounts().get(_GPU) for kind in ("requests", "limits"))
