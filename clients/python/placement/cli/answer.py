@@ -1,17 +1,20 @@
 """The plan as one JSON object: the stable output for programs.
 
 Field names are a promise to scripts. Names are Kubernetes names, without the
-prefixes of resource names. `evictions` is always empty: the service moves
-nothing.
+prefixes of resource names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from placement.cli.words import namespaced, node_name, span, whole
+from placement.cli.words import gang_title, namespaced, node_name, span, whole
+from placement.kubernetes import Problem
 from placement.v1 import (
     Binding,
+    Eviction,
+    EvictionKind,
     GangResult,
     ObjectiveTier,
     Placement,
@@ -27,24 +30,35 @@ from placement.v1 import (
 Json = dict[str, Any]
 
 
-def answer(placement: Placement) -> Json:
-    """The answer for ``-o json`` and ``-o yaml``."""
+def answer(placement: Placement, warnings: Iterable[Problem] = ()) -> Json:
+    """The answer for ``-o json`` and ``-o yaml``, with what is to be said about the input."""
     result: Json = {
         "bindings": [_binding(b) for b in placement.bindings],
-        "evictions": [],
+        "evictions": [_eviction(e) for e in placement.evictions],
         "podGangs": [_gang(g) for g in placement.gangs],
         "termination": _termination(placement.termination),
         "objective": [_tier(t) for t in placement.tiers],
+        "warnings": warnings_as_data(warnings),
         "stats": _stats(placement.stats),
     }
+    if placement.request_digest:
+        result["requestDigest"] = placement.request_digest
     if placement.revision:
         result["revision"] = placement.revision
     return result
 
 
+def warnings_as_data(warnings: Iterable[Problem]) -> list[Json]:
+    """All that was skipped or not understood in the input."""
+    return [
+        {"file": w.file, "object": w.object, "field": w.field, "message": w.message}
+        for w in warnings
+    ]
+
+
 def _binding(binding: Binding) -> Json:
     namespace, pod = namespaced(binding.pod)
-    result = {
+    result: Json = {
         "namespace": namespace,
         "pod": pod,
         "node": node_name(binding.node),
@@ -53,6 +67,27 @@ def _binding(binding: Binding) -> Json:
     }
     if binding.uid:
         result["uid"] = binding.uid
+    if binding.devices:
+        result["devices"] = list(binding.devices)
+    if binding.reservation:
+        result["reservation"] = binding.reservation.removeprefix("reservations/")
+    return result
+
+
+def _eviction(eviction: Eviction) -> Json:
+    namespace, pod = namespaced(eviction.pod)
+    result: Json = {
+        "namespace": namespace,
+        "pod": pod,
+        "podGang": namespaced(eviction.gang)[1],
+        "node": node_name(eviction.node),
+        "kind": EvictionKind.Name(eviction.kind).removeprefix("EVICTION_KIND_"),
+    }
+    if eviction.for_gang:
+        result["for"] = gang_title(eviction.for_gang)
+    if eviction.to_node:
+        result["toNode"] = node_name(eviction.to_node)
+    result["reason"] = eviction.reason
     return result
 
 
@@ -63,23 +98,26 @@ def _gang(gang: GangResult) -> Json:
         "name": name,
         "placed": gang.placed,
         "placementScore": gang.placement_score if gang.HasField("placement_score") else None,
-        "reasons": [_reason(r) for r in gang.reasons],
+        "reasons": [reason(r) for r in gang.reasons],
         "scopes": [_scope(s) for s in gang.scopes],
     }
 
 
-def _reason(reason: Reason) -> Json:
+def reason(why: Reason) -> Json:
+    """One reason of a gang that waits, or of which extras wait."""
     result: Json = {
-        "code": ReasonCode.Name(reason.code).removeprefix("REASON_CODE_"),
-        "message": reason.message,
+        "code": ReasonCode.Name(why.code).removeprefix("REASON_CODE_"),
+        "message": why.message,
     }
-    if reason.level:
-        result["level"] = reason.level
-    if reason.domain:
-        result["domain"] = reason.domain
-    if reason.asked:
-        result["asked"] = reason.asked
-        result["found"] = reason.found
+    if why.level:
+        result["level"] = why.level
+    if why.domain:
+        result["domain"] = why.domain
+    if why.subject:
+        result["subject"] = why.subject
+    if why.asked:
+        result["asked"] = why.asked
+        result["found"] = why.found
     return result
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from colorsys import hls_to_rgb
+
 #: Told apart side by side, and dark letters can be read on each of them.
 PALETTE = (
     "#5fafff",
@@ -22,6 +24,15 @@ PALETTE = (
 INK = "#101418"
 
 
+#: Turning by it, colours stay as far apart as they can, however many there are.
+_GOLDEN_TURN = 0.618034
+
+_LIGHTNESS = (0.70, 0.80, 0.62)
+
+
 def colour(number: int) -> str:
-    """The colour of the gang with this number; they come again after a while."""
-    return PALETTE[number % len(PALETTE)]
+    """The colour of the gang with this number, each another one."""
+    if number < len(PALETTE):
+        return PALETTE[number]
+    red, green, blue = hls_to_rgb(number * _GOLDEN_TURN % 1, _LIGHTNESS[number % 3], 0.6)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"

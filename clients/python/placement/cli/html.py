@@ -7,14 +7,16 @@ likes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from html import escape
 
-from placement.cli.colours import INK, PALETTE
+from placement import __version__
+from placement.cli.colours import INK, colour
 from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, rooms, title
 from placement.cli.summary import GangSummary, Seat, Summary, summarize
 from placement.cli.table import MEANINGS, conclusion, score, times, where
-from placement.cli.words import count, is_proven, number, tier_verdict
+from placement.cli.words import count, is_proven, number, printable, tier_verdict
 from placement.v1 import ComputePlacementRequest, Placement
 
 #: With more nodes, domains that no gang uses are told in a line instead of drawn.
@@ -56,7 +58,12 @@ table { border-collapse: collapse; } th, td { text-align: left; padding: .25rem 
 th { font-weight: 600; color: var(--faint); } .n { text-align: right; }
 .gang { white-space: nowrap; } .where { min-width: 18rem; }
 .placed, .running, .proven { color: var(--good); } .waiting { color: var(--bad); }
+.warnings { border: 1px solid var(--bad); border-radius: 8px; padding: .5rem 1rem; }
+.warnings ul { margin: .3rem 0; padding-left: 1.2rem; }
 ul.why { margin: .2rem 0 1rem; padding-left: 1.2rem; }
+@media print { body { margin: 0; max-width: none; } .scroll { overflow: visible; }
+  .gang, .label { white-space: normal; overflow-wrap: anywhere; } .where { min-width: 0; }
+  .cells s, .key, .cells i { print-color-adjust: exact; } tr, .box { break-inside: avoid; } }
 """
 
 #: Pixels of a GPU in its node, and of a letter.
@@ -66,8 +73,15 @@ LETTER_WIDTH = 9
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(request: ComputePlacementRequest, placement: Placement) -> str:
-    """The whole document."""
+def page(
+    request: ComputePlacementRequest,
+    placement: Placement,
+    *,
+    origin: str = "",
+    made: datetime | None = None,
+    warnings: Iterable[object] = (),
+) -> str:
+    """The whole document. `origin` says where the question comes from: a cluster or files."""
     summary = summarize(request, placement)
     picture = compose(request, summary)
     return "\n".join(
@@ -76,9 +90,12 @@ def page(request: ComputePlacementRequest, placement: Placement) -> str:
             '<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Placement plan</title><style>{_STYLE}{_gang_colours()}</style></head><body>",
+            f"<title>Placement plan</title><style>{_STYLE}{_gang_colours(summary)}</style>",
+            "</head><body>",
             "<h1>Placement plan</h1>",
             f'<p class="lead">{escape(conclusion(summary, placement))}</p>',
+            *_about(placement, origin, made),
+            *_warnings(warnings),
             *_drawing(picture, summary),
             *_legend(summary),
             *_gangs(summary),
@@ -91,10 +108,27 @@ def page(request: ComputePlacementRequest, placement: Placement) -> str:
     )
 
 
-def _gang_colours() -> str:
-    return "".join(
-        f".g{i} {{ background: {shade}; color: {INK}; }}\n" for i, shade in enumerate(PALETTE)
-    )
+def _gang_colours(summary: Summary) -> str:
+    marked = sum(bool(gang.mark) for gang in summary.gangs)
+    return "".join(f".g{i} {{ background: {colour(i)}; color: {INK}; }}\n" for i in range(marked))
+
+
+def _about(placement: Placement, origin: str, made: datetime | None) -> list[str]:
+    """Where it comes from, when it was made, and by which version."""
+    facts = [
+        f"from {origin}" if origin else "",
+        f"{made:%Y-%m-%d %H:%M %Z}".strip() if made else "",
+        f"placementctl {__version__}",
+        placement.request_digest,
+    ]
+    return [f'<p class="faint">{escape(" · ".join(fact for fact in facts if fact))}</p>']
+
+
+def _warnings(warnings: Iterable[object]) -> list[str]:
+    items = "".join(f"<li>{escape(printable(str(warning)))}</li>" for warning in warnings)
+    if not items:
+        return []
+    return [f'<div class="warnings"><b>Warnings about the input</b><ul>{items}</ul></div>']
 
 
 def _drawing(picture: Picture, summary: Summary) -> list[str]:
@@ -184,7 +218,7 @@ def _stripes(
     gangs = summary.gangs
     return [
         (
-            f"g{gangs[s.gang].number % len(PALETTE)}",
+            f"g{gangs[s.gang].number}",
             escape(gangs[s.gang].mark),
             s.new + s.before if by_pods else s.gpus,
         )
@@ -224,8 +258,7 @@ def _legend(summary: Summary) -> list[str]:
 def _key(gang: GangSummary) -> str:
     if not gang.mark:
         return ""
-    number = gang.number % len(PALETTE)
-    return f'<span class="key g{number}">{escape(gang.mark)}</span>'
+    return f'<span class="key g{gang.number}">{escape(gang.mark)}</span>'
 
 
 def _gangs(summary: Summary) -> list[str]:

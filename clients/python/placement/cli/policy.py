@@ -1,14 +1,29 @@
-"""The policy file: `placement.v1.Policy` as YAML or JSON, in the proto's JSON names."""
+"""The policy file: `placement.v1.Policy` as YAML or JSON.
+
+Fields have the API's JSON names; choices may leave out the prefix that they all share:
+``eviction: PREEMPT``, ``extras: WITH_PRIORITY``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, Final
 
 import yaml
 from google.protobuf import json_format
 
 from placement.kubernetes import InputError, Problem
-from placement.v1 import Policy
+from placement.v1 import EvictionPolicy, Policy
+
+#: How evictions are called on the command line, in capitals.
+EVICTIONS: Final[Mapping[str, EvictionPolicy]] = {
+    "NONE": EvictionPolicy.EVICTION_POLICY_NONE,
+    "PREEMPT": EvictionPolicy.EVICTION_POLICY_PREEMPT,
+    "RECLAIM": EvictionPolicy.EVICTION_POLICY_RECLAIM,
+    "REPACK": EvictionPolicy.EVICTION_POLICY_REPACK,
+}
 
 
 def read_policy(path: str) -> Policy:
@@ -23,15 +38,31 @@ def read_policy(path: str) -> Policy:
         return Policy()
     if not isinstance(content, dict):
         raise _error(path, "must be a mapping of fields")
-    known = {name for f in Policy.DESCRIPTOR.fields for name in (f.json_name, f.name)}
+    known = {name: f for f in Policy.DESCRIPTOR.fields for name in (f.json_name, f.name)}
     if unknown := [key for key in content if key not in known]:
-        there_are = ", ".join(f.json_name for f in Policy.DESCRIPTOR.fields)
-        message = f"is not a field; there are {there_are}"
-        raise InputError(Problem(path, "Policy", str(key), message) for key in unknown)
+        raise InputError(Problem(path, "Policy", str(key), _hint(str(key))) for key in unknown)
+    written = {key: _spelled_out(known[key], value) for key, value in content.items()}
     try:
-        return json_format.ParseDict(content, Policy())
+        return json_format.ParseDict(written, Policy())
     except json_format.ParseError as error:
         raise _error(path, _one_line(error)) from error
+
+
+def _hint(key: str) -> str:
+    names = [field.json_name for field in Policy.DESCRIPTOR.fields]
+    near = get_close_matches(key, names, n=1)
+    return "is not a field; " + (
+        f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    )
+
+
+def _spelled_out(field: Any, value: Any) -> Any:
+    """A choice with the prefix that all values of its kind have."""
+    if field.enum_type is None or not isinstance(value, str):
+        return value
+    first = field.enum_type.values[0].name
+    prefix = first.removesuffix("UNSPECIFIED")
+    return value if value.startswith(prefix) else prefix + value
 
 
 def _one_line(error: Exception) -> str:

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from typing import TextIO
 
 from rich.console import Console
 
 from placement.cli.drawing import draw
 from placement.cli.picture import compose
-from placement.cli.summary import summarize
+from placement.cli.summary import Filter, summarize
 from placement.cli.table import report
 from placement.v1 import ComputePlacementRequest, Placement
+
+#: A table with more gangs than this is a summary.
+MOST_GANGS = 100
 
 
 def screen(
     request: ComputePlacementRequest,
     placement: Placement,
     *,
+    chosen: Filter | None = None,
+    wide: bool = False,
     file: TextIO | None = None,
     width: int | None = None,
 ) -> str:
     """Drawing and table for `file` (standard output), with colours if it is a terminal.
 
-    Lines carry no blanks at their ends.
+    `wide` lists everything and wraps nothing. Lines carry no blanks at their ends.
     """
+    chosen = replace(chosen or Filter(), most=None if wide else MOST_GANGS)
+    if wide and width is None:
+        width = 400
     console = Console(file=file or sys.stdout, width=width, highlight=False, soft_wrap=False)
     summary = summarize(request, placement)
     with console.capture() as capture:
         if request.snapshot.nodes:
             console.print(draw(compose(request, summary), summary, width=console.width))
             console.print()
-        console.print(report(summary, placement, width=console.width))
+        console.print(report(summary, placement, width=console.width, chosen=chosen))
     return re.sub(r"[ \t]+$", "", capture.get(), flags=re.MULTILINE)
+
+
+def names(request: ComputePlacementRequest, placement: Placement, chosen: Filter) -> str:
+    """The gangs that are listed, one ``namespace/name`` a line."""
+    gangs, _ = chosen.choose(summarize(request, placement))
+    return "".join(f"{gang.namespace}/{gang.name}\n" for gang in gangs)

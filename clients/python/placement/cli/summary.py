@@ -119,6 +119,38 @@ class Summary:
         return f"{gang.namespace}/{gang.name}" if several else gang.name
 
 
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which gangs are listed: all, those that `waiting` for something, those with `name` in
+    their name; at most so many."""
+
+    waiting: bool = False
+    name: str = ""
+    most: int | None = None
+
+    def choose(self, summary: Summary) -> tuple[tuple[GangSummary, ...], int]:
+        """The gangs to list, in the request's order, and how many more there would be.
+
+        Those that wait come before those that are well when not all are listed.
+        """
+        wanted = [
+            gang
+            for gang in summary.gangs
+            if self.name in f"{gang.namespace}/{gang.name}"
+            and not (self.waiting and gang.state in (State.PLACED, State.RUNNING))
+        ]
+        if self.most is None or len(wanted) <= self.most:
+            return tuple(wanted), 0
+        by_need = sorted(wanted, key=lambda gang: _NEED[gang.state])
+        chosen = {(gang.namespace, gang.name) for gang in by_need[: self.most]}
+        listed = tuple(gang for gang in wanted if (gang.namespace, gang.name) in chosen)
+        return listed, len(wanted) - len(listed)
+
+
+#: What a person wants to see first.
+_NEED = {State.WAITING: 0, State.PARTLY: 1, State.PLACED: 2, State.RUNNING: 3}
+
+
 def gpu_count(resources: Resources, gpu_resources: Iterable[str]) -> int:
     """How many GPUs are in these resources."""
     extended = resources.extended

@@ -7,6 +7,7 @@ every row are left out.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -16,19 +17,21 @@ from rich.table import Table
 from rich.text import Text
 
 from placement.cli.colours import INK, colour
-from placement.cli.summary import GangSummary, State, Summary, Use
+from placement.cli.summary import Filter, GangSummary, State, Summary, Use
 from placement.cli.words import (
     HOSTNAME,
     count,
+    gang_title,
     is_proven,
     number,
+    printable,
     seconds,
     shorten,
     span,
     tier_verdict,
     verdict,
 )
-from placement.v1 import ObjectiveTier, Placement
+from placement.v1 import EvictionKind, ObjectiveTier, Placement
 
 #: At most so many domains of a level are named.
 MOST_DOMAINS = 4
@@ -50,17 +53,28 @@ STATE_STYLES = {
 
 MEANINGS = {
     "admitted": "GPUs of admitted gangs",
+    "waiting": "minutes that admitted gangs waited",
     "extra": "pods beyond the minimums",
+    "disruption": "running pods evicted or moved",
     "topology": "domains beyond the first",
     "fragmentation": "free nodes and domains opened",
 }
 
 
-def report(summary: Summary, placement: Placement, *, width: int) -> RenderableType:
+def report(
+    summary: Summary, placement: Placement, *, width: int, chosen: Filter | None = None
+) -> RenderableType:
     """Gangs, why some wait, how good the plan is."""
     parts: list[RenderableType] = []
-    if summary.gangs:
-        parts += [gang_table(summary, width=width), *reasons(summary), ""]
+    gangs, hidden = (chosen or Filter()).choose(summary)
+    shown = replace(summary, gangs=gangs)
+    if gangs:
+        parts += [gang_table(shown, width=width), *reasons(shown), ""]
+    if hidden:
+        told = f"and {count(hidden, 'gang')} more; -o wide lists all, --name and --waiting some"
+        parts += [Text(told, style="dim"), ""]
+    if placement.evictions:
+        parts += [*evictions(placement), ""]
     if placement.tiers:
         parts += [tier_table(placement, width=width), ""]
     return Group(
@@ -168,6 +182,20 @@ def reasons(summary: Summary) -> list[RenderableType]:
     return lines
 
 
+def evictions(placement: Placement) -> list[RenderableType]:
+    """Who has to go first: a line a gang, and for whom."""
+    found: dict[tuple[str, str, str], int] = {}
+    for one in placement.evictions:
+        kind = EvictionKind.Name(one.kind).removeprefix("EVICTION_KIND_").lower()
+        key = (gang_title(one.gang), kind, gang_title(one.for_gang) if one.for_gang else "")
+        found[key] = found.get(key, 0) + 1
+    lines: list[RenderableType] = [Text("running pods that have to go first", style="bold")]
+    for (gang, kind, winner), pods in found.items():
+        whom = f" for {winner}" if winner else ""
+        lines.append(Text(printable(f"  {gang}: {count(pods, 'pod')}, {kind}{whom}")))
+    return lines
+
+
 def tier_table(placement: Placement, *, width: int) -> RenderableType:
     """What each tier of the objective reaches, what is proven about it, and if there is room
     what it means."""
@@ -208,6 +236,8 @@ def _bound(tier: ObjectiveTier) -> str:
 
 def conclusion(summary: Summary, placement: Placement) -> str:
     """What happens, and how good it is."""
+    if not summary.gangs:
+        return "Nothing was asked: there is no gang in the input."
     up = sum(g.state is not State.WAITING for g in summary.gangs)
     pods = count(len(placement.bindings), "pod")
     gangs = count(len(summary.gangs), "gang")

@@ -19,7 +19,7 @@ HOSTNAME = "kubernetes.io/hostname"
 SAME = 1e-6
 
 #: Fragmentation never has a bound; a proof is about these.
-PROVABLE_TIERS = ("admitted", "extra", "topology")
+PROVABLE_TIERS = ("admitted", "extra", "disruption", "topology")
 
 _LIMITS = {
     TerminationLimit.TERMINATION_LIMIT_TIME: "the time limit ended the search",
@@ -32,6 +32,11 @@ def namespaced(name: str) -> tuple[str, str]:
     """Namespace and name in ``namespaces/{namespace}/{kind}/{name}``."""
     _, namespace, _, short = name.split("/", 3)
     return namespace, short
+
+
+def gang_title(name: str) -> str:
+    """``namespace/name`` of a gang's resource name."""
+    return "/".join(namespaced(name))
 
 
 def node_name(name: str) -> str:

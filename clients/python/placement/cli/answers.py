@@ -1,0 +1,27 @@
+"""Answers that were printed before, read again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from placement.cli.failures import wrong_input
+
+
+def read_answer(path: str) -> dict[str, Any]:
+    """The JSON of `placementctl plan -o json` in a file, or on standard input for ``-``.
+
+    Raises `Failure`.
+    """
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        answer = json.loads(content)
+    except OSError as error:
+        raise wrong_input(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise wrong_input(f"{path}: is not valid JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise wrong_input(f"{path}: is not an answer of `placementctl plan -o json`")
+    return answer

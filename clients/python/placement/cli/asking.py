@@ -1,0 +1,115 @@
+"""Asks the service for one command: its own one or a given one, with progress for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from placement.cli.embedded import StartError, serving
+from placement.cli.failures import no_answer, wrong_input
+from placement.cli.options import Service
+from placement.client import PlacementClient, tls
+from placement.errors import InvalidRequestError, PlacementError
+from placement.v1 import ComputePlacementRequest, Placement
+
+#: Seconds that a service may take beyond the time limit, to queue, send and check.
+PATIENCE: Final = 30.0
+
+
+class Asker:
+    """Puts questions to one service. Made by `asking`."""
+
+    def __init__(self, service: Service, address: Callable[[], str]) -> None:
+        self._service = service
+        self._address = address
+        self._client: PlacementClient | None = None
+
+    @property
+    def time_limit(self) -> float:
+        """Seconds that the command may take."""
+        return self._service.time_limit
+
+    def plan(self, request: ComputePlacementRequest) -> Placement:
+        """The answer within the time limit, with a line of progress where a person watches.
+
+        Raises `Failure`.
+        """
+        from rich.console import Console
+
+        from placement.cli.progress import ProgressLine
+
+        request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
+        timeout = self._service.time_limit + PATIENCE
+        with (
+            self._errors(),
+            ProgressLine(Console(file=sys.stderr), gangs=len(request.gangs)) as progress,
+            self._connected().stream(request, timeout=timeout) as events,
+        ):
+            for event in events:
+                if isinstance(event, Placement):
+                    return event
+                progress.show(event)
+        raise no_answer("the service ended the stream without an answer")
+
+    def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
+        """One of several questions, answered within `seconds`. Raises `Failure`."""
+        request.time_limit.FromNanoseconds(round(seconds * 1e9))
+        with self._errors():
+            return self._connected().compute(request, timeout=seconds + PATIENCE)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> PlacementClient:
+        if self._client is None:
+            service = self._service
+            credentials = None
+            if service.tls_ca:
+                try:
+                    credentials = tls(
+                        service.tls_ca, certificate=service.tls_certificate, key=service.tls_key
+                    )
+                except OSError as error:
+                    reason = f"{error.filename}: cannot be read: {error.strerror}"
+                    raise wrong_input(reason) from error
+            self._client = PlacementClient(self._address(), credentials=credentials)
+        return self._client
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except InvalidRequestError as error:
+            lines = [f"request: {v.field}: {v.description}" for v in error.violations]
+            unlisted = error.violation_count - len(error.violations)
+            more = [f"and {unlisted} more"] if unlisted else []
+            raise wrong_input(*(lines or [error.message]), *more) from error
+        except StartError as error:
+            raise no_answer(f"the service could not start: {error}") from error
+        except PlacementError as error:
+            name = error.code.name.replace("_", " ").lower()
+            where = f" at {self._service.server}" if self._service.server else ""
+            message = f"the service{where} could not answer: {name}: {error.message}"
+            raise no_answer(message) from error
+
+
+@contextmanager
+def asking(service: Service) -> Iterator[Asker]:
+    """A service to ask while the block runs. Its own one warms up meanwhile."""
+    if service.server:
+        server = service.server
+        asker = Asker(service, lambda: server)
+        try:
+            yield asker
+        finally:
+            asker.close()
+        return
+    with serving(time_limit=service.time_limit) as address:
+        asker = Asker(service, address)
+        try:
+            yield asker
+        finally:
+            asker.close()

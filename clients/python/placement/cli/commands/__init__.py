@@ -1,0 +1,1 @@
+"""One module for each command of `placementctl`; its `command` is what runs."""

@@ -1,0 +1,37 @@
+"""`placementctl diff`: two answers side by side."""
+
+from __future__ import annotations
+
+import click
+
+from placement.cli import options
+from placement.cli.failures import wrong_input
+from placement.cli.writing import write_data, write_text
+
+_EXAMPLES = """\b
+Examples:
+  placementctl plan -f cluster.json -o json > today.json
+  placementctl plan -f cluster.json -o json --add 1=topology.example.com/rack:r7 > more.json
+  placementctl diff today.json more.json
+"""
+
+
+@click.command("diff", epilog=_EXAMPLES)
+@click.argument("before", type=click.Path(allow_dash=True))
+@click.argument("after", type=click.Path(allow_dash=True))
+@options.output("table", "json", "yaml")
+def command(before: str, after: str, output: str) -> None:
+    """Show what answer AFTER has other than answer BEFORE: gangs won, lost and moved."""
+    from placement.cli.answers import read_answer
+    from placement.cli.differences import as_data, as_text
+    from placement.planning.diff import difference
+
+    first, second = read_answer(before), read_answer(after)
+    try:
+        found = difference(first, second)
+    except ValueError as error:
+        raise wrong_input(f"{before}, {after}: {error}") from error
+    if output == "table":
+        write_text(as_text(found))
+    else:
+        write_data(as_data(found), output)

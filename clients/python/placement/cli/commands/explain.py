@@ -1,0 +1,50 @@
+"""`placementctl explain`: why a gang waits, and the least that lets it in."""
+
+from __future__ import annotations
+
+import click
+
+from placement.cli import options
+from placement.cli.asking import asking
+from placement.cli.failures import wrong_input
+from placement.cli.options import GangName, Service, Source, WhatIf
+from placement.cli.writing import write_data, write_text
+
+_EXAMPLES = """\b
+Examples:
+  placementctl explain -f cluster.json --gang ml/serve-0
+  placementctl explain --live --gang ml/serve-0 --time-limit 1m -o json
+"""
+
+
+@click.command("explain", epilog=_EXAMPLES)
+@options.source
+@options.service
+@options.what_if
+@options.gang(required=True)
+@options.output("table", "json", "yaml")
+def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, output: str) -> None:
+    """Say why a gang waits, and for each kind of remedy the least that lets it in.
+
+    A remedy alone is enough, and no other gang that the plan places is displaced.
+    """
+    from placement.cli.explanations import as_data, as_text
+    from placement.cli.reading import read_question, standard_input
+    from placement.planning.explain import explain
+    from placement.planning.planner import Planner
+
+    with asking(service) as asker:
+        question = read_question(
+            source, policy=service.policy, what_if=what_if, stdin=standard_input()
+        )
+        planner = Planner(asker.ask, seconds=service.time_limit)
+        try:
+            explanation = explain(
+                question.request, gang.resource_name, planner=planner, levels=question.levels
+            )
+        except ValueError as error:
+            raise wrong_input(error) from error
+        if output == "table":
+            write_text(as_text(gang, explanation))
+        else:
+            write_data(as_data(gang, explanation, question.warnings), output)

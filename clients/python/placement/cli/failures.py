@@ -1,0 +1,48 @@
+"""How a command ends without an answer: a status and what is wrong, line by line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import IntEnum
+
+from placement.cli.words import printable
+
+
+class Status(IntEnum):
+    """Exit statuses."""
+
+    OK = 0
+    WRONG_INPUT = 2
+    NO_ANSWER = 3
+    INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """Ends the command with `status`; `problems` are what people are told."""
+
+    def __init__(self, status: Status, problems: Iterable[object]) -> None:
+        self.status = status
+        self.problems = tuple(map(str, problems))
+        super().__init__("; ".join(self.problems))
+
+
+def wrong_input(*problems: object) -> Failure:
+    """The input or the arguments are wrong."""
+    return Failure(Status.WRONG_INPUT, problems)
+
+
+def no_answer(*problems: object) -> Failure:
+    """The service, or the cluster, could not answer."""
+    return Failure(Status.NO_ANSWER, problems)
+
+
+def complain(problems: Iterable[object]) -> None:
+    """Tell on standard error."""
+    for problem in problems:
+        print(f"placementctl: {printable(str(problem))}", file=sys.stderr)
+
+
+def warn(warnings: Iterable[object]) -> None:
+    """Tell on standard error what was skipped or not understood."""
+    complain(f"warning: {warning}" for warning in warnings)

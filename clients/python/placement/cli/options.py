@@ -1,0 +1,364 @@
+"""Options that several commands share: what they accept, and the values they become.
+
+An option that belongs to others is declared with them, and a command gets the whole as one
+value: `Source` says where the objects come from, `Service` who answers, `WhatIf` what is
+other than it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+DEFAULT_TIME_LIMIT: Final = 10.0
+
+#: The longest duration that the wire can say without rounding games, in seconds.
+_LONGEST: Final = 24 * 3600.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
+
+#: Most nodes or domains that one `--add` makes.
+MOST_ADDED: Final = 100_000
+
+Callback = Callable[..., Any]
+T = TypeVar("T")
+
+
+class GangName(NamedTuple):
+    """A gang as people name it."""
+
+    namespace: str
+    name: str
+
+    @property
+    def resource_name(self) -> str:
+        """As the API names it."""
+        return f"namespaces/{self.namespace}/podgangs/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Addition(NamedTuple):
+    """``--add``: so many nodes like `like`, or where `level` is set, domains like that one."""
+
+    number: int
+    level: str
+    like: str
+
+
+class Freeing(NamedTuple):
+    """``--free``: so many domains of a level."""
+
+    level: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the objects come from, and how strictly they are read."""
+
+    files: tuple[str, ...]
+    live: bool
+    kubeconfig: str | None
+    context: str | None
+    scheduler_name: str
+    strict: bool
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Who answers, by when and by which policy. Without `server` the command has its own."""
+
+    server: str | None
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+    time_limit: float
+    policy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What is supposed to be other than it is."""
+
+    cordon: tuple[str, ...]
+    drain: tuple[str, ...]
+    add: tuple[Addition, ...]
+    without: tuple[GangName, ...]
+    evict: str | None
+
+
+class _Type(click.ParamType[object]):
+    """A type that is a function, which raises ValueError with what is wrong."""
+
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def duration(text: str) -> float:
+    """Seconds in a duration such as ``500ms``, ``10s`` or ``1m30s``."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration such as 500ms, 10s or 1m30s")
+    total = sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+    if not 0.001 <= total <= _LONGEST:
+        raise ValueError(f"{text!r} is not between 1ms and 24h")
+    return total
+
+
+def address(text: str) -> str:
+    """``HOST:PORT``."""
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) <= 65535):
+        raise ValueError(f"{text!r} is not an address HOST:PORT")
+    return text
+
+
+def gang_name(text: str) -> GangName:
+    """``NAMESPACE/NAME``."""
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise ValueError(f"{text!r} is not NAMESPACE/NAME of a gang")
+    return GangName(namespace, name)
+
+
+def addition(text: str) -> Addition:
+    """``COUNT=NODE`` or ``COUNT=LEVEL:VALUE``."""
+    count, _, like = text.partition("=")
+    level, _, value = like.rpartition(":")
+    if not like or not value or not _counts(count, MOST_ADDED):
+        raise ValueError(
+            f"{text!r} is not COUNT=NODE or COUNT=LEVEL:VALUE, such as 4=gpu-0 or"
+            " 1=topology.example.com/rack:r7"
+        )
+    return Addition(int(count), level, value)
+
+
+def freeing(text: str) -> Freeing:
+    """``LEVEL=COUNT``."""
+    level, _, count = text.rpartition("=")
+    if not level or not _counts(count, MOST_ADDED):
+        raise ValueError(f"{text!r} is not LEVEL=COUNT, such as topology.example.com/rack=2")
+    return Freeing(level, int(count))
+
+
+def moment(text: str) -> datetime:
+    """A time as Kubernetes writes it, such as ``2026-11-22T10:00:00Z``."""
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time such as 2026-11-22T10:00:00Z") from None
+    return told if told.tzinfo else told.replace(tzinfo=UTC)
+
+
+def _counts(text: str, most: int) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 9 and 0 < int(text) <= most
+
+
+def _bundle(
+    kind: type[T], name: str, check: Callable[[T], None], *options: Any
+) -> Callable[[Callback], Callback]:
+    """A decorator that adds the options, and hands their values over as one `kind`."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+
+    def decorate(command: Callback) -> Callback:
+        @wraps(command)
+        def call(**values: Any) -> Any:
+            bundle = kind(**{n: values.pop(n) for n in names if n in values})
+            check(bundle)
+            return command(**values, **{name: bundle})
+
+        decorated: Callback = call
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def _check_service(service: Service) -> None:
+    if not service.server and any((service.tls_ca, service.tls_certificate, service.tls_key)):
+        raise click.UsageError("--tls-ca, --tls-certificate and --tls-key go with --server")
+    if bool(service.tls_certificate) != bool(service.tls_key):
+        raise click.UsageError("--tls-certificate and --tls-key belong together")
+    if service.tls_key and not service.tls_ca:
+        raise click.UsageError("--tls-certificate and --tls-key need --tls-ca")
+
+
+def _check_source(source: Source) -> None:
+    if source.live and source.files:
+        raise click.UsageError("--live and files exclude each other")
+    if not source.live and not source.files:
+        raise click.UsageError("name files with -f, or the current cluster with --live")
+    if not source.live and (source.kubeconfig or source.context or source.scheduler_name):
+        raise click.UsageError("--kubeconfig, --context and --scheduler-name go with --live")
+
+
+def files(command: Callback) -> Callback:
+    """``-f FILE...``: one or several after each ``-f``."""
+
+    @wraps(command)
+    def call(files: tuple[str, ...], more_files: tuple[str, ...], **values: Any) -> Any:
+        if more_files and not files:
+            raise click.UsageError(f"unexpected argument {more_files[0]!r}; files follow -f")
+        return command(files=files + more_files, **values)
+
+    path = click.Path(allow_dash=True)
+    decorated = click.argument("more_files", metavar="", nargs=-1, type=path)(call)
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        metavar="FILE...",
+        multiple=True,
+        type=path,
+        help="Files or folders of Kubernetes objects in YAML or JSON, also compressed, KAI's"
+        " snapshot archives, or - for standard input. May be repeated.",
+    )(decorated)
+
+
+cluster = (
+    click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster, as for kubectl."),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig."),
+)
+
+strict = click.option(
+    "--strict", is_flag=True, help="Unknown fields and kinds are errors, not warnings."
+)
+
+source = _bundle(
+    Source,
+    "source",
+    _check_source,
+    files,
+    click.option("--live", is_flag=True, help="Read the current cluster instead; nothing changes."),
+    *cluster,
+    click.option(
+        "--scheduler-name",
+        metavar="NAME",
+        default="",
+        help="With --live: only pods of this scheduler.",
+    ),
+    strict,
+    click.option(
+        "--as-of",
+        metavar="TIME",
+        type=_Type("time", moment),
+        help="What waiting and run times count to (default: the newest time in the input).",
+    ),
+)
+
+service = _bundle(
+    Service,
+    "service",
+    _check_service,
+    click.option(
+        "--server",
+        metavar="HOST:PORT",
+        type=_Type("address", address),
+        help="Ask this service; without it the command starts one inside itself.",
+    ),
+    click.option(
+        "--tls-ca", metavar="FILE", help="PEM file with the service's authorities; turns on TLS."
+    ),
+    click.option("--tls-certificate", metavar="FILE", help="PEM file for mutual TLS."),
+    click.option("--tls-key", metavar="FILE", help="PEM file with the certificate's key."),
+    click.option(
+        "--time-limit",
+        metavar="DURATION",
+        type=_Type("duration", duration),
+        default=DEFAULT_TIME_LIMIT,
+        show_default="10s",
+        help="Answer within this time, such as 500ms, 10s or 1m30s.",
+    ),
+    click.option(
+        "--policy",
+        metavar="FILE",
+        help="YAML or JSON with fields of the API's policy, such as 'deterministic: true'.",
+    ),
+)
+
+what_if = _bundle(
+    WhatIf,
+    "what_if",
+    lambda _: None,
+    click.option(
+        "--cordon", metavar="SELECTOR", multiple=True, help="Close these nodes for new pods."
+    ),
+    click.option(
+        "--drain",
+        metavar="SELECTOR",
+        multiple=True,
+        help="Close these nodes; what runs there waits again.",
+    ),
+    click.option(
+        "--add",
+        metavar="COUNT=NODE",
+        multiple=True,
+        type=_Type("addition", addition),
+        help="Add empty nodes like NODE, or domains like LEVEL:VALUE.",
+    ),
+    click.option(
+        "--without",
+        metavar="GANG",
+        multiple=True,
+        type=_Type("gang", gang_name),
+        help="Leave out this NAMESPACE/NAME and its pods.",
+    ),
+    click.option(
+        "--evict",
+        type=click.Choice(["none", "preempt", "reclaim", "repack"]),
+        help="What may give way to what waits.",
+    ),
+)
+
+
+def gang(*, required: bool) -> Callable[[Callback], Callback]:
+    """``--gang``: the gang that is asked about."""
+    return click.option(
+        "--gang",
+        metavar="NAMESPACE/NAME",
+        required=required,
+        type=_Type("gang", gang_name),
+        help="The gang that is asked about.",
+    )
+
+
+free = click.option(
+    "--free",
+    metavar="LEVEL=COUNT",
+    required=True,
+    type=_Type("domains", freeing),
+    help="So many domains of this level shall hold no GPU pod.",
+)
+
+
+def output(*forms: str) -> Callable[[Callback], Callback]:
+    """``-o``: the first form is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        help="The form of the answer.",
+    )

@@ -1,0 +1,227 @@
+"""From what the command was given to one question for the service.
+
+Files, folders, standard input, a live cluster, or a request that was saved before; and what
+is said about it: warnings that go into the answer, problems that end the command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from google.protobuf import json_format
+
+from placement.cli.failures import Failure, Status, warn, wrong_input
+from placement.cli.options import Source, WhatIf
+from placement.cli.policy import EVICTIONS, read_policy
+from placement.kubernetes import InputError, Objects, Problem, kinds, load, translate
+from placement.planning import changes
+from placement.planning.levels import levels_of
+from placement.planning.selectors import parse_selector
+from placement.v1 import ComputePlacementRequest, Policy
+
+#: Reading files larger than this together shows that it goes on.
+_LARGE: Final = 4_000_000
+
+#: Kinds that list topology levels, and the field of a level that holds the node label.
+_TOPOLOGIES: Final = {kinds.TOPOLOGY_BINDINGS: "key", kinds.KAI_TOPOLOGIES: "nodeLabel"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What to ask. `origin` says in a few words where it comes from; `levels` are the
+    topology levels that the input names, coarse ones first."""
+
+    request: ComputePlacementRequest
+    warnings: tuple[Problem, ...]
+    origin: str
+    levels: tuple[str, ...]
+
+
+def read_question(
+    source: Source,
+    *,
+    policy: str | None = None,
+    what_if: WhatIf | None = None,
+    stdin: IO[bytes] | None = None,
+) -> Question:
+    """The question, changed as asked. Raises `Failure` with everything that is wrong."""
+    # 1. Everything is read, and every problem of it is told at once.
+    problems: list[Problem] = []
+    chosen = Policy()
+    try:
+        chosen = read_policy(policy) if policy else chosen
+    except InputError as error:
+        problems += error.problems
+    question = _saved(source) or _objects(source, problems, stdin)
+    if problems:
+        raise wrong_input(*problems)
+    assert question is not None
+    request = question.request
+    # 2. What is asked of it.
+    if policy:
+        request.policy.CopyFrom(chosen)
+    if source.as_of is not None:
+        request.snapshot.as_of.FromDatetime(source.as_of.astimezone(UTC))
+    if what_if is None:
+        return question
+    if what_if.evict is not None:
+        request.policy.eviction = EVICTIONS[what_if.evict.upper()]
+    return Question(
+        changed(request, what_if, question.levels),
+        question.warnings,
+        question.origin,
+        question.levels,
+    )
+
+
+def changed(
+    request: ComputePlacementRequest, what_if: WhatIf, levels: Sequence[str]
+) -> ComputePlacementRequest:
+    """The question if things were other than they are. Raises `Failure`."""
+    try:
+        for gang in what_if.without:
+            request = changes.without(request, f"namespaces/{gang.namespace}/podgangs/{gang.name}")
+        for text in what_if.cordon:
+            request = changes.cordoned(request, changes.matching(request, parse_selector(text)))
+        for text in what_if.drain:
+            request = changes.drained(request, changes.matching(request, parse_selector(text)))
+        for count, level, like in what_if.add:
+            if level:
+                request = changes.with_domains(request, level, like, count, levels=levels)
+            else:
+                request = changes.with_nodes(request, {f"nodes/{like}": count})
+    except ValueError as error:
+        raise wrong_input(error) from error
+    return request
+
+
+def read_saved(path: str) -> ComputePlacementRequest | None:
+    """The request in a file that the service saved; None when it holds something else.
+
+    Raises ValueError when it is a request with mistakes, OSError when it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    if not content.lstrip().startswith(b"{"):
+        return None
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return None
+    if "kind" in body or not {"snapshot", "gangs"} & body.keys():
+        return None
+    try:
+        return json_format.ParseDict(body, ComputePlacementRequest())
+    except json_format.ParseError as error:
+        raise ValueError(f"is not a saved request: {' '.join(str(error).split())}") from error
+
+
+def read_objects(
+    files: Sequence[str], *, stdin: IO[bytes] | None = None, strict: bool = False
+) -> tuple[Objects, tuple[Problem, ...]]:
+    """The objects of files, each file read once, and warnings about the files."""
+    paths, warnings = distinct(files)
+    with _busy(paths):
+        return load(paths, stdin=stdin, strict=strict), warnings
+
+
+def distinct(files: Iterable[str]) -> tuple[list[str], tuple[Problem, ...]]:
+    """The paths without those that were given before, and warnings that say so."""
+    seen: dict[str, None] = {}
+    paths, warnings = [], []
+    for path in files:
+        real = path if path == "-" else os.path.realpath(path)
+        if real in seen or any(str(parent) in seen for parent in Path(real).parents):
+            warnings.append(Problem(path, "", "", "is given more than once, and read once"))
+        else:
+            seen[real] = None
+            paths.append(path)
+    return paths, tuple(warnings)
+
+
+def standard_input() -> IO[bytes] | None:
+    """Standard input, None for a process that was started without one."""
+    return sys.stdin.buffer if sys.stdin else None
+
+
+def _saved(source: Source) -> Question | None:
+    if source.live or len(source.files) != 1 or not Path(source.files[0]).is_file():
+        return None
+    (path,) = source.files
+    if not path.endswith(".json"):
+        return None
+    try:
+        request = read_saved(path)
+    except (OSError, ValueError) as error:
+        raise wrong_input(f"{path}: {error}") from error
+    return None if request is None else Question(request, (), path, levels_of(request, ()))
+
+
+def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -> Question | None:
+    warnings: tuple[Problem, ...] = ()
+    if source.live:
+        objects = Objects.of(_live(source), file="the cluster")
+        origin = f"cluster {source.context}" if source.context else "the current cluster"
+    else:
+        objects, warnings = read_objects(source.files, stdin=stdin, strict=source.strict)
+        origin = ", ".join("standard input" if f == "-" else f for f in source.files)
+    try:
+        translation = translate(objects)
+    except InputError as error:
+        problems += error.problems
+        warn((*warnings, *objects.warnings))
+        return None
+    warnings += translation.warnings
+    warn(warnings)
+    request = translation.request
+    if source.live and not request.snapshot.HasField("as_of"):
+        request.snapshot.as_of.FromDatetime(datetime.now(UTC))
+    return Question(request, warnings, origin, levels_of(request, _named_levels(objects)))
+
+
+def _named_levels(objects: Objects) -> list[str]:
+    """Node label keys that topology objects list, coarse ones first."""
+    found: dict[str, None] = {}
+    for kind, field in _TOPOLOGIES.items():
+        for one in objects.of_kind(kind):
+            spec = one.body.get("spec")
+            levels = spec.get("levels") if isinstance(spec, dict) else None
+            for level in levels if isinstance(levels, list) else ():
+                key = level.get(field) if isinstance(level, dict) else None
+                if isinstance(key, str):
+                    found[key] = None
+    return list(found)
+
+
+def _live(source: Source) -> list[dict[str, Any]]:
+    from placement.cli.live import read
+    from placement.cluster import ApiError
+
+    try:
+        return read(
+            kubeconfig=source.kubeconfig,
+            context=source.context,
+            scheduler_name=source.scheduler_name,
+        )
+    except ApiError as error:
+        raise Failure(Status.NO_ANSWER, [f"the cluster could not be read: {error}"]) from error
+
+
+@contextmanager
+def _busy(paths: Iterable[str]) -> Iterator[None]:
+    """Says that large files are being read, where a person watches."""
+    size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+    if size < _LARGE or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"reading {size / 1e6:.0f} MB"):
+        yield

@@ -1,0 +1,330 @@
+"""What if: a request as it would be if nodes or gangs were other than they are.
+
+Each change is a function from a request to a new one; the old one stays as it is. All of
+them raise ValueError, with the nearest name, for what is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+from placement.planning.levels import HOSTNAME, domains, finer, label
+from placement.planning.selectors import Selector
+from placement.v1 import (
+    BoundPod,
+    ComputePlacementRequest,
+    Node,
+    Pod,
+    PodGang,
+    PodTemplate,
+    Resources,
+)
+
+#: Taints that Kubernetes puts on nodes that are closed or in trouble.
+_TROUBLE = "node.kubernetes.io/"
+
+
+def copy_of(request: ComputePlacementRequest) -> ComputePlacementRequest:
+    """A request of its own with the same content."""
+    new = ComputePlacementRequest()
+    new.CopyFrom(request)
+    return new
+
+
+def find_gang(request: ComputePlacementRequest, name: str) -> PodGang:
+    """The gang of that name, ``namespaces/{namespace}/podgangs/{podgang}``."""
+    for gang in request.gangs:
+        if gang.name == name:
+            return gang
+    raise ValueError(_missing("gang", _short(name), (_short(g.name) for g in request.gangs)))
+
+
+def matching(request: ComputePlacementRequest, selector: Selector) -> frozenset[str]:
+    """Names of the nodes that a selector matches; at least one."""
+    found = frozenset(
+        node.name
+        for node in request.snapshot.nodes
+        if selector({HOSTNAME: node.name.removeprefix("nodes/"), **node.labels})
+    )
+    if not found:
+        raise ValueError("no node matches the selector")
+    return found
+
+
+def cordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
+    """These nodes get no new pods."""
+    new = copy_of(request)
+    for node in new.snapshot.nodes:
+        node.unschedulable = node.unschedulable or node.name in nodes
+    return new
+
+
+def uncordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
+    """These nodes are open again."""
+    new = copy_of(request)
+    for node in new.snapshot.nodes:
+        if node.name in nodes:
+            _open(node)
+    return new
+
+
+def drained(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
+    """These nodes are closed, and the pods of gangs that run there wait again."""
+    new = cordoned(request, nodes)
+    leaving = {
+        pod.name
+        for gang in new.gangs
+        for group in gang.groups
+        for pod_set in group.pod_sets
+        for pod in pod_set.bound_pods
+        if pod.node in nodes
+    }
+    _release(new, leaving)
+    for gang in new.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                gone = [pod for pod in pod_set.bound_pods if pod.name in leaving]
+                pod_set.pods.extend(Pod(name=pod.name) for pod in gone)
+                _keep(pod_set.bound_pods, lambda pod: pod.name not in leaving)
+    return new
+
+
+def without(request: ComputePlacementRequest, *names: str) -> ComputePlacementRequest:
+    """These gangs are not there, and neither are their pods."""
+    new = copy_of(request)
+    gangs = [find_gang(new, name) for name in names]
+    for gang in gangs:
+        for group in gang.groups:
+            if group.bound_pods:
+                raise ValueError(
+                    f"{_short(gang.name)} cannot be left out: what its running pods ask for"
+                    " is not part of the question"
+                )
+    _release(new, {pod.name for gang in gangs for pod in bound_pods(gang)})
+    _keep(new.gangs, lambda gang: gang.name not in names)
+    for gang in new.gangs:
+        if gang.base_gang in names:
+            gang.base_gang = ""
+    return new
+
+
+def without_pods(
+    request: ComputePlacementRequest, pods: Collection[str]
+) -> ComputePlacementRequest:
+    """These running pods are not there; their gangs run on without them."""
+    new = copy_of(request)
+    _release(new, pods)
+    for gang in new.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                _keep(pod_set.bound_pods, lambda pod: pod.name not in pods)
+            _keep(group.pod_sets, lambda s: bool(s.pods or s.bound_pods))
+    return new
+
+
+def with_nodes(
+    request: ComputePlacementRequest, counts: Mapping[str, int]
+) -> ComputePlacementRequest:
+    """For each node of `counts` so many further ones with its labels and allocatable, empty
+    and healthy."""
+    new = copy_of(request)
+    models = {node.name: node for node in request.snapshot.nodes}
+    names = set(models)
+    for like, count in counts.items():
+        if like not in models:
+            known = (name.removeprefix("nodes/") for name in models)
+            raise ValueError(_missing("node", like.removeprefix("nodes/"), known))
+        for number in range(count):
+            name = _free_name(f"{like}-added-{number}", names)
+            new.snapshot.nodes.append(_twin(models[like], name, {}))
+    return new
+
+
+def with_domains(
+    request: ComputePlacementRequest, level: str, like: str, count: int, *, levels: Sequence[str]
+) -> ComputePlacementRequest:
+    """So many further domains of a level like the domain `like`, empty and healthy, in its parents.
+
+    `levels` are all levels; those inside `level` get domains of their own.
+    """
+    there = domains(request, level)
+    if not there:
+        known = {key for node in request.snapshot.nodes for key in node.labels}
+        raise ValueError(_missing("node label", level, known))
+    if like not in there:
+        raise ValueError(_missing(level, like, there))
+    new = copy_of(request)
+    names = {node.name for node in new.snapshot.nodes}
+    own = [level, *finer(request, level, levels)]
+    for number in range(count):
+        suffix = f"-added-{number}"
+        for model in there[like]:
+            values = {key: f"{label(model, key)}{suffix}" for key in own if key != HOSTNAME}
+            name = _free_name(model.name + suffix, names)
+            new.snapshot.nodes.append(_twin(model, name, values))
+    return new
+
+
+def reduced(
+    request: ComputePlacementRequest, gang: str, group: str, to: int
+) -> ComputePlacementRequest:
+    """The group of the gang needs so many pods; the others are extras."""
+    new = copy_of(request)
+    for one in find_gang(new, gang).groups:
+        if one.name == group:
+            one.min_replicas = to
+    return new
+
+
+def relaxed(
+    request: ComputePlacementRequest, gang: str, scope: int, to: str
+) -> ComputePlacementRequest:
+    """The required level of one packing scope, by its index, is another, or none for ""."""
+    new = copy_of(request)
+    find_gang(new, gang).packing_scopes[scope].required_level = to
+    return new
+
+
+def with_copies(request: ComputePlacementRequest, name: str, count: int) -> ComputePlacementRequest:
+    """So many further gangs like this one, all pods pending."""
+    new = copy_of(request)
+    model = find_gang(request, name)
+    for number in range(count):
+        new.gangs.append(pending_copy(model, f"-copy-{number}"))
+    return new
+
+
+def pending_copy(model: PodGang, suffix: str) -> PodGang:
+    """A gang that asks for the same under other names, with nothing running."""
+    gang = PodGang()
+    gang.CopyFrom(model)
+    gang.name += suffix
+    del gang.previous_nodes[:]
+    for group in gang.groups:
+        if group.bound_pods:
+            raise ValueError(
+                f"{_short(model.name)} cannot be copied: what its running pods ask for is not"
+                " part of the question"
+            )
+        for pod_set in group.pod_sets:
+            pod_set.pods.extend(Pod(name=pod.name) for pod in pod_set.bound_pods)
+            del pod_set.bound_pods[:]
+            for pod in pod_set.pods:
+                pod.name += suffix
+                pod.uid = ""
+    return gang
+
+
+def bound_pods(gang: PodGang) -> list[BoundPod]:
+    """The running pods of a gang whose requests are known."""
+    return [pod for group in gang.groups for s in group.pod_sets for pod in s.bound_pods]
+
+
+def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
+    """Give back what these running pods hold of nodes and reservations."""
+    if not pods:
+        return
+    nodes = {node.name: node for node in request.snapshot.nodes}
+    reservations = {one.name: one for one in request.snapshot.reservations}
+    staying: set[tuple[str, str]] = set()
+    left: set[str] = set()
+    for gang in request.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                for pod in pod_set.bound_pods:
+                    if pod.name not in pods:
+                        staying.add((pod.node, pod_set.template.compute_domain))
+                        continue
+                    left.add(pod.node)
+                    node = nodes.get(pod.node)
+                    if node is not None:
+                        _leave(node, pod, pod_set.template)
+                    if pod.reservation in reservations:
+                        held = reservations[pod.reservation].held
+                        _add(held, pod_set.template.requests, 1)
+    for node in nodes.values():
+        if node.name in left and (node.name, node.compute_domain) not in staying:
+            node.compute_domain = ""
+    _keep(request.snapshot.pods, lambda pod: pod.name not in pods)
+
+
+def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
+    _add(node.requested, template.requests, -1)
+    share = template.device_share
+    by_index = {device.index: device for device in node.devices}
+    for index in pod.devices:
+        if device := by_index.get(index):
+            whole = not template.HasField("device_share")
+            compute = 1000 if whole else share.compute_milli
+            memory = 1000 if whole else share.memory_milli
+            if not memory and device.memory_bytes:
+                memory = -(-1000 * share.memory_bytes // device.memory_bytes)
+            device.used_milli = max(0, device.used_milli - compute)
+            device.used_memory_milli = max(0, device.used_memory_milli - memory)
+    for port in template.host_ports:
+        if port in node.host_ports:
+            node.host_ports.remove(port)
+
+
+def _add(total: Resources, amount: Resources, sign: int) -> None:
+    total.cpu_millis = max(0, total.cpu_millis + sign * amount.cpu_millis)
+    total.memory_bytes = max(0, total.memory_bytes + sign * amount.memory_bytes)
+    total.ephemeral_storage_bytes = max(
+        0, total.ephemeral_storage_bytes + sign * amount.ephemeral_storage_bytes
+    )
+    total.pod_count = max(0, total.pod_count + sign * max(1, amount.pod_count))
+    for name, units in amount.extended.items():
+        total.extended[name] = max(0, total.extended.get(name, 0) + sign * units)
+
+
+def _open(node: Node) -> None:
+    """No new pods are kept away any more because the node was closed by hand."""
+    node.unschedulable = False
+    _keep(node.taints, lambda taint: taint.key != f"{_TROUBLE}unschedulable")
+
+
+def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:
+    """An empty, healthy node like `model` with other values of some labels."""
+    node = Node()
+    node.CopyFrom(model)
+    node.name = name
+    node.labels.update(values)
+    if HOSTNAME in node.labels:
+        node.labels[HOSTNAME] = name.removeprefix("nodes/")
+    node.ClearField("requested")
+    node.ClearField("host_ports")
+    node.unschedulable = node.not_ready = False
+    node.compute_domain = ""
+    _keep(node.taints, lambda taint: not taint.key.startswith(_TROUBLE))
+    for device in node.devices:
+        device.unhealthy = False
+        device.used_milli = device.used_memory_milli = 0
+    return node
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    name = wanted
+    while name in taken:
+        name += "x"
+    taken.add(name)
+    return name
+
+
+def _keep(items, wanted) -> None:  # type: ignore[no-untyped-def] # repeated fields have no common type
+    """Leave only wanted elements in a repeated field."""
+    kept = [item for item in items if wanted(item)]
+    if len(kept) < len(items):
+        del items[:]
+        items.extend(kept)
+
+
+def _short(name: str) -> str:
+    """``namespace/name`` of ``namespaces/{namespace}/podgangs/{podgang}``."""
+    parts = name.split("/")
+    return f"{parts[1]}/{parts[3]}" if len(parts) == 4 else name
+
+
+def _missing(what: str, name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"there is no {what} {name}" + (f"; did you mean {near[0]}?" if near else "")

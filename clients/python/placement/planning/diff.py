@@ -1,0 +1,157 @@
+"""Two answers side by side: gangs won, lost and moved, and what each tier reaches.
+
+Answers are compared as `placementctl plan -o json` prints them, so also those of other days
+and other versions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A gang that both plans place, with pods on other nodes or for other evictions."""
+
+    gang: str
+    pods: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TierChange:
+    """A tier in both answers; None where an answer lacks it."""
+
+    tier: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the second answer has other than the first. Gangs are ``namespace/name``.
+
+    `won` and `lost` gangs are placed in one answer only; `added` and `removed` ones are
+    answered in one only. `spared` and `evicted` pods run on in the second, or first, only.
+    """
+
+    won: tuple[str, ...]
+    lost: tuple[str, ...]
+    moved: tuple[Moved, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    evicted: tuple[str, ...]
+    spared: tuple[str, ...]
+    tiers: tuple[TierChange, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether the two say the same about every pod, gang and tier."""
+        return not (
+            self.won
+            or self.lost
+            or self.moved
+            or self.added
+            or self.removed
+            or self.evicted
+            or self.spared
+            or any(tier.before != tier.after for tier in self.tiers)
+        )
+
+
+def difference(before: Answer, after: Answer) -> Difference:
+    """What changed from one answer to the other. Raises ValueError for what is no answer."""
+    first, second = _placed(before), _placed(after)
+    nodes_before, nodes_after = _nodes(before), _nodes(after)
+    moved = []
+    for gang in sorted(first.keys() & second.keys()):
+        if not (first[gang] and second[gang]):
+            continue
+        here, there = nodes_before.get(gang, {}), nodes_after.get(gang, {})
+        pods = [pod for pod in {**here, **there} if here.get(pod) != there.get(pod)]
+        if pods:
+            moved.append(
+                Moved(gang, len(pods), _used(here, pods), _used(there, pods)),
+            )
+    gone_before, gone_after = _evicted(before), _evicted(after)
+    return Difference(
+        won=tuple(sorted(g for g, is_in in second.items() if is_in and first.get(g) is False)),
+        lost=tuple(sorted(g for g, is_in in first.items() if is_in and second.get(g) is False)),
+        moved=tuple(moved),
+        added=tuple(sorted(second.keys() - first.keys())),
+        removed=tuple(sorted(first.keys() - second.keys())),
+        evicted=tuple(sorted(gone_after - gone_before)),
+        spared=tuple(sorted(gone_before - gone_after)),
+        tiers=_tiers(before, after),
+    )
+
+
+def first_difference(one: Any, other: Any, path: str = "") -> str:
+    """Where two plain values differ first, as a path and both values; "" when nowhere."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in {**one, **other}:
+            where = f"{path}.{key}" if path else str(key)
+            if key not in one or key not in other:
+                return f"{where}: only in the {'first' if key in one else 'second'}"
+            if found := first_difference(one[key], other[key], where):
+                return found
+        return ""
+    if isinstance(one, list) and isinstance(other, list):
+        for index, (left, right) in enumerate(zip(one, other, strict=False)):
+            if found := first_difference(left, right, f"{path}[{index}]"):
+                return found
+        if len(one) != len(other):
+            return f"{path}: {len(one)} elements, {len(other)} elements"
+        return ""
+    return "" if one == other and type(one) is type(other) else f"{path}: {one!r}, {other!r}"
+
+
+def _placed(answer: Answer) -> dict[str, bool]:
+    gangs = answer.get("podGangs") if isinstance(answer, Mapping) else None
+    if not isinstance(gangs, list):
+        raise ValueError("is not an answer of `placementctl plan -o json`: podGangs is missing")
+    try:
+        return {f"{gang['namespace']}/{gang['name']}": bool(gang["placed"]) for gang in gangs}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"is not an answer: an entry of podGangs lacks {error}") from error
+
+
+def _nodes(answer: Answer) -> dict[str, dict[str, str]]:
+    """The node of each bound pod, by gang."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    try:
+        for binding in answer.get("bindings") or ():
+            gang = f"{binding['namespace']}/{binding['podGang']}"
+            found[gang][binding["pod"]] = binding["node"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"is not an answer: an entry of bindings lacks {error}") from error
+    return dict(found)
+
+
+def _evicted(answer: Answer) -> set[str]:
+    try:
+        return {f"{one['namespace']}/{one['pod']}" for one in answer.get("evictions") or ()}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"is not an answer: an entry of evictions lacks {error}") from error
+
+
+def _used(nodes: Mapping[str, str], pods: list[str]) -> tuple[str, ...]:
+    return tuple(sorted({nodes[pod] for pod in pods if pod in nodes}))
+
+
+def _tiers(before: Answer, after: Answer) -> tuple[TierChange, ...]:
+    def values(answer: Answer) -> dict[str, float]:
+        return {
+            str(tier["tier"]): tier["value"]
+            for tier in answer.get("objective") or ()
+            if isinstance(tier, Mapping) and "tier" in tier and "value" in tier
+        }
+
+    first, second = values(before), values(after)
+    return tuple(TierChange(t, first.get(t), second.get(t)) for t in {**first, **second})
