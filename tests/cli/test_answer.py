@@ -8,11 +8,13 @@ import pytest
 
 from placement import v1
 from placement.cli.answer import answer
+from placement.kubernetes import Problem
 
 
 def a_placement() -> v1.Placement:
     placement = v1.Placement(
         revision="42",
+        request_digest="sha256:0",
         bindings=[
             v1.Binding(
                 pod="namespaces/ml/pods/serve-0-decode-0",
@@ -104,7 +106,9 @@ def test_every_field_has_its_promised_name() -> None:
             {"tier": "extra", "value": 2, "bound": 3},
             {"tier": "topology", "value": 1.002, "bound": None},
         ],
+        "warnings": [],
         "stats": {"elapsedSeconds": 1.25, "deterministic": False},
+        "requestDigest": "sha256:0",
         "revision": "42",
     }
 
@@ -124,8 +128,77 @@ def test_nothing_to_say_is_said_with_empty_lists_and_null() -> None:
         "podGangs": [],
         "termination": {"reason": "OPTIMAL", "gap": None},
         "objective": [],
+        "warnings": [],
         "stats": {"elapsedSeconds": 0.0, "deterministic": False},
     }
+
+
+def test_evictions_devices_and_reservations_have_their_promised_names() -> None:
+    gang = "namespaces/ml/podgangs/batch"
+    placement = v1.Placement(
+        bindings=[
+            v1.Binding(
+                pod="namespaces/ml/pods/a-0",
+                node="nodes/n1",
+                gang="namespaces/ml/podgangs/a",
+                group="w",
+                devices=[2, 3],
+                reservation="reservations/plan-1",
+            )
+        ],
+        evictions=[
+            v1.Eviction(
+                pod="namespaces/ml/pods/b-0",
+                gang=gang,
+                node="nodes/n1",
+                kind=v1.EvictionKind.EVICTION_KIND_PREEMPT,
+                for_gang="namespaces/ml/podgangs/a",
+                reason="lower priority",
+            ),
+            v1.Eviction(
+                pod="namespaces/ml/pods/b-1",
+                gang=gang,
+                node="nodes/n2",
+                kind=v1.EvictionKind.EVICTION_KIND_MOVE,
+                to_node="nodes/n3",
+            ),
+        ],
+    )
+    told = answer(placement)
+    assert told["bindings"][0]["devices"] == [2, 3]
+    assert told["bindings"][0]["reservation"] == "plan-1"
+    assert told["evictions"] == [
+        {
+            "namespace": "ml",
+            "pod": "b-0",
+            "podGang": "batch",
+            "node": "n1",
+            "kind": "PREEMPT",
+            "for": "ml/a",
+            "reason": "lower priority",
+        },
+        {
+            "namespace": "ml",
+            "pod": "b-1",
+            "podGang": "batch",
+            "node": "n2",
+            "kind": "MOVE",
+            "toNode": "n3",
+            "reason": "",
+        },
+    ]
+
+
+def test_warnings_keep_their_places() -> None:
+    slip = Problem("cluster.json", "PodGang ml/a", "spec.topologyConstrain", "is not known")
+    assert answer(v1.Placement(), [slip])["warnings"] == [
+        {
+            "file": "cluster.json",
+            "object": "PodGang ml/a",
+            "field": "spec.topologyConstrain",
+            "message": "is not known",
+        }
+    ]
 
 
 @pytest.mark.parametrize("code", v1.ReasonCode.values())

@@ -90,10 +90,10 @@ def test_where_there_is_room_people_are_told_what_the_tiers_mean() -> None:
     assert "proven optimal   GPUs of admitted gangs" in below_the_drawing(request, placement)
 
 
-def test_without_gangs_there_is_no_table_of_them() -> None:
+def test_without_gangs_it_says_that_nothing_was_asked() -> None:
     request = question([node("n1", gpus=8)], [])
     text = below_the_drawing(request, reply(request, {}))
-    assert text.startswith("0 of 0 gangs placed")
+    assert text.startswith("Nothing was asked: there is no gang in the input.")
 
 
 def test_new_pods_have_a_column_when_others_ran_before() -> None:

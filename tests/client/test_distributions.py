@@ -142,3 +142,10 @@ with scripted_server([v1.Placement(revision="7"), BusyError(retry_after=2.0)]) a
 """
     ended = run(bare, program)
     assert (ended.stdout, ended.stderr) == ("7\n2.0\n", "")
+
+
+def test_the_client_alone_says_what_its_command_needs(bare: Path) -> None:
+    ended = run(bare, "import sys; from placement.cli.__main__ import run; sys.exit(run())")
+    assert ended.returncode == 3
+    assert "placement-client[cli]" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -24,10 +24,8 @@ COMMANDS: Final = {
     "plan": "Compute where the pods of all waiting gangs go.",
     "explain": "Say why a gang waits, and the least that lets it in.",
     "capacity": "How many copies of a gang fit, or what is missing for all.",
-    "repack": "Fewest moves that free whole domains.",
     "diff": "Two answers side by side.",
     "replay": "Compute a saved request again and compare the answers.",
-    "simulate": "A trace of arrivals under one policy or several.",
     "expand": "Print the PodGangs and pods that Grove would create.",
     "status": "Show the gangs of the current cluster, and why some wait.",
     "completion": "Print the completion of a shell.",
@@ -107,6 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is None:
+            error.ctx = click.Context(cli, info_name="placementctl")
         error.show()
         return Status.WRONG_INPUT
     except Failure as failure:

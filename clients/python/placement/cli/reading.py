@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -181,8 +181,6 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
     warnings += translation.warnings
     warn(warnings)
     request = translation.request
-    if source.live and not request.snapshot.HasField("as_of"):
-        request.snapshot.as_of.FromDatetime(datetime.now(UTC))
     return Question(request, warnings, origin, levels_of(request, _named_levels(objects)))
 
 

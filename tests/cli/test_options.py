@@ -1,0 +1,220 @@
+"""What the options accept, and how they refuse the rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from placement import v1
+from placement.cli import options
+from placement.cli.main import COMMANDS, main
+from placement.cli.options import Addition, Freeing, GangName
+from placement.cli.policy import read_policy
+from placement.kubernetes import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("500ms", 0.5), ("10s", 10.0), ("1m30s", 90.0), ("1.5s", 1.5), ("2h", 7200.0), ("1ms", 0.001)],
+)
+def test_durations(text: str, want: float) -> None:
+    assert options.duration(text) == want
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "0s", "-1s", "1d", "s", "1 s", "1e3s", "25h", "\u0661s"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not"):
+        options.duration(text)
+
+
+def test_additions_are_nodes_or_domains() -> None:
+    assert options.addition("4=gpu-0") == Addition(4, "", "gpu-0")
+    rack = Addition(1, "topology.example.com/rack", "r7")
+    assert options.addition("1=topology.example.com/rack:r7") == rack
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gpu-0", "0=gpu-0", "-1=n", "1=", "x=n", "1=rack:", "9" * 9 + "=n"]
+)
+def test_what_is_no_addition_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not COUNT=NODE"):
+        options.addition(text)
+
+
+def test_a_level_may_hold_any_sign_before_its_count() -> None:
+    assert options.freeing("example.com/a=b=2") == Freeing("example.com/a=b", 2)
+
+
+@pytest.mark.parametrize("text", ["a", "a/", "/a", "a/b/c", ""])
+def test_a_gang_has_a_namespace_and_a_name(text: str) -> None:
+    assert options.gang_name("ml/a") == GangName("ml", "a")
+    with pytest.raises(ValueError, match="NAMESPACE/NAME"):
+        options.gang_name(text)
+
+
+def test_a_time_without_a_zone_is_universal() -> None:
+    want = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert options.moment("2026-11-22T10:00:00") == want
+    assert options.moment("2026-11-22T11:00:00+01:00") == want
+    with pytest.raises(ValueError, match="is not a time"):
+        options.moment("yesterday")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(["plan"], id="no file"),
+        pytest.param(["plan", "-f"], id="file without a name"),
+        pytest.param(["plan", "a"], id="a file without -f"),
+        pytest.param(["plan", "-f", "a", "-o", "xml"], id="unknown output"),
+        pytest.param(["plan", "-f", "a", "--time-limit", "soon"], id="no duration"),
+        pytest.param(["plan", "-f", "a", "--server", "host"], id="server without port"),
+        pytest.param(["plan", "-f", "a", "--server", ":1"], id="server without host"),
+        pytest.param(["plan", "-f", "a", "--server", "h:0"], id="server with port 0"),
+        pytest.param(["plan", "-f", "a", "--tls-ca", "ca"], id="TLS without a server"),
+        pytest.param(["plan", "-f", "a", "--live"], id="files and a cluster"),
+        pytest.param(["plan", "-f", "a", "--kubeconfig", "k"], id="a kubeconfig for files"),
+        pytest.param(["plan", "-f", "a", "--context", "c"], id="a context for files"),
+        pytest.param(["plan", "-f", "a", "--scheduler-name", "s"], id="a scheduler for files"),
+        pytest.param(["plan", "-f", "a", "--evict", "all"], id="no eviction policy"),
+        pytest.param(
+            ["plan", "-f", "a", "--server", "h:1", "--tls-ca", "ca", "--tls-key", "k"],
+            id="a key without certificate",
+        ),
+        pytest.param(
+            ["plan", "-f", "a", "--server", "h:1", "--tls-key", "k", "--tls-certificate", "c"],
+            id="a certificate in plain text",
+        ),
+        pytest.param(["expand", "-f", "a", "-o", "json"], id="expand has no output"),
+        pytest.param(["expand"], id="expand without a file"),
+        pytest.param(["explain", "-f", "a"], id="no gang to explain"),
+        pytest.param(["capacity", "-f", "a"], id="neither gang nor level"),
+        pytest.param(["capacity", "-f", "a", "--gang", "a/b", "--like", "r"], id="like a gang"),
+        pytest.param(["completion", "csh"], id="unknown shell"),
+        pytest.param(["paln", "-f", "a"], id="unknown command"),
+    ],
+)
+def test_wrong_arguments_end_with_status_2(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(wrong) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "Usage: placementctl" in told.err
+    assert "Error: " in told.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        (["paln", "-f", "a"], "plan"),
+        (["plan", "-f", "a", "--time-limt", "5s"], "--time-limit"),
+        (["plan", "-f", "a", "--evict", "reclam"], "reclaim"),
+    ],
+)
+def test_the_nearest_name_is_suggested(
+    wrong: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(wrong) == 2
+    assert near in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_each_command_has_help_with_examples(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert f"Usage: placementctl {command}" in told
+    assert "Examples:\n" in told
+
+
+def test_the_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n  {command} " in told for command in COMMANDS)
+    assert "Examples:\n" in told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "_PLACEMENTCTL_COMPLETE" in capsys.readouterr().out
+
+
+def test_commands_and_options_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_PLACEMENTCTL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "placementctl pl")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert main([]) == 0
+    assert capsys.readouterr().out == "plain,plan\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpuResources: [example.com/tpu]\ndeterministic: true\n",
+        '{"gpuResources": ["example.com/tpu"], "deterministic": true}',
+    ],
+)
+def test_a_policy_is_yaml_or_json(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "policy"
+    file.write_text(text)
+    want = v1.Policy(gpu_resources=["example.com/tpu"], deterministic=True)
+    assert read_policy(str(file)) == want
+
+
+def test_a_policy_has_the_choices_of_the_api_without_their_prefix(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "eviction: PREEMPT\nextras: WITH_PRIORITY\nstarvationAfter: 3600s\n"
+        "tolerances: {admitted: 0.01}\n"
+    )
+    policy = read_policy(str(file))
+    assert policy.eviction == v1.EvictionPolicy.EVICTION_POLICY_PREEMPT
+    assert policy.extras == v1.ExtrasPolicy.EXTRAS_POLICY_WITH_PRIORITY
+    assert policy.starvation_after.seconds == 3600
+    assert dict(policy.tolerances) == {"admitted": 0.01}
+
+
+def test_a_slip_in_a_policy_is_answered_with_the_nearest_name(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("evictoin: PREEMPT\n")
+    with pytest.raises(InputError, match="did you mean eviction"):
+        read_policy(str(file))
+
+
+def test_an_empty_policy_is_the_default(tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text("# nothing\n")
+    assert read_policy(str(tmp_path / "policy")) == v1.Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param("gpus: [a]\n", "gpus", id="unknown field"),
+        pytest.param("deterministic: maybe\n", "deterministic", id="wrong type"),
+        pytest.param("- deterministic\n", "mapping", id="a list"),
+        pytest.param("a: [\n", "YAML", id="not even YAML"),
+        pytest.param("\0", "YAML", id="binary"),
+    ],
+)
+def test_a_wrong_policy_is_a_problem_with_its_file(tmp_path: Path, text: str, names: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_policy(str(file))
+    [problem] = raised.value.problems
+    assert problem.file == str(file)
+    assert names in str(problem)
+
+
+def test_a_policy_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_policy(str(tmp_path / "none.yaml"))
