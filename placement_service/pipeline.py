@@ -202,12 +202,6 @@ class _Candidate:
     bindings: tuple[Binding, ...]
     score: Score
 
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """Larger is better, tier by tier and priority by priority."""
-        score = self.score
-        return score.admitted, score.extra, -score.topology, -score.fragmentation
-
 
 class _Run:
     """One computation: what its stages share. Born and dropped in `place`."""
@@ -324,7 +318,7 @@ class _Run:
 
     def search(self, problem: Problem, best: _Candidate) -> tuple[_Candidate, Limit, int]:
         """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
-        if best.solution.proven and not best.score.fragmentation:
+        if all(t.proven if t.name.provable else not t.value for t in best.solution.tiers):
             return best, Limit.NONE, 0
         deadline = self._budget.answer_by - self._reserve()
         if deadline - self._clock() < SHORTEST_SEARCH:
@@ -426,7 +420,7 @@ class _Run:
         candidate = self._judge(solution)
         if candidate is None:
             return None
-        return candidate if candidate.rank >= best.rank else best
+        return candidate if candidate.score.rank >= best.score.rank else best
 
     def _judge(self, solution: Solution) -> _Candidate | None:
         """The candidate in a solution, None when it is refused."""

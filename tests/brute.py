@@ -14,7 +14,7 @@ service claims no bound for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
@@ -28,16 +28,18 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
-from placement_service.entities.solution import TierName
-from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.judge.score import DOMAIN, Score, score
+from placement_service.entities.solution import Solution, TierName
+from placement_service.judge.score import TIERS, Score, score
 from placement_service.judge.verify import verify
+
+#: Two values of a tier that are this close are equal.
+EPSILON = 1e-6
 
 #: How many pods of one set go to each node, in the snapshot's order.
 Counts = tuple[int, ...]
 
-#: A tier vector in which larger is better throughout.
-Vector = tuple[tuple[int, ...], int, int]
+#: The counts of all tiers that are optimised, one after another; larger is better throughout.
+Vector = tuple[int, ...]
 
 
 class TooLarge(Exception):
@@ -46,39 +48,63 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best tier vector and one plan that reaches it.
+    """The counts of the best plan, as in `Score`, and a plan that reaches them."""
 
-    `admitted` is from the highest priority to the lowest, in thousandths of a
-    GPU; `topology` in thousandths of a domain.
-    """
-
-    admitted: tuple[int, ...]
-    extra: int
-    topology: int
+    counts: Mapping[TierName, tuple[int, ...]]
     plan: tuple[Binding, ...]
 
+    @property
+    def rank(self) -> Vector:
+        """Larger is better."""
+        return rank(self.counts)
+
     def value(self, tier: TierName) -> float:
-        """The optimal value of one of the first three tiers, as it is reported."""
-        match tier:
-            case TierName.ADMITTED:
-                return sum(self.admitted) / UNITS_PER_GPU
-            case TierName.EXTRA:
-                return float(self.extra)
-            case TierName.TOPOLOGY:
-                return self.topology / DOMAIN
-            case TierName.FRAGMENTATION:
-                raise ValueError("fragmentation is not optimised here")
+        """The optimal value of a tier that is optimised, as it is reported."""
+        if not tier.provable:
+            raise ValueError(f"{tier.value} is not optimised here")
+        return sum(self.counts[tier]) / TIERS[tier].unit
+
+
+def rank(counts: Mapping[TierName, tuple[int, ...]]) -> Vector:
+    """The tiers that are optimised, as a vector in which larger is better throughout."""
+    return tuple(
+        -count if tier.minimize else count
+        for tier in TierName
+        if tier.provable
+        for count in counts[tier]
+    )
 
 
 def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> Optimum:
-    """The lexicographic optimum: admitted by priority, then extra, then topology.
+    """The lexicographic optimum of all tiers that a bound is claimed for.
 
     Raises TooLarge when a gang alone, or the search, takes more than `max_steps`.
     """
     search = _Search(snapshot, policy, max_steps)
     search.descend(0, (), {}, search.best)
-    admitted, extra, topology = search.best
-    return Optimum(admitted, extra, -topology, search.plan)
+    return Optimum(score(snapshot, policy, search.plan).counts, search.plan)
+
+
+def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None:
+    """Every bound leaves room for the optimum, and every proof has met it.
+
+    A bound of a later tier speaks of plans that are as good in the tiers before,
+    so it is judged only where those have reached the optimum.
+    """
+    for tier in solution.tiers:
+        if not tier.name.provable:
+            continue
+        have, want = reached.counts[tier.name], best.counts[tier.name]
+        optimal = best.value(tier.name)
+        if tier.bound is not None:
+            if tier.name.minimize:
+                assert tier.bound <= optimal + EPSILON, tier
+            else:
+                assert tier.bound >= optimal - EPSILON, tier
+        if tier.proven:
+            assert have == want, tier
+        if have != want:
+            break
 
 
 def fewest_domains(
@@ -235,15 +261,13 @@ def _bindings(snapshot: Snapshot, gang: PodGang, choice: tuple[Counts, ...]) -> 
 
 
 def _vector(result: Score) -> Vector:
-    return tuple(units for _, units in result.admitted), result.extra, -result.topology
+    return rank(result.counts)
 
 
 def _add(one: Vector, other: Vector) -> Vector:
-    admitted = tuple(a + b for a, b in zip(one[0], other[0], strict=True))
-    return admitted, one[1] + other[1], one[2] + other[2]
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _best_conceivable(worths: Sequence[Vector]) -> Vector:
-    """The best in each tier, whether or not one option has them all."""
-    admitted = tuple(max(units) for units in zip(*(w[0] for w in worths), strict=True))
-    return admitted, max(w[1] for w in worths), max(w[2] for w in worths)
+    """The best of each count, whether or not one option has them all."""
+    return tuple(max(counts) for counts in zip(*worths, strict=True))

@@ -14,127 +14,98 @@ with sum <= c.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.objective import priorities
+from placement_service.formulation.tiers.goal import Admission, Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.slot_layout import Layout
 
 #: More distinct patterns than this are not worth their columns.
 MAX_PATTERNS = 3000
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`bounds[i]` bounds the value of the i-th priority; `gangs` reach them.
+class AdmissionMaster:
+    """The master of a counted problem; its goals are those of the objective.
 
-    `extra` bounds the extras of plans that reach the bounds, `domains` (from
-    below) their places at preferred levels. `layout` is how the patterns fill
-    the domains with the target's parts, None without patterns.
+    A solve that found anything moves `gangs` and `layout`: the gangs that its solution
+    admits, and how its patterns fill the domains with their parts, None without patterns.
     """
 
-    bounds: tuple[int, ...]
-    gangs: tuple[int, ...]
-    extra: int
-    domains: int
-    layout: Layout | None = None
+    def __init__(self, counting: Counting) -> None:
+        self.counting = counting
+        self.problem = counting.problem
+        self.cp = cp_model.CpModel()
+        self.gangs: tuple[int, ...] = ()
+        self.layout: Layout | None = None
+        self._variables()
+        for c, z, e in zip(counting.classes, self._admitted, self._extras, strict=True):
+            self.cp.add(e <= z * sum(k for _, k in c.extras))
+        for row in counting.rows:
+            weights = [(z, int(w)) for z, w in zip(self._admitted, row.weight, strict=True) if w]
+            weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
+            self.cp.add(dot(weights) <= row.capacity)
+        self._patterns = _add_patterns(self.cp, counting, self._admitted)
 
+    def _variables(self) -> None:
+        classes, new = self.counting.classes, self.cp.new_int_var
+        self._admitted = [new(0, len(c.gangs), "") for c in classes]
+        self._extras = [new(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes]
+        running = sum(g.extras for g in self.problem.gangs if g.placeable and not g.pending)
+        #: Extras of gangs whose minimum runs; nothing is counted against them.
+        self._extras_of_running = new(0, running, "")
 
-def solve_master(
-    counting: Counting, wishes: Sequence[int], *, seconds: float, effort: float
-) -> Target:
-    """Bounds and a target for a counted problem.
+    # --- goals ----------------------------------------------------------------
 
-    `wishes[c]` is the least number of places beyond the first that a gang of
-    class c uses over its preferred scopes. `effort` is CP-SAT's deterministic
-    time for each of the solves, `seconds` the wall time of all together.
-    """
-    classes = counting.classes
-    model = cp_model.CpModel()
-    admitted = [model.new_int_var(0, len(c.gangs), "") for c in classes]
-    extras = [model.new_int_var(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes]
-    for c, z, e in zip(classes, admitted, extras, strict=True):
-        model.add(e <= z * sum(k for _, k in c.extras))
-    for row in counting.rows:
-        weights = [(z, int(w)) for z, w in zip(admitted, row.weight, strict=True) if w]
-        weights += [(e, int(w)) for e, w in zip(extras, row.extra, strict=True) if w]
-        model.add(_dot(weights) <= row.capacity)
-    patterns = _add_patterns(model, counting, admitted)
-    solver = _solver(seconds, effort)
-    bounds: list[int] = []
-    hint: list[int] | None = None
-    for priority in priorities(counting.problem):
-        mine = [
-            (z, c.value) for z, c in zip(admitted, classes, strict=True) if c.priority == priority
-        ]
-        most = sum(c.value * len(c.gangs) for c in classes if c.priority == priority)
-        if not mine:
-            bounds.append(0)
-            continue
-        model.maximize(_dot(mine))
-        status = solver.solve(model)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            bounds.append(most)
-            continue
-        bound = min(most, int(np.floor(solver.best_objective_bound + 1e-6)))
-        bounds.append(bound)
-        hint = [solver.value(z) for z in admitted]
-        model.add(_dot(mine) >= round(solver.objective_value))
-        if status != cp_model.OPTIMAL:
-            # Lower priorities are bounded by what there is.
-            rest = priorities(counting.problem)[len(bounds) :]
-            bounds += [
-                sum(c.value * len(c.gangs) for c in classes if c.priority == p) for p in rest
-            ]
-            return Target(tuple(bounds), _pick(counting, hint), _all_extras(counting), 0)
-    extra = _all_extras(counting)
-    if extra:
-        model.maximize(_dot([(e, 1) for e in extras]))
-        if solver.solve(model) == cp_model.OPTIMAL:
-            extra = round(solver.objective_value)
-            hint = [solver.value(z) for z in admitted]
-            model.add(_dot([(e, 1) for e in extras]) >= extra)
-    # Of the best sets the easiest: fewest places first, then the smallest parts.
-    domains = 0
-    model.minimize(_dot([(z, w) for z, w in zip(admitted, wishes, strict=True) if w]))
-    if any(wishes) and solver.solve(model) == cp_model.OPTIMAL:
-        domains = round(solver.objective_value)
-        hint = [solver.value(z) for z in admitted]
-        model.add(_dot([(z, w) for z, w in zip(admitted, wishes, strict=True) if w]) <= domains)
-    model.minimize(_dot([(z, _hardness(counting, i)) for i, z in enumerate(admitted)]))
-    layout = None
-    if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        hint = [solver.value(z) for z in admitted]
-        layout = patterns.layout(solver) if patterns else None
-    return Target(tuple(bounds), _pick(counting, hint or []), extra, domains, layout)
+    def admissions(self) -> Iterable[Admission[Var]]:
+        for z, c in zip(self._admitted, self.counting.classes, strict=True):
+            yield Admission(z, c.gangs)
 
+    def extra_units(self) -> Terms[Var]:
+        return [(e, 1) for e in (*self._extras, self._extras_of_running)]
 
-def _dot(terms: Sequence[tuple[cp_model.IntVar, int]]) -> cp_model.LinearExprT:
-    return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
+    def topology_cost(self) -> Terms[Var]:
+        """The least number of places beyond the first, over the preferred scopes of each gang."""
+        gangs = self.problem.gangs
+        least = (self.counting.least_beyond(gangs[c.gangs[0]]) for c in self.counting.classes)
+        return [(z, w * UNITS_PER_DOMAIN) for z, w in zip(self._admitted, least, strict=True) if w]
 
+    def fragmentation_cost(self) -> None:
+        return None
 
-def _solver(seconds: float, effort: float) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    # One worker with full linearisation closes these models; two leave the
-    # bound at the trivial value on some, measured.
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.max_time_in_seconds = max(0.01, seconds)
-    solver.parameters.max_deterministic_time = effort
-    return solver
+    def hardness(self) -> Terms[Var]:
+        """Larger for gangs with large parts: they are harder to place."""
+        return [(z, _hardness(self.counting, i)) for i, z in enumerate(self._admitted)]
 
+    # --- solving --------------------------------------------------------------
 
-def _all_extras(counting: Counting) -> int:
-    return sum(len(c.gangs) * sum(k for _, k in c.extras) for c in counting.classes)
+    def hold(
+        self, terms: Terms[Var], *, at_least: int | None = None, at_most: int | None = None
+    ) -> None:
+        """Keep a goal at what was reached."""
+        hold(self.cp, terms, at_least, at_most)
 
-
-def _pick(counting: Counting, counts: Sequence[int]) -> tuple[int, ...]:
-    return tuple(g for c, k in zip(counting.classes, counts, strict=False) for g in c.gangs[:k])
+    def solve(self, terms: Terms[Var], *, maximize: bool, seconds: float, effort: float) -> Answer:
+        """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target."""
+        # One worker with full linearisation closes these models; two leave the
+        # bound at the trivial value on some, measured.
+        found = optimise(
+            self.cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
+        )
+        if isinstance(found, Answer):
+            return found
+        counts = [found.solver.value(z) for z in self._admitted]
+        self.gangs = tuple(
+            g for c, k in zip(self.counting.classes, counts, strict=True) for g in c.gangs[:k]
+        )
+        self.layout = self._patterns.layout(found.solver) if self._patterns else None
+        return Answer(None, found.value, found.bound, found.proven)
 
 
 def _hardness(counting: Counting, index: int) -> int:
@@ -203,7 +174,7 @@ def _add_patterns(
             for size, k in parts.items():
                 supply[size].append((use, k))
     for size in order:
-        model.add(_dot(sizes[size]) <= _dot(supply[size]))
+        model.add(dot(sizes[size]) <= dot(supply[size]))
     return _Patterns(level, units, room, tuple(uses))
 
 

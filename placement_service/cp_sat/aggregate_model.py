@@ -1,4 +1,4 @@
-"""The pooled model: parts of a kind are counted per domain, whoever they belong to.
+"""The aggregate model: parts of a kind are counted per domain, whoever they belong to.
 
 Where the exact model (`model`) asks of every gang which of its units lie on
 which class of nodes, this one asks only how many parts of which kind open in
@@ -25,7 +25,7 @@ domain are told apart, and count the domains that they use one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import le
@@ -41,10 +41,12 @@ from placement_service.cp_sat.domain_packings import Budget, Multiset, Stowing
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
-from placement_service.cp_sat.solving import Answer, Terms, Var, dot, optimise
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.objective import UNITS_PER_DOMAIN, Plan
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers.goal import Admission, Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
 #: Parts of which no domain holds two are told apart, up to so many.
 MAX_LARGE = 60
@@ -67,7 +69,7 @@ class _Alike:
     spots: list[Spot] = field(default_factory=list)
 
 
-class Pooled:
+class AggregateModel:
     """Gangs to decide, on nodes with what is free there; `fixed` stay as they are.
 
     All gangs must be plain (`kinds.is_plain`).
@@ -114,8 +116,8 @@ class Pooled:
         self._needs: dict[int, Ints] = {}
         self._fit: dict[int, Ints] = {}
         self._upper: dict[int, int] = {}
-        self.costs: Terms = []
-        self.extras: Terms = []
+        self.costs: Terms[Var] = []
+        self.extras: Terms[Var] = []
         self.tally: Tally[Var] = Tally()
         self._units: dict[int, list[tuple[int, Var, int]]] = {}
         self._demand: dict[int, list[tuple[int, Var, int]]] = {}
@@ -193,7 +195,7 @@ class Pooled:
         for z, group in zip(self.z, kinds.groups, strict=True):
             if group.keep:
                 cp.add(z == len(group.gangs))
-        singles: list[Terms] = [[(z, 1)] for z in self.z]
+        singles: list[Terms[Var]] = [[(z, 1)] for z in self.z]
         for f, family in enumerate(kinds.families):
             base = self.z[family.base]
             if family.whole >= 0:
@@ -232,7 +234,7 @@ class Pooled:
         self.cp.add(dot([(apart, 1), *((v, w * (size - 1)) for v, w in bases)]) >= dot(single))
         self.costs.append((apart, UNITS_PER_DOMAIN))
 
-    def _rest(self, group: int, f: int) -> Terms:
+    def _rest(self, group: int, f: int) -> Terms[Var]:
         """Gangs of a group that are not in a whole set."""
         family = self.kinds.families[f]
         times = 1 if group == family.base else family.scaled[group]
@@ -249,7 +251,7 @@ class Pooled:
     # --- parts ------------------------------------------------------------------------
 
     def _ask(
-        self, at: int, ask: Ask, times: Terms, most: int, count_extras: bool = True
+        self, at: int, ask: Ask, times: Terms[Var], most: int, count_extras: bool = True
     ) -> dict[int, Var]:
         """Units that `times` parts ask for, lying in `at`; variables where there is a choice."""
         if ask.is_certain:
@@ -340,7 +342,7 @@ class Pooled:
         """Every domain holds the parts of what opened in it; nothing is left over."""
         where = {v for v, _, _ in demand} | {ROOT}
         have: dict[int, list[Var]] = {v: [] for v in where}
-        need: dict[int, Terms] = {v: [] for v in where}
+        need: dict[int, Terms[Var]] = {v: [] for v in where}
         for v, var in supply:
             for up in self.forest.above[v]:
                 if up in where:
@@ -374,7 +376,7 @@ class Pooled:
         for pod_class, demand in self._units.items():
             where = {v for v, _, _ in demand} | {ROOT}
             have: dict[int, list[Var]] = {v: [] for v in where}
-            need: dict[int, Terms] = {v: [] for v in where}
+            need: dict[int, Terms[Var]] = {v: [] for v in where}
             for j, v in by_shape.get(pod_class, ()):
                 for up in self._path[j]:
                     if up in where:
@@ -545,26 +547,29 @@ class Pooled:
 
     # --- goals ------------------------------------------------------------------------
 
-    def admitted(self, priority: int) -> Terms:
-        """Value of the gangs of one priority, to be maximised."""
-        return [
-            (z, g.value)
-            for z, g in zip(self.z, self.kinds.groups, strict=True)
-            if g.priority == priority
-        ]
+    def admissions(self) -> Iterable[Admission[Var]]:
+        for z, group in zip(self.z, self.kinds.groups, strict=True):
+            if self.problem.gangs[group.gangs[0]].pending:
+                yield Admission(z, group.gangs)
+
+    def extra_units(self) -> Terms[Var]:
+        return self.extras
+
+    def topology_cost(self) -> Terms[Var]:
+        return self.costs
+
+    def fragmentation_cost(self) -> None:
+        return None
 
     def hold(
-        self, terms: Terms, *, at_least: int | None = None, at_most: int | None = None
+        self, terms: Terms[Var], *, at_least: int | None = None, at_most: int | None = None
     ) -> None:
         """Keep a goal at what was reached."""
-        if at_least is not None:
-            self.cp.add(dot(terms) >= at_least)
-        if at_most is not None:
-            self.cp.add(dot(terms) <= at_most)
+        hold(self.cp, terms, at_least, at_most)
 
     def solve(
         self,
-        terms: Terms,
+        terms: Terms[Var],
         *,
         maximize: bool,
         hint: Plan | None,
@@ -573,7 +578,7 @@ class Pooled:
         portfolio: bool = False,
         linear: int = 2,
     ) -> Answer:
-        """Optimise one goal, from a plan if there is one; see `model.Model.solve`."""
+        """Optimise one goal, from a plan if there is one; see `solving.optimise`."""
         if hint is not None:
             self._hint(hint)
         found = optimise(
@@ -629,7 +634,7 @@ class Pooled:
                 self.cp.add_hint(use, i == first)
 
 
-def pooled_size(problem: Problem, forest: Forest, gangs: Sequence[Gang]) -> int:
+def aggregate_size(problem: Problem, forest: Forest, gangs: Sequence[Gang]) -> int:
     """About how many variables a model of everything would have, before it is built."""
     pod_classes = {d.pod_class for g in gangs for d in g.demands}
     kinds = np.unique(np.concatenate([forest.holds.T, problem.free], axis=1), axis=0)

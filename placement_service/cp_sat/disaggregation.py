@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import NodeClass, sorts_of
 from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece
-from placement_service.formulation.objective import Plan
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 
 T = TypeVar("T")

@@ -26,14 +26,15 @@ from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post
 from placement_service.cp_sat.rules.counts import ClassCount
-from placement_service.cp_sat.solving import Answer, Terms, Var, dot, optimise
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import LevelIdx
-from placement_service.formulation.objective import Plan, Units, is_placed
+from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem, Scope
+from placement_service.formulation.tiers.goal import Terms
 
 
-class Model:
+class ExactModel:
     """Gangs to decide, on nodes with what is free there.
 
     `fixed` are gangs that stay as they are; their units are already out of
@@ -322,26 +323,24 @@ class Model:
     # --- solving ----------------------------------------------------------------
 
     def hold(
-        self, terms: Terms, *, at_least: int | None = None, at_most: int | None = None
+        self, terms: Terms[Var], *, at_least: int | None = None, at_most: int | None = None
     ) -> None:
         """Keep a goal at what was reached."""
-        if at_least is not None:
-            self.cp.add(dot(terms) >= at_least)
-        if at_most is not None:
-            self.cp.add(dot(terms) <= at_most)
+        hold(self.cp, terms, at_least, at_most)
 
     def solve(
         self,
-        terms: Terms,
+        terms: Terms[Var],
         *,
         maximize: bool,
-        hint: Plan,
+        hint: Plan | None,
         seconds: float,
         effort: float,
         portfolio: bool = False,
     ) -> Answer:
         """Optimise one goal, starting from a plan; see `solving.optimise`."""
-        self._hint(hint)
+        if hint is not None:
+            self._hint(hint)
         found = optimise(
             self.cp,
             terms,

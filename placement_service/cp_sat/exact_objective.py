@@ -1,46 +1,45 @@
 """What the exact model optimises: the tiers as linear goals over its variables.
 
 Each goal adds the variables and constraints that it needs when it is first
-asked for. What the terms count is said in `plan`, which recomputes it.
+asked for. What the terms count is said in `formulation.tiers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.cp_sat.exact_model import Model, is_single
+from placement_service.cp_sat.exact_model import ExactModel, is_single
 from placement_service.cp_sat.node_classes import NodeClass
-from placement_service.cp_sat.solving import Terms, Var
+from placement_service.cp_sat.solving import Var
 from placement_service.entities.request import HOSTNAME
 from placement_service.formulation.levels import Level
-from placement_service.formulation.objective import UNITS_PER_DOMAIN, is_placed, pods_of, sets
+from placement_service.formulation.plan import is_placed, pods_of
 from placement_service.formulation.problem import Gang, Scope
+from placement_service.formulation.tiers.goal import Admission, Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN, sets
 
 
 class Goals:
     """The goals of one model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ExactModel) -> None:
         self.model = model
         self.problem, self.fixed, self.cp = model.problem, model.fixed, model.cp
         self.classes, self.z, self.x = model.classes, model.z, model.x
         self.at_class, self.load = model.at_class, model.load
+        self.hold, self.solve, self.gangs = model.hold, model.solve, model.gangs
 
-    def admitted(self, priority: int) -> Terms:
-        """Value of the pending gangs of one priority, to be maximised."""
-        return [
-            (self.z[g.index], g.value)
-            for g in self.model.gangs
-            if g.pending and g.priority == priority
-        ]
+    def admissions(self) -> Iterable[Admission[Var]]:
+        for index, z in self.z.items():
+            yield Admission(z, (index,))
 
-    def extras(self) -> Terms:
+    def extra_units(self) -> Terms[Var]:
         """Units beyond the minimum, to be maximised."""
-        terms: Terms = []
+        terms: Terms[Var] = []
         for g in self.model.gangs:
             for q in g.requirements:
                 if q.pending > q.missing:
@@ -49,10 +48,17 @@ class Goals:
                         terms.append((self.z[g.index], -q.missing))
         return terms
 
+    def topology_cost(self) -> Terms[Var]:
+        """Places beyond the first, to be minimised."""
+        return self._topology
+
+    def fragmentation_cost(self) -> Terms[Var]:
+        """Nodes in domains that lose their wholeness, to be minimised."""
+        return self._fragmentation
+
     @cached_property
-    def topology(self) -> Terms:
-        """Places beyond the first, to be minimised; see `plan.topology_cost`."""
-        terms: Terms = [*self.domains]
+    def _topology(self) -> Terms[Var]:
+        terms = [*self.domains]
         for g in self.model.gangs:
             if g.previous:
                 terms += [
@@ -64,9 +70,9 @@ class Goals:
         return terms + self._set_terms()
 
     @cached_property
-    def domains(self) -> Terms:
+    def domains(self) -> Terms[Var]:
         """The share of the preferred scopes alone, without sets and previous nodes."""
-        terms: Terms = []
+        terms: Terms[Var] = []
         for g in self.model.gangs:
             fresh = self._gets_new_pods(g)
             for s in g.scopes:
@@ -89,7 +95,7 @@ class Goals:
             found.setdefault(int(place[self.classes[j].nodes[0]]), []).append(v)
         return found
 
-    def _scope_terms(self, g: Gang, s: Scope, fresh: Var) -> Terms:
+    def _scope_terms(self, g: Gang, s: Scope, fresh: Var) -> Terms[Var]:
         uses: dict[int, Var] = {}
         for d in s.demands:
             for at, variables in self._by_place(g, d, s.preferred).items():
@@ -101,7 +107,7 @@ class Goals:
                     )
                 most = g.demands[d].count
                 self.cp.add(cp_model.LinearExpr.sum(variables) <= most * uses[at])
-        terms: Terms = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
+        terms: Terms[Var] = [(w, UNITS_PER_DOMAIN) for w in uses.values()]
         used = cp_model.LinearExpr.sum(list(uses.values()))
         certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.requirements)
         if g.pending and (certain or s.running):
@@ -118,8 +124,8 @@ class Goals:
             terms.append((any_used, -UNITS_PER_DOMAIN))
         return terms
 
-    def _set_terms(self) -> Terms:
-        terms: Terms = []
+    def _set_terms(self) -> Terms[Var]:
+        terms: Terms[Var] = []
         mine = {g.index for g in self.model.gangs}
         for members in sets(self.problem).values():
             if any(g.index in mine for g in members):
@@ -174,10 +180,9 @@ class Goals:
         return cost
 
     @cached_property
-    def fragmentation(self) -> Terms:
-        """Nodes in domains that lose their wholeness; see `plan.fragmentation_cost`."""
+    def _fragmentation(self) -> Terms[Var]:
         problem = self.problem
-        terms: Terms = []
+        terms: Terms[Var] = []
         # The host level always counts, whether it is named or not.
         named = [problem.levels[i] for i in problem.scope_levels]
         named = [level for level in named if level.key != HOSTNAME]
@@ -197,7 +202,7 @@ class Goals:
                 terms.append((v, pods_without_gpus))
         return terms
 
-    def _opened_domains(self, level: Level) -> Terms:
+    def _opened_domains(self, level: Level) -> Terms[Var]:
         inside = level.domain >= 0
         at = level.domain[inside]
         has_gpus = self.problem.node_gpus > 0
@@ -213,7 +218,7 @@ class Goals:
             if domain >= 0 and size[domain] > 0 and whole[domain] == size[domain]
         ]
 
-    def _opened_nodes(self, c: NodeClass, j: int) -> Terms:
+    def _opened_nodes(self, c: NodeClass, j: int) -> Terms[Var]:
         kinds = [
             k
             for k, s in enumerate(self.model.pod_classes)

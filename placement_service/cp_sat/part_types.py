@@ -18,7 +18,7 @@ from itertools import pairwise
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_model import is_single
-from placement_service.formulation.objective import Plan, is_placed
+from placement_service.formulation.plan import Plan, is_placed
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.formulation.objective import Plan
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.tiers.goal import Terms
 
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
-#: A linear goal: variables with their weights.
-Terms = list[tuple[Var, int]]
 
 #: Fewer workers leave out the kinds of search that settle the hard models.
 PORTFOLIO_WORKERS = 8
@@ -44,9 +43,24 @@ def dot(terms: Sequence[tuple[Var, int]]) -> Expr:
     return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
 
 
+def hold(
+    model: cp_model.CpModel, terms: Terms[Var], at_least: int | None, at_most: int | None
+) -> None:
+    """Keep a goal at what was reached."""
+    if at_least is not None:
+        model.add(dot(terms) >= at_least)
+    if at_most is not None:
+        model.add(dot(terms) <= at_most)
+
+
+def span(terms: Terms[Var]) -> int:
+    """By how much a goal can change at most."""
+    return sum(abs(w) * (v.proto.domain[-1] - v.proto.domain[0]) for v, w in terms)
+
+
 def optimise(
     model: cp_model.CpModel,
-    terms: Terms,
+    terms: Terms[Var],
     *,
     maximize: bool,
     seconds: float,

@@ -21,7 +21,13 @@ class TierName(Enum):
 
     @property
     def minimize(self) -> bool:
-        return self in (TierName.TOPOLOGY, TierName.FRAGMENTATION)
+        """Whether less is better."""
+        return self not in (TierName.ADMITTED, TierName.EXTRA)
+
+    @property
+    def provable(self) -> bool:
+        """Whether the answer claims a bound for it."""
+        return self is not TierName.FRAGMENTATION
 
 
 class Limit(Enum):
@@ -83,13 +89,10 @@ class Solution:
 
     @property
     def proven(self) -> bool:
-        """Whether the first three tiers are."""
-        return all(t.proven for t in self.tiers[:3])
+        """Whether every tier is that can be."""
+        return all(t.proven for t in self.tiers if t.name.provable)
 
     @property
     def gap(self) -> float | None:
-        """Gap of the first of the three tiers that is not proven, else 0."""
-        for tier in self.tiers[:3]:
-            if not tier.proven:
-                return tier.gap
-        return 0.0
+        """Gap of the first tier that is not proven though it can be, else 0."""
+        return next((t.gap for t in self.tiers if t.name.provable and not t.proven), 0.0)

@@ -16,7 +16,7 @@ from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Need
 from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.formulation.arrays import Bools
-from placement_service.formulation.objective import Plan
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 
 

@@ -32,7 +32,7 @@ from placement_service.explain.capacity_reasons import Finding, Shortfalls
 from placement_service.explain.extra_reasons import Extras
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
-from placement_service.formulation.objective import from_solution
+from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder

@@ -10,15 +10,11 @@ from __future__ import annotations
 import time
 
 from placement_service.entities.solution import Assignment, Solution
-from placement_service.formulation.objective import (
-    Plan,
-    from_solution,
-    is_placed,
-    to_solution,
-    worth,
-)
-from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.plan_builder import Builder, Order
+from placement_service.formulation.objective import to_solution, worth
+from placement_service.formulation.plan import Plan, from_solution, is_placed
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.orders import orders
+from placement_service.heuristic.plan_builder import Builder
 
 #: Seconds that the first answer may take even when there are none.
 LEAST_SECONDS = 1.0
@@ -26,6 +22,9 @@ LEAST_SECONDS = 1.0
 #: Nodes times gangs up to which the first answer tries a second order. Beyond,
 #: the solver's own orders are the better use of the time.
 TWO_ORDERS = 2_000_000
+
+#: Orders that are tried at most.
+ORDERS = 2
 
 
 def first_answer(
@@ -38,10 +37,11 @@ def first_answer(
     """
     builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
     best: Plan | None = None
+    tried = orders(problem)[:ORDERS]
     if previous:
         kept = builder.adopt(_earlier_plan(problem, previous))
-        best = builder.build(_by_size(problem), start=kept)
-    for order in (_by_size(problem), _by_hardest_part(problem)):
+        best = builder.build(tried[0], start=kept)
+    for order in tried:
         plan = builder.build(order)
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
             best = plan
@@ -51,39 +51,6 @@ def first_answer(
             break
     assert best is not None
     return to_solution(problem, best)
-
-
-def _by_size(problem: Problem) -> Order:
-    """Required levels over everything first, then size."""
-    return lambda g: (not _is_bound(g), -_weight(problem, g))
-
-
-def _by_hardest_part(problem: Problem) -> Order:
-    """The largest part under a required level first, then size."""
-
-    def key(gang: Gang) -> object:
-        largest = 0
-        for scope in gang.scopes:
-            if scope.required >= 0:
-                mine = sum(_demand_weight(problem, gang, d) for d in scope.demands)
-                largest = max(largest, mine)
-        return (-largest, -_weight(problem, gang))
-
-    return key
-
-
-def _is_bound(gang: Gang) -> bool:
-    every = len(gang.demands)
-    return any(s.required >= 0 and len(s.demands) == every for s in gang.scopes)
-
-
-def _demand_weight(problem: Problem, gang: Gang, demand: int) -> int:
-    d = gang.demands[demand]
-    return int(problem.gpus[d.pod_class]) * d.count
-
-
-def _weight(problem: Problem, gang: Gang) -> int:
-    return sum(_demand_weight(problem, gang, d) for d in range(len(gang.demands)))
 
 
 def _earlier_plan(problem: Problem, previous: tuple[Assignment, ...]) -> Plan:

@@ -15,9 +15,10 @@ import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.objective import Units, gang_domains, scopes_in_use
+from placement_service.formulation.plan import Units
 from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.scope_tree import Part
+from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
 from placement_service.heuristic.slot_layout import Layout

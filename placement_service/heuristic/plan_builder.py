@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.objective import Plan, Units, is_placed
+from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime
+from placement_service.heuristic.orders import Order
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
-
-#: Sorts gangs: smaller keys are placed first.
-Order = Callable[[Gang], object]
 
 
 class Builder:
@@ -36,11 +34,11 @@ class Builder:
         start: Plan | None = None,
         first: Iterable[int] = (),
         layout: Layout | None = None,
-        deal: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> Plan:
         """A plan: the valid start, then `first`, then the rest by priority.
 
-        With a layout, `first` keep to the slots that `deal` hands out.
+        With a layout, `first` keep to the slots that the layout assigns, drawn by `rng`.
 
         `order` sorts gangs of one priority (and all of `first`); equals go by
         index. A base goes before the gangs based on it.
@@ -59,8 +57,8 @@ class Builder:
             ),
         )
         try:
-            if layout is not None and deal is not None:
-                residual.slots_left = layout.deal(deal)
+            if layout is not None and rng is not None:
+                residual.slots_left = layout.slots(rng)
                 for gang in bases_first(g for g in gangs if g.index in chosen):
                     if gang.index not in plan:
                         self.add(residual, plan, gang, layout)

@@ -11,7 +11,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.objective import Plan
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules.protocol import Rule
 

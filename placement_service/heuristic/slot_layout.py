@@ -1,6 +1,6 @@
 """A layout: how many parts of which size each domain should hold.
 
-The master's patterns fill the domains of one level to the brim. A layout deals
+The master's patterns fill the domains of one level to the brim. A layout assigns
 them to real domains, so that the decoder can put every part where the patterns
 meant it to be, instead of finding the same filling again by luck.
 """
@@ -34,14 +34,14 @@ class Layout:
         """Counted units of a part; parts of less than two have no slot."""
         return sum(want[d] * int(self.units[gang.demands[d].pod_class]) for d in demands)
 
-    def deal(self, rng: random.Random) -> dict[tuple[int, int], int]:
-        """Slots by (domain, size). Each deal mixes the patterns anew."""
+    def slots(self, rng: random.Random) -> dict[tuple[int, int], int]:
+        """Slots by (domain, size). Each call mixes the patterns anew."""
         slots: dict[tuple[int, int], int] = {}
         for capacity in sorted({c for c, _, _ in self.patterns}):
             domains = np.flatnonzero(self.room == capacity).tolist()
-            hands = [p for c, p, times in self.patterns if c == capacity for _ in range(times)]
+            shuffled = [p for c, p, times in self.patterns if c == capacity for _ in range(times)]
             rng.shuffle(domains)
-            for domain, pattern in zip(domains, hands, strict=False):
+            for domain, pattern in zip(domains, shuffled, strict=False):
                 for size, count in pattern.items():
                     slots[domain, size] = count
         return slots

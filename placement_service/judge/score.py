@@ -8,8 +8,9 @@ can prove, and no judgement whether the plan is allowed, which is `verify`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement_service.entities.request import (
     HOSTNAME,
@@ -64,54 +65,51 @@ class GangScore:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The tiers in exact integers, and the facts of every gang.
+    """What each tier counts, in exact integers, and the facts of every gang.
 
-    `admitted` holds, from the highest priority to the lowest, the thousandths
-    of a GPU admitted at each priority of the request. `topology` is in
-    thousandths of a domain. `gangs` are in the snapshot's order.
+    `counts` of a tier are one number or several, the most important first: `admitted` has
+    one for each priority of the request from the highest to the lowest, in thousandths of a
+    GPU; `topology` is in thousandths of a domain. `gangs` are in the snapshot's order.
     """
 
-    admitted: tuple[tuple[int, int], ...]
-    extra: int
-    topology: int
-    fragmentation: int
+    counts: Mapping[TierName, tuple[int, ...]]
     gangs: tuple[GangScore, ...]
 
     def value(self, tier: TierName) -> float:
         """The value of a tier as it is reported."""
-        match tier:
-            case TierName.ADMITTED:
-                return sum(units for _, units in self.admitted) / THOUSANDTHS
-            case TierName.EXTRA:
-                return float(self.extra)
-            case TierName.TOPOLOGY:
-                return self.topology / DOMAIN
-            case TierName.FRAGMENTATION:
-                return float(self.fragmentation)
+        return sum(self.counts[tier]) / TIERS[tier].unit
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Larger is better, tier by tier and priority by priority."""
+        return tuple(
+            -count if tier.minimize else count for tier in TierName for count in self.counts[tier]
+        )
 
 
 def score(snapshot: Snapshot, policy: Policy, bindings: Sequence[Binding]) -> Score:
     """The score of a plan that keeps the rules."""
     outcome = read(snapshot, bindings)
     return Score(
-        admitted=_admitted(outcome, policy),
-        extra=sum(g.extra for gang in outcome.gangs for g in gang.groups),
-        topology=_topology(outcome),
-        fragmentation=_fragmentation(outcome, policy),
-        gangs=tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
+        {tier: TIERS[tier].measure(outcome, policy) for tier in TierName},
+        tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
     )
 
 
-def _admitted(outcome: Outcome, policy: Policy) -> tuple[tuple[int, int], ...]:
+def _admitted(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     values = gang_values(outcome.snapshot, policy)
     units = {gang.gang.priority: 0 for gang in outcome.gangs}
     for gang in outcome.gangs:
         if gang.gang.is_pending and gang.placed:
             units[gang.gang.priority] += values[gang.gang.name]
-    return tuple(sorted(units.items(), reverse=True))
+    return tuple(units[priority] for priority in sorted(units, reverse=True))
 
 
-def _topology(outcome: Outcome) -> int:
+def _extra(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+    return (sum(g.extra for gang in outcome.gangs for g in gang.groups),)
+
+
+def _topology(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     total = 0
     for gang in outcome.gangs:
         if not (gang.placed and gang.has_new):
@@ -121,7 +119,7 @@ def _topology(outcome: Outcome) -> int:
                 nodes = gang.node_names(scope.groups)
                 total += _split(outcome, nodes, scope.preferred_level) * DOMAIN
         total += _away(outcome, gang) * AWAY
-    return total + sum(_set_splits(outcome)) * DOMAIN
+    return (total + sum(_set_splits(outcome)) * DOMAIN,)
 
 
 def _away(outcome: Outcome, gang: GangOutcome) -> int:
@@ -188,7 +186,7 @@ def _gang_score(outcome: Outcome, gang: GangOutcome) -> GangScore:
     return GangScore(gang.gang.name, gang.placed, len(gang.new), tuple(uses))
 
 
-def _fragmentation(outcome: Outcome, policy: Policy) -> int:
+def _fragmentation(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     """Nodes with GPUs in wholly free domains that a new pod breaks into.
 
     Plus the new pods without GPUs on nodes with GPUs. In a cluster without any
@@ -225,7 +223,7 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> int:
                 if not is_free(node):
                     taken.add(domain)
         total += sum(size[domain] for domain in used - taken)
-    return total
+    return (total,)
 
 
 def _levels(snapshot: Snapshot) -> list[str]:
@@ -235,3 +233,18 @@ def _levels(snapshot: Snapshot) -> list[str]:
         for scope in gang.packing_scopes:
             levels.update(level for level in (scope.required_level, scope.preferred_level) if level)
     return sorted(levels)
+
+
+class _Tier(NamedTuple):
+    """What a tier counts, and how many of it make one of what is reported."""
+
+    measure: Callable[[Outcome, Policy], tuple[int, ...]]
+    unit: int = 1
+
+
+TIERS: Mapping[TierName, _Tier] = {
+    TierName.ADMITTED: _Tier(_admitted, THOUSANDTHS),
+    TierName.EXTRA: _Tier(_extra),
+    TierName.TOPOLOGY: _Tier(_topology, DOMAIN),
+    TierName.FRAGMENTATION: _Tier(_fragmentation),
+}

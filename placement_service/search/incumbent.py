@@ -1,62 +1,52 @@
 """What the search knows so far: the best plan and what is proven of it.
 
-Better plans and better facts are reported at once; whoever listens may stop
-listening at any time. Values come from plans alone and facts from relaxations
+Better plans and better bounds are reported at once; whoever listens may stop
+listening at any time. Values come from plans alone and bounds from relaxations
 alone, so neither can undo the other.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.entities.solution import Limit, Solution
-from placement_service.formulation.objective import (
-    Bounds,
-    Plan,
-    Worth,
-    from_solution,
-    to_solution,
-    trivial_bounds,
-    worth,
-)
+from placement_service.entities.solution import Limit, Solution, TierName
+from placement_service.formulation.objective import Worth, report_plan, trivial_bounds, worth
+from placement_service.formulation.plan import Plan, from_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.slot_layout import Layout
-
-#: Seconds with which nothing worth while can be begun.
-TOO_LITTLE = 0.05
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 Report = Callable[[Solution], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is proven. Later fields hold for plans that reach the earlier ones."""
-
-    admitted: tuple[int, ...]
-    extra: int
-    topology: int
-
-
 class State:
-    """The best plan and the best facts so far; `target` are gangs worth aiming at.
+    """The best plan and the best bounds so far; `target` are gangs worth aiming at.
 
-    `layout` says how their parts may fill the domains, None when nothing does.
+    `layout` says how their parts may fill the domains, None when nothing does. The bound of
+    a goal speaks of plans that reach the bounds of all goals before it.
     """
 
-    def __init__(self, problem: Problem, start: Solution, deadline: float, report: Report) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        start: Solution,
+        deadline: float,
+        report: Report,
+        parameters: SearchParameters = DEFAULTS,
+    ) -> None:
         self.problem = problem
+        self.parameters = parameters
         self.deadline = deadline
         self.builder = Builder(problem)
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
-        trivial = trivial_bounds(problem)
-        self.all_extras, self._most = trivial.extra, trivial.admitted
-        self.facts = Facts(self._most, self.all_extras, 0)
+        self.goals = self.worth.goals
+        self.bounds = self._trivial = trivial_bounds(self.goals)
         self._counting: Counting | None = None
         self._forest: Forest | None = None
         self.target: tuple[int, ...] = ()
@@ -92,54 +82,70 @@ class State:
         """
         return self.left if self.problem.policy.deterministic else min(self.left, seconds)
 
-    @property
-    def admitted_is_proven(self) -> bool:
-        return self.worth.admitted == self.facts.admitted
+    # --- what is proven -------------------------------------------------------------
 
     @property
-    def extra_is_proven(self) -> bool:
-        return self.admitted_is_proven and self.worth.extra >= self.facts.extra
+    def first_open(self) -> int:
+        """The first goal that could be proven and is not; the number of goals if none."""
+        return self.worth.first_open(self.bounds)
+
+    @property
+    def open_tier(self) -> TierName | None:
+        """The tier of the first open goal."""
+        at = self.first_open
+        return self.goals[at].tier if at < len(self.goals) else None
 
     @property
     def proven(self) -> bool:
-        return self.extra_is_proven and self.worth.topology <= self.facts.topology
+        return self.open_tier is None
+
+    @property
+    def packs(self) -> bool:
+        """Whether it is settled what gets room, so that only where is open."""
+        return self.open_tier is None or self.open_tier.minimize
+
+    def reaches(self, i: int) -> bool:
+        """Whether the plan reaches the bound of the i-th goal."""
+        return self.worth.values[i] == self.bounds[i]
+
+    def learn(self, i: int, bound: int) -> None:
+        """Take a bound of the i-th goal if it says more than the one there is."""
+        if self._tighten(i, bound):
+            self._report(self.solution())
+
+    def learn_all(self, bounds: Sequence[int]) -> None:
+        """Take bounds of the first goals, each of which takes those before for granted."""
+        if any([self._tighten(i, bound) for i, bound in enumerate(bounds)]):
+            self._report(self.solution())
+
+    def _tighten(self, i: int, bound: int) -> bool:
+        old = self.bounds[i]
+        if bound <= old if self.goals[i].tier.minimize else bound >= old:
+            return False
+        # All that was proven of later goals took the old bound for granted: less of one
+        # may leave room for more of those below.
+        self.bounds = (*self.bounds[:i], bound, *self._trivial[i + 1 :])
+        return True
+
+    # --- plans ----------------------------------------------------------------------
 
     def solution(self, *, final: bool = False) -> Solution:
         """What is known, in the terms of the caller."""
-        bounds = Bounds(
-            self.facts.admitted,
-            self.facts.extra if self.admitted_is_proven else self.all_extras,
-            self.facts.topology if self.extra_is_proven else 0,
+        result = report_plan(
+            self.problem, self.plan, self.worth, self.bounds, phase=self.phase, fewest=self.fewest
         )
-        result = to_solution(self.problem, self.plan, bounds, phase=self.phase, fewest=self.fewest)
         if final and not result.proven:
             # The last steps are not begun when there is hardly any time left.
-            out_of_time = self.left < TOO_LITTLE
+            out_of_time = self.left < self.parameters.least_seconds
             result = replace(result, limit=Limit.TIME if out_of_time else Limit.EFFORT)
         return result
 
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
-        value = worth(self.problem, plan)
-        if value.rank <= self.worth.rank:
+        mine = worth(self.problem, plan)
+        if mine.rank <= self.worth.rank:
             return False
-        # Tuples compare by priority. A plan above a bound means a wrong bound.
-        assert value.admitted <= self.facts.admitted, "a plan beats a proven bound"
-        self.plan, self.worth = plan, value
+        assert not mine.beats(self.bounds), "a plan beats a proven bound"
+        self.plan, self.worth = plan, mine
         self._report(self.solution())
         return True
-
-    def with_admitted(self, i: int, bound: int) -> Facts:
-        """The facts with a lower bound of the i-th priority.
-
-        All that was proven of later tiers took the old bound for granted: less
-        in one tier may leave room for more in those below.
-        """
-        admitted = (*self.facts.admitted[:i], bound, *self._most[i + 1 :])
-        return Facts(admitted, self.all_extras, 0)
-
-    def learn(self, facts: Facts) -> None:
-        """Take better facts."""
-        if facts != self.facts:
-            self.facts = facts
-            self._report(self.solution())

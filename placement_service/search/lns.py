@@ -13,56 +13,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement_service.cp_sat.aggregate_model import Pooled
-from placement_service.cp_sat.exact_model import Model, size_of
+from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.part_types import is_plain
-from placement_service.cp_sat.solving import Answer, Terms
+from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.objective import (
-    UNITS_PER_DOMAIN,
-    Plan,
-    Worth,
-    gang_domains,
-    is_placed,
-    pods_of,
-    priorities,
-    scopes_in_use,
-    set_domains,
-    sets,
-    worth,
-)
+from placement_service.formulation.objective import Worth, worth
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
-from placement_service.search.incumbent import TOO_LITTLE, State
-
-#: Variables of one neighbourhood, about: more take too long to build.
-MAX_VARIABLES = 10_000
-#: Deterministic time of one neighbourhood.
-EFFORT = 0.4
-#: The same when one is tried again, with more kinds of search.
-EFFORT_AGAIN = 4.0
-POOLED_EFFORT_AGAIN = 1.0
-#: Neighbourhoods in a row that were tried twice before: there is nothing left.
-STALE = 40
-#: Beyond this a goal's weights would overflow; goals of lower priority are left to luck.
-MAX_WEIGHT = 1 << 40
-#: Gangs left out that a neighbourhood may take in for others worth as much.
-SWAPS = 12
-#: Domains set free at once: at first, and at most.
-FEWEST_DOMAINS, MOST_DOMAINS = 2, 16
-#: How the number changes after one was settled in vain, and after one was not settled.
-WIDER, NARROWER = 0.25, 0.5
-#: Every so many rounds the placed gangs are placed anew in another order.
-SHUFFLE_EVERY = 4
-#: The same when only topology is left, which neighbourhoods do better.
-SHUFFLE_SELDOM = 16
-#: Rounds without success after which heavier means are tried, and the share of the time
-#: that is left to them at least.
-EARLY_ROUNDS = 24
-EARLY_SHARE = 0.6
-#: Rounds of a deterministic search, which no clock may end.
-ROUNDS = 150
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import keep
 
 
 class Improver:
@@ -70,13 +33,13 @@ class Improver:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.problem = state.problem
+        self.problem, self.parameters = state.problem, state.parameters
         # A fixed seed: the same question takes the same path.
-        self.random = random.Random(20261121)
+        self.random = random.Random(state.parameters.seed)
         self.level = _level(self.problem)
         self.rounds = 0
         #: Domains set free at once: more when few are settled, fewer when they are not.
-        self.width = float(FEWEST_DOMAINS)
+        self.width = float(self.parameters.fewest_domains)
         self.stale = 0
         self.tried: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self.plain = {
@@ -92,19 +55,19 @@ class Improver:
 
     def run(self) -> None:
         """Until everything is proven, nothing is left to try or the deadline passes."""
-        while not self.state.proven and self.state.left > TOO_LITTLE:
-            if self.problem.policy.deterministic and self.rounds >= ROUNDS:
+        while not self.state.proven and self.state.left > self.parameters.least_seconds:
+            if self.problem.policy.deterministic and self.rounds >= self.parameters.rounds:
                 return
             if not self._step():
                 return
 
     def begin(self) -> None:
         """A few rounds with gangs that kinds describe, as long as they help."""
-        until = self.state.left * EARLY_SHARE
+        until = self.state.left * self.parameters.early_share
         last, best = self.rounds, self.state.worth
-        while not self.state.proven and self.rounds - last < EARLY_ROUNDS:
+        while not self.state.proven and self.rounds - last < self.parameters.early_rounds:
             timed = not self.problem.policy.deterministic
-            if self.state.left < max(TOO_LITTLE, until if timed else 0):
+            if self.state.left < max(self.parameters.least_seconds, until if timed else 0):
                 return
             if not any(g.index in self.plain for g in self._wanting()) or not self._step():
                 return
@@ -112,7 +75,8 @@ class Improver:
                 last, best = self.rounds, self.state.worth
 
     def _step(self) -> bool:
-        often = SHUFFLE_SELDOM if self.state.extra_is_proven else SHUFFLE_EVERY
+        p = self.state.parameters
+        often = p.shuffle_seldom if self.state.packs else p.shuffle_every
         self.rounds += 1
         if self.rounds % often == 0:
             self.shuffle()
@@ -139,27 +103,33 @@ class Improver:
         target = self.random.choice(wanting)
         level = self._level_for(target)
         nodes = self._nodes(target, level)
-        pooled = target.index in self.plain
-        gangs = self._alike(target, nodes) if pooled else self._gangs(target, nodes)
+        plain = target.index in self.plain
+        gangs = self._alike(target, nodes) if plain else self._gangs(target, nodes)
         free = {g.index for g in gangs}
         key = (nodes.tobytes(), tuple(sorted(free)))
         times = self.tried.get(key, 0) + 1
         if times > 2:
             self.stale += 1
-            self.width += WIDER
-            return self.stale < STALE
+            self.width += self.parameters.wider
+            return self.stale < self.parameters.neighbourhood_stale
         fixed = {i: u for i, u in self.state.plan.items() if i not in free}
         residual = ResidualCapacity(self.problem)
         residual.take_plan(fixed)
-        if pooled:
-            answer = self._settle_pooled(
-                Pooled(self.state.counting, self.state.forest, gangs, nodes, residual.free, fixed),
-                worth(self.problem, fixed),
-                again=times > 1,
-            )
+        p, counting, again = self.state.parameters, self.state.counting, times > 1
+        model: AggregateModel | Goals
+        if plain:
+            model = AggregateModel(counting, self.state.forest, gangs, nodes, residual.free, fixed)
+            more = p.neighbourhood_aggregate_effort_again
         else:
-            goals = Goals(Model(self.state.counting, gangs, nodes, residual.free, fixed))
-            answer = self._settle(goals, gangs, again=times > 1)
+            model = Goals(ExactModel(counting, gangs, nodes, residual.free, fixed))
+            more = p.neighbourhood_effort_again
+        answer = self._settle(
+            model,
+            worth(self.problem, fixed),
+            effort=more if again else p.neighbourhood_effort,
+            better=plain,
+            again=again,
+        )
         plan = answer.plan
         # What is settled needs no second look.
         self.tried[key] = 2 if answer.proven else times
@@ -167,64 +137,31 @@ class Improver:
         if plan is not None:
             merged = {**fixed, **plan}
             better = self.state.accept(merged)
-            if not self.state.extra_is_proven:
+            if not self.state.packs:
                 better = self.state.accept(self._fill(merged)) or better
         if better:
             self.stale = 0
             self.tried.clear()
         elif answer.proven:
-            self.width += WIDER
+            self.width += self.parameters.wider
         else:
-            self.width = max(FEWEST_DOMAINS, self.width - NARROWER)
+            self.width = max(self.parameters.fewest_domains, self.width - self.parameters.narrower)
         return True
 
     # --- what to free -----------------------------------------------------------
 
     def _wanting(self) -> list[Gang]:
-        """Gangs that could do better in the first tier that is not proven."""
-        state, problem = self.state, self.problem
-        if not state.admitted_is_proven:
-            at = next(
-                i
-                for i, (have, bound) in enumerate(
-                    zip(state.worth.admitted, state.facts.admitted, strict=True)
-                )
-                if have < bound
-            )
-            priority = priorities(problem)[at]
-            out = [
-                g for g in problem.pending if g.priority == priority and g.index not in state.plan
-            ]
-            aimed = [g for g in out if g.index in state.target]
-            possible = {i for c in state.counting.classes for i in c.gangs}
-            return aimed or [g for g in out if g.index in possible]
-        if not state.extra_is_proven:
-            return [
-                g
-                for g in problem.gangs
-                if g.extras and is_placed(g, state.plan) and self._waiting_extras(g)
-            ]
-        apart = [
-            g
-            for i, units in state.plan.items()
-            for g in (problem.gangs[i],)
-            if gang_domains(problem, g, units)
-            > max(state.counting.fewest(g), scopes_in_use(g, units))
+        """Gangs that could do better in the first goal that is not proven."""
+        state = self.state
+        goal = state.goals[state.first_open]
+        found = goal.could_gain(state.plan, state.counting.fewest)
+        out = [g for g in found if g.pending and g.index not in state.plan]
+        if not out:
+            return found
+        possible = {i for c in state.counting.classes for i in c.gangs}
+        return [g for g in out if g.index in state.target] or [
+            g for g in out if g.index in possible
         ]
-        for members in sets(problem).values():
-            if set_domains(problem, members, state.plan):
-                apart += [g for g in members[1:] if g.index in state.plan]
-        # Where none could do better by itself, others may be worth as much.
-        return apart or [
-            problem.gangs[i]
-            for i, units in state.plan.items()
-            if gang_domains(problem, problem.gangs[i], units)
-            > scopes_in_use(problem.gangs[i], units)
-        ]
-
-    def _waiting_extras(self, gang: Gang) -> int:
-        placed = sum(c for _, _, c in self.state.plan.get(gang.index, ()))
-        return gang.missing + gang.extras - placed
 
     def _level_for(self, target: Gang) -> int:
         """The broadest level that the target names and that has a few domains."""
@@ -247,9 +184,9 @@ class Improver:
             for g in self.problem.pending
             if g.index not in plan and self.problem.eligible[g.demands[0].pod_class, nodes].any()
         ]
-        if self.state.admitted_is_proven:
+        if target.index in plan:
             # Some of them may take the place of others worth as much.
-            swaps = SWAPS if self.random.random() < 0.5 else 0
+            swaps = self.parameters.neighbourhood_swaps if self.random.random() < 0.5 else 0
             out = self.random.sample(out, min(len(out), swaps))
         waiting = set(out)
         return [
@@ -265,7 +202,7 @@ class Improver:
     def _nodes(self, target: Gang, at: int) -> Ints:
         """Nodes of a few domains: the target's own, roomy ones, random ones."""
         level = self.problem.levels[at]
-        count = min(MOST_DOMAINS, int(self.width))
+        count = min(self.parameters.most_domains, int(self.width))
         own = self._own(target, at)
         chosen = set(self.random.sample(sorted(own), min(len(own), count)))
         pod_class = max(
@@ -356,7 +293,7 @@ class Improver:
         self.random.shuffle(able)
         chosen = [target]
         per_demand = max(1, size_of(self.problem, [target], nodes) // len(target.demands))
-        room = MAX_VARIABLES - per_demand * len(target.demands)
+        room = self.parameters.neighbourhood_variables - per_demand * len(target.demands)
         for g in able:
             room -= per_demand * len(g.demands)
             if room < 0:
@@ -366,108 +303,64 @@ class Improver:
 
     # --- what to do with it -----------------------------------------------------
 
-    def _settle_pooled(self, model: Pooled, fixed: Worth, *, again: bool) -> Answer:
-        """The first goal that is not proven; those before it are held, those after count little."""
+    def _settle(
+        self,
+        model: AggregateModel | Goals,
+        fixed: Worth,
+        *,
+        effort: float,
+        better: bool,
+        again: bool,
+    ) -> Answer:
+        """The first open goal and, with less weight, those after it; those before are held.
+
+        With `better` only plans that are better in the first open goal will do.
+        """
         state = self.state
-        now = state.worth
-        order = priorities(self.problem)
-        at = next(
-            (
-                i
-                for i, (a, b) in enumerate(zip(now.admitted, state.facts.admitted, strict=True))
-                if a < b
-            ),
-            len(order),
-        )
-        for i, priority in enumerate(order[:at]):
-            model.hold(model.admitted(priority), at_least=now.admitted[i] - fixed.admitted[i])
-        goal: Terms
-        if at < len(order):
-            more = 1 + now.admitted[at] - fixed.admitted[at]
-            model.hold(model.admitted(order[at]), at_least=more)
-            goal, maximize = self._value(model, order[at:]), True
-        elif not state.extra_is_proven:
-            model.hold(model.extras, at_least=now.extra - fixed.extra)
-            weight = (
-                1 + max(0, now.topology - fixed.topology) // UNITS_PER_DOMAIN + len(model.gangs)
-            )
-            goal = [(v, w * weight) for v, w in model.extras]
-            goal += [(v, -(w // UNITS_PER_DOMAIN)) for v, w in model.costs]
-            maximize = True
-        else:
-            model.hold(model.extras, at_least=now.extra - fixed.extra)
-            better = now.topology - fixed.topology - 1
-            model.hold(model.costs, at_most=better)
-            goal, maximize = model.costs, False
+        at = state.first_open
+        inside = [a - b for a, b in zip(state.worth.values, fixed.values, strict=True)]
+        for i, goal in enumerate(state.goals[:at]):
+            keep(goal, model, inside[i])
+        minimize = state.goals[at].tier.minimize
+        step = (-1 if minimize else 1) if better else 0
+        keep(state.goals[at], model, inside[at] + step)
+        terms = self._weighted(model, state.goals[at:])
+        # A plan that is not good enough is no hint.
+        hint = None if better and minimize else state.plan
         return model.solve(
-            goal,
-            maximize=maximize,
-            hint=state.plan if maximize else None,
-            seconds=state.at_most(2.0),
-            effort=POOLED_EFFORT_AGAIN if again else EFFORT,
+            terms,
+            maximize=True,
+            hint=hint,
+            seconds=state.at_most(6.0 if again and not better else 2.0),
+            effort=effort,
             portfolio=again,
         )
 
-    def _value(self, model: Pooled, order: Sequence[int]) -> Terms:
-        """Value, higher priorities far above lower ones, then topology."""
-        unit = math.gcd(*(g.value for g in model.gangs)) or 1
-        goal: Terms = [(v, -(w // UNITS_PER_DOMAIN)) for v, w in model.costs]
-        weight = 1 + 4 * len(model.gangs)
-        for priority in reversed(order):
-            goal += [(z, v // unit * weight) for z, v in model.admitted(priority)]
-            below = sum(g.value // unit for g in model.gangs if g.priority == priority)
-            weight = weight * (1 + below)
-            if weight > MAX_WEIGHT:
-                # Only the highest priority can be told from the rest.
-                return [(z, v // unit) for z, v in model.admitted(order[0])]
-        return goal
-
-    def _settle(self, goals: Goals, gangs: Sequence[Gang], *, again: bool) -> Answer:
-        state = self.state
-        for priority in priorities(self.problem):
-            terms = goals.admitted(priority)
-            if terms:
-                now = sum(
-                    g.value for g in gangs if g.priority == priority and g.index in state.plan
-                )
-                goals.model.hold(terms, at_least=now)
-        extras = goals.extras()
-        if extras:
-            goals.model.hold(extras, at_least=self._extras(gangs))
-        goal: Terms
-        if not state.admitted_is_proven:
-            weight = self._most_topology(gangs)
-            goal = [(z, v * weight) for p in priorities(self.problem) for z, v in goals.admitted(p)]
-            goal += [(v, -w) for v, w in goals.topology]
-            maximize = True
-        elif not state.extra_is_proven:
-            weight = self._most_topology(gangs)
-            goal = [(v, w * weight) for v, w in extras] + [(v, -w) for v, w in goals.topology]
-            maximize = True
-        else:
-            goal, maximize = goals.topology, False
-        return goals.model.solve(
-            goal,
-            maximize=maximize,
-            hint=state.plan,
-            seconds=state.at_most(6.0 if again else 2.0),
-            effort=EFFORT_AGAIN if again else EFFORT,
-            portfolio=again,
-        )
-
-    def _extras(self, gangs: Sequence[Gang]) -> int:
-        total = 0
-        for g in gangs:
-            units = self.state.plan.get(g.index, ())
-            for q in g.requirements:
-                total += max(0, sum(c for d, _, c in units if d in q.demands) - q.missing)
-        return total
-
-    def _most_topology(self, gangs: Sequence[Gang]) -> int:
-        """More than any topology cost of the gangs."""
-        pods = sum(d.count * pods_of(g, i) for g in gangs for i, d in enumerate(g.demands))
-        scopes = 2 + sum(len(g.scopes) for g in gangs)
-        return 1 + pods * scopes * UNITS_PER_DOMAIN
+    def _weighted(self, model: AggregateModel | Goals, goals: Sequence[Goal]) -> Terms[Var]:
+        """Goals as one that is maximised, the earlier far above the later, as far as weights go."""
+        p = self.state.parameters
+        parts: list[tuple[Terms[Var], int]] = []
+        product = 1
+        for goal in goals:
+            terms = goal.terms(model)
+            if terms is None or not goal.tier.provable:
+                break
+            unit = math.gcd(*(w for _, w in terms)) or 1
+            most = span(terms) // unit
+            if goal.tier.minimize:
+                domains = p.neighbourhood_domains_per_gang * len(model.gangs) * goal.unit // unit
+                most = min(most, domains)
+            product *= 1 + most
+            if parts and product > p.neighbourhood_weight:
+                break
+            sign = -1 if goal.tier.minimize else 1
+            parts.append(([(v, sign * w // unit) for v, w in terms], 1 + most))
+        weighted: Terms[Var] = []
+        weight = 1
+        for terms, levels in reversed(parts):
+            weighted += [(v, w * weight) for v, w in terms]
+            weight *= levels
+        return weighted
 
     def _fill(self, plan: Plan) -> Plan:
         """Add gangs that now fit, and extras."""

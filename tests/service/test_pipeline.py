@@ -410,8 +410,13 @@ def test_an_unplaced_gang_has_a_reason_even_without_explanation() -> None:
     ]
 
 
+#: The tiers after `admitted` and before `topology`.
+BETWEEN = tuple(TierName)[1 : tuple(TierName).index(TierName.TOPOLOGY)]
+
+
 def a_score(admitted: int, topology: int = 0) -> Score:
-    return Score(((0, admitted * 1000),), 0, topology * 1000, 0, ())
+    counts = {**dict.fromkeys(TierName, (0,)), TierName.ADMITTED: (admitted * 1000,)}
+    return Score({**counts, TierName.TOPOLOGY: (topology * 1000,)}, ())
 
 
 @pytest.mark.parametrize(
@@ -431,13 +436,17 @@ def test_bounds_are_kept_as_far_as_they_hold(
     tiers, problem = recompute(
         (
             Tier(TierName.ADMITTED, admitted, admitted_bound),
-            Tier(TierName.EXTRA, 0.0, 0.0),
+            *(Tier(name, 0.0, 0.0) for name in BETWEEN),
             Tier(TierName.TOPOLOGY, topology, topology_bound),
         ),
         a_score(8, 1),
     )
-    assert [t.value for t in tiers] == [8, 0, 1, 0]
-    assert (tiers[0].bound, tiers[2].bound) == want_bounds
+    found = {t.name: t for t in tiers}
+    assert {t.name: t.value for t in tiers if t.value} == {
+        TierName.ADMITTED: 8,
+        TierName.TOPOLOGY: 1,
+    }
+    assert (found[TierName.ADMITTED].bound, found[TierName.TOPOLOGY].bound) == want_bounds
     assert bool(problem) == want_problem
 
 

@@ -22,10 +22,12 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.objective import Plan, to_solution
-from placement_service.search.engine import decide, search
-from placement_service.search.incumbent import Facts, State
-from placement_service.search.lexicographic import settle
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan
+from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.engine import search
+from placement_service.search.exact_stage import settle_exact
+from placement_service.search.incumbent import State
 from tests.scenario import GPU, Group, Scenario
 from tests.waiting import LONG
 
@@ -57,7 +59,7 @@ def test_gangs_that_ask_for_the_same_may_need_more_domains_or_fewer() -> None:
     assert (topology.value, topology.bound) == (1, 1)
 
 
-@pytest.mark.parametrize("stage", [settle, decide])
+@pytest.mark.parametrize("stage", [settle_aggregate, settle_exact])
 def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_none(
     stage: Callable[[State], None],
 ) -> None:
@@ -66,11 +68,11 @@ def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_n
     problem = formulate(scenario.snapshot(), scenario.policy)
     deadline = time.monotonic() + 20
     state = State(problem, to_solution(problem, {}), deadline, lambda solution: None)
-    state.learn(Facts((8000,), extra=1, topology=1000))
+    state.learn_all((8000, 1, 1000))
 
     stage(state)
 
-    assert state.facts == Facts((8000,), extra=0, topology=0)
+    assert state.bounds[:3] == (8000, 0, 0)
 
 
 LARGE = 2**53

@@ -10,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.exact_model import Model
+from placement_service.cp_sat.exact_model import ExactModel
 from placement_service.cp_sat.exact_objective import Goals
-from placement_service.cp_sat.solving import Terms
+from placement_service.cp_sat.solving import Var
 from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.objective import UNITS_PER_DOMAIN, Worth, priorities, worth
+from placement_service.formulation.objective import Worth, worth
+from placement_service.formulation.tiers import goals
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.incumbent import State
@@ -33,27 +37,28 @@ def settle_all(snapshot: Snapshot) -> Worth:
     problem = formulate(snapshot, Policy())
     gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
     state = State(problem, first_answer(problem), time.monotonic() + LONG, lambda _: None)
-    goals = Goals(Model(state.counting, gangs, np.arange(problem.node_count), problem.free, {}))
+    model = Goals(
+        ExactModel(state.counting, gangs, np.arange(problem.node_count), problem.free, {})
+    )
     plan = state.plan
 
-    def settle(terms: Terms, *, maximize: bool) -> int | None:
+    def settle(terms: Terms[Var], *, maximize: bool) -> int | None:
         """The proven optimum, held from now on; `plan` reaches it."""
         nonlocal plan
-        answer = goals.model.solve(terms, maximize=maximize, hint=plan, seconds=LONG, effort=5)
+        answer = model.solve(terms, maximize=maximize, hint=plan, seconds=LONG, effort=5)
         if not answer.proven or answer.plan is None or answer.bound is None:
             return None
         plan = answer.plan
         if terms:
             limit = "at_least" if maximize else "at_most"
-            goals.model.hold(terms, **{limit: answer.bound})
+            model.hold(terms, **{limit: answer.bound})
         return answer.bound
 
-    for i, priority in enumerate(priorities(problem)):
-        best = settle(goals.admitted(priority), maximize=True)
-        assert best in (None, worth(problem, plan).admitted[i])
-    assert settle(goals.extras(), maximize=True) in (None, worth(problem, plan).extra)
-    assert settle(goals.topology, maximize=False) in (None, worth(problem, plan).topology)
-    assert settle(goals.fragmentation, maximize=False) in (None, worth(problem, plan).fragmentation)
+    for goal in state.goals:
+        terms = goal.terms(model)
+        assert terms is not None
+        best = settle(terms, maximize=not goal.tier.minimize)
+        assert best in (None, goal.value(plan)), goal
     return worth(problem, plan)
 
 
@@ -76,7 +81,7 @@ def test_a_node_that_could_take_gpu_pods_beside_others_is_not_opened_by_these() 
     scenario = Scenario("a=2").gang("web", pods=1, gpus=0)
     scenario = scenario.gang("small", pods=3, gpus=1).gang("large", pods=2, gpus=2)
     # The pod without GPUs is astray on the only node, which stays whole.
-    assert settle_all(scenario.snapshot()).fragmentation == 1
+    assert settle_all(scenario.snapshot()).of(TierName.FRAGMENTATION) == (1,)
 
 
 def test_nodes_are_opened_for_as_few_pods_as_can_be() -> None:
@@ -84,16 +89,18 @@ def test_nodes_are_opened_for_as_few_pods_as_can_be() -> None:
     large one. They take two nodes, and the third stays whole."""
     scenario = Scenario("a=2 b=2 c=2").gang("web", Group("w", pods=3, ports=(80,)))
     scenario = scenario.gang("small", pods=2, gpus=1).gang("large", pods=1, gpus=2)
-    assert settle_all(scenario.snapshot()).fragmentation == 3 + 2
+    assert settle_all(scenario.snapshot()).of(TierName.FRAGMENTATION) == (3 + 2,)
 
 
 def test_gangs_that_differ_in_their_scopes_alone_are_not_placed_in_order() -> None:
     """No rack takes the first; the second asks for the same, and not for a rack."""
     scenario = Scenario("x1=8 x2=8 | r1: y1=8 y2=0").gang("a", pods=2, gpus=8, pack="rack")
     problem = formulate(scenario.gang("b", pods=2, gpus=8).snapshot(), Policy())
-    model = Model(Counting(Topology(problem)), problem.gangs, np.arange(4), problem.free, {})
+    model = ExactModel(Counting(Topology(problem)), problem.gangs, np.arange(4), problem.free, {})
 
-    answer = model.solve(Goals(model).admitted(0), maximize=True, hint={}, seconds=LONG, effort=5)
+    admitted = goals(problem)[0].terms(Goals(model))
+    assert admitted is not None
+    answer = model.solve(admitted, maximize=True, hint={}, seconds=LONG, effort=5)
 
     assert answer.value == 16_000
 
@@ -126,4 +133,4 @@ def test_gangs_that_differ_in_their_scopes_alone_are_not_placed_in_order() -> No
     ],
 )
 def test_domains_are_charged_to_what_is_there(scenario: Scenario, domains: int) -> None:
-    assert settle_all(scenario.snapshot()).topology == domains * UNITS_PER_DOMAIN
+    assert settle_all(scenario.snapshot()).of(TierName.TOPOLOGY) == (domains * UNITS_PER_DOMAIN,)

@@ -29,13 +29,12 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat import admission_master as master
 from placement_service.cp_sat import aggregate_model as pooled
 from placement_service.cp_sat import node_classes as cells
-from placement_service.cp_sat.admission_master import solve_master
-from placement_service.cp_sat.aggregate_model import Pooled
+from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.cp_sat.exact_model import Model
+from placement_service.cp_sat.exact_model import ExactModel
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.part_types import is_plain
-from placement_service.cp_sat.solving import Answer
+from placement_service.cp_sat.solving import Answer, Var
 from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import Solution, TierName
@@ -44,31 +43,30 @@ from placement_service.explain.capacity_bounds import Kinds as PodKinds
 from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.objective import (
-    UNITS_PER_DOMAIN,
-    Plan,
-    from_solution,
-    gang_domains,
-    pods_of,
-    priorities,
-    scopes_in_use,
-    set_domains,
-    sets,
-    to_solution,
-    worth,
-)
+from placement_service.formulation.objective import Bounds, to_solution, worth
+from placement_service.formulation.plan import Plan, from_solution, pods_of
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.rules.affinity import Affinity
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
 from placement_service.formulation.rules.exclusion import Exclusion
 from placement_service.formulation.rules.spread import Spread
+from placement_service.formulation.tiers.topology import (
+    UNITS_PER_DOMAIN,
+    gang_domains,
+    scopes_in_use,
+    set_domains,
+    sets,
+)
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from placement_service.search import engine
-from placement_service.search import lexicographic as settle
-from placement_service.search.incumbent import Facts, State
+from placement_service.search import master_stage
+from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.exact_stage import measure_fewest, settle_exact
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import HoldableModel, keep
+from placement_service.search.parameters import SearchParameters
 from tests.planned import Planned, Taste, planned
 
 POLICY = Policy(deterministic=True)
@@ -79,6 +77,18 @@ EXAMPLES = settings().max_examples // 5
 #: Deterministic time of one solve here.
 EFFORT = 1.0
 
+#: What comes after the last bound is no matter here.
+HASTY = SearchParameters(
+    master_effort=EFFORT,
+    aggregate_effort=0.05,
+    aggregate_thorough_effort=0.05,
+    aggregate_thorough_packing_effort=0.05,
+    exact_effort=0.05,
+    exact_polish_effort=0.0,
+    exact_portfolio_variables=0,
+    alone_effort=0.05,
+)
+
 #: What was met, by name: a check that meets nothing shows nothing.
 Met = Counter[str]
 
@@ -86,8 +96,9 @@ Met = Counter[str]
 class Case:
     """A question, its plan in the terms of the engine, and what counting says of it."""
 
-    def __init__(self, planned: Planned) -> None:
+    def __init__(self, planned: Planned, parameters: SearchParameters = HASTY) -> None:
         self.planned = planned
+        self.parameters = parameters
         self.snapshot = planned.snapshot
         self.problem: Problem = formulate(self.snapshot, POLICY)
         assignments = count_pods(self.snapshot, planned.plan)
@@ -102,6 +113,11 @@ class Case:
     @property
     def everywhere(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.arange(self.problem.node_count)
+
+    def state(self, parameters: SearchParameters) -> State:
+        """A search that has only begun."""
+        nothing, late = to_solution(self.problem, {}), time.monotonic() + 600
+        return State(self.problem, nothing, late, lambda solution: None, parameters)
 
     def room(self, plan: Plan) -> ResidualCapacity:
         """What a part of the plan leaves."""
@@ -145,15 +161,9 @@ class Case:
         assignments = to_solution(self.problem, plan).assignments
         assert verify(self.snapshot, name_pods(self.snapshot, assignments)) == ()
 
-    def is_admitted_by(self, facts: Facts) -> None:
+    def is_admitted_by(self, bounds: Bounds) -> None:
         """A bound speaks of plans that reach those before it, and of no others."""
-        for have, bound in zip(self.worth.admitted, facts.admitted, strict=True):
-            assert have <= bound, facts
-            if have < bound:
-                return
-        assert self.worth.extra <= facts.extra, facts
-        if self.worth.extra == facts.extra:
-            assert self.worth.topology >= facts.topology, facts
+        assert not self.worth.beats(bounds), (self.worth.values, bounds)
 
 
 # --- what is asked of each ------------------------------------------------------------
@@ -221,17 +231,17 @@ def the_counts_behind_reasons_leave_room_for_it(case: Case, met: Met) -> None:
 
 
 def the_master_admits_it(case: Case, met: Met) -> None:
-    counting, problem = case.counting, case.problem
-    wishes = [counting.least_beyond(problem.gangs[c.gangs[0]]) for c in counting.classes]
-    running = sum(g.extras for g in problem.gangs if not g.pending)
     # A solve that is cut short claims less, and must be as right.
     for effort in (0.0001, EFFORT):
-        target = solve_master(counting, wishes, seconds=60, effort=effort)
-        domains = target.domains * UNITS_PER_DOMAIN
-        case.is_admitted_by(Facts(target.bounds, target.extra + running, domains))
-    met["patterns"] += target.layout is not None
-    met["not everybody"] += sum(target.bounds) < sum(g.value for g in problem.pending)
-    met["domains of the master"] += target.domains > 0
+        state = case.state(replace(HASTY, master_effort=effort))
+        master_stage.count(state)
+        case.is_admitted_by(state.bounds)
+    met["patterns"] += state.layout is not None
+    met["not everybody"] += state.goals[0].trivial_bound() > state.bounds[0]
+    met["domains of the master"] += any(
+        bound and goal.tier is TierName.TOPOLOGY
+        for goal, bound in zip(state.goals, state.bounds, strict=True)
+    )
 
 
 def the_pooled_model_admits_it(case: Case, met: Met) -> None:
@@ -285,15 +295,14 @@ def the_exact_model_admits_it(case: Case, met: Met) -> None:
         return
     goals = as_good(case, gangs)
     model = goals.model
-    if terms := goals.fragmentation:
-        model.hold(terms, at_most=case.worth.fragmentation)
+    if terms := goals.fragmentation_cost():
+        model.hold(terms, at_most=case.worth.values[-1])
     answer = solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
     if answer is not None:
         case.keeps_the_rules(answer)
         mine = worth(problem, answer)
-        assert (mine.admitted, mine.extra) >= (case.worth.admitted, case.worth.extra)
-        assert mine.topology <= case.worth.topology
-        assert mine.fragmentation <= case.worth.fragmentation
+        for goal, value, want in zip(mine.goals, mine.values, case.worth.values, strict=True):
+            assert value <= want if goal.tier.minimize else value >= want, goal
     if all(i in case.plan for i in model.z):
         # Nobody is left out whom the model might have preferred: the plan is a solution.
         counts: Counter[tuple[int, int, int]] = Counter()
@@ -343,13 +352,12 @@ def neighbourhoods_admit_it(case: Case, met: Met) -> None:
 
 
 def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
-    nothing = to_solution(case.problem, {})
-    state = State(case.problem, nothing, time.monotonic() + 600, lambda solution: None)
-    for stage in (engine.count, settle.settle, thoroughly, engine.decide):
+    state = case.state(case.parameters)
+    for stage in (master_stage.count, settle_aggregate, thoroughly, settle_exact):
         stage(state)
-        case.is_admitted_by(state.facts)
+        case.is_admitted_by(state.bounds)
     case.keeps_the_rules(state.plan)
-    engine.measure_fewest(state)
+    measure_fewest(state)
     for index, fewest in state.fewest.items():
         gang = case.problem.gangs[index]
         # Where it needs others it may have found a better place beside them.
@@ -360,7 +368,7 @@ def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
 
 
 def thoroughly(state: State) -> None:
-    settle.settle(state, thorough=True)
+    settle_aggregate(state, thorough=True)
 
 
 CHECKS = (
@@ -379,32 +387,32 @@ CHECKS = (
 def as_good(case: Case, gangs: Sequence[Gang]) -> Goals:
     """The exact model of some gangs, held to what the plan reaches with them."""
     fixed = case.without(gangs)
-    outside = worth(case.problem, fixed)
     free = case.room(fixed).free
-    goals = Goals(Model(case.counting, gangs, case.everywhere, free, fixed))
-    for i, priority in enumerate(priorities(case.problem)):
-        if terms := goals.admitted(priority):
-            goals.model.hold(terms, at_least=case.worth.admitted[i] - outside.admitted[i])
-    if terms := goals.extras():
-        goals.model.hold(terms, at_least=case.worth.extra - outside.extra)
-    if terms := goals.topology:
-        goals.model.hold(terms, at_most=case.topology_of(gangs))
+    goals = Goals(ExactModel(case.counting, gangs, case.everywhere, free, fixed))
+    hold_to(case, goals, gangs)
     return goals
 
 
-def counted_as_good(case: Case, gangs: Sequence[Gang]) -> Pooled:
-    """The pooled model of some gangs, held to what the plan reaches with them."""
+def counted_as_good(case: Case, gangs: Sequence[Gang]) -> AggregateModel:
+    """The aggregate model of some gangs, held to what the plan reaches with them."""
     fixed = case.without(gangs)
-    outside = worth(case.problem, fixed)
     free = case.room(fixed).free
-    model = Pooled(case.counting, case.forest, gangs, case.everywhere, free, fixed)
-    for i, priority in enumerate(priorities(case.problem)):
-        if terms := model.admitted(priority):
-            model.hold(terms, at_least=case.worth.admitted[i] - outside.admitted[i])
-    model.hold(model.extras, at_least=case.worth.extra - outside.extra)
-    if model.kinds.exact:
-        model.hold(model.costs, at_most=case.topology_of(gangs))
+    model = AggregateModel(case.counting, case.forest, gangs, case.everywhere, free, fixed)
+    hold_to(case, model, gangs, guesses=not model.kinds.exact)
     return model
+
+
+def hold_to(
+    case: Case, model: HoldableModel[Var], gangs: Sequence[Gang], *, guesses: bool = False
+) -> None:
+    """Hold all goals that have bounds; where a model guesses, not those that it guesses at."""
+    outside = worth(case.problem, case.without(gangs)).values
+    for goal, value, out in zip(case.worth.goals, case.worth.values, outside, strict=True):
+        mine = value - out
+        if goal.tier is TierName.TOPOLOGY:
+            mine = case.topology_of(gangs)
+        if goal.tier.provable and not (guesses and goal.tier.minimize):
+            keep(goal, model, mine)
 
 
 def solved(answer: Answer) -> Plan | None:
@@ -420,22 +428,15 @@ def solved(answer: Answer) -> Plan | None:
 class Aim:
     """Questions of a taste, which many times meet what is named.
 
-    `limits` are set while they are asked: (module, name, value).
+    `parameters` are those of the search, and `limits` are set while they are asked:
+    (module, name, value).
     """
 
     name: str
     taste: Taste
     meets: tuple[str, ...]
-    limits: tuple[tuple[ModuleType, str, float], ...] = (
-        # What comes after the last bound is no matter here.
-        (engine, "POLISH_EFFORT", 0.0),
-        (settle, "EFFORT", 0.05),
-        (settle, "THOROUGH_EFFORT", 0.05),
-        (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.05),
-        (engine, "EXACT_EFFORT", 0.05),
-        (engine, "MAX_PORTFOLIO_VARIABLES", 0),
-        (engine, "ALONE_EFFORT", 0.05),
-    )
+    parameters: SearchParameters = HASTY
+    limits: tuple[tuple[ModuleType, str, float], ...] = ()
 
 
 CALM = Taste(host=0.03, rules=0, previous=0, running=0, others=0.05, crossing=0.05)
@@ -487,13 +488,15 @@ AIMS = (
         "low limits",
         Taste(),
         ("no patterns of nodes",),
+        replace(
+            HASTY,
+            aggregate_effort=0.0,
+            aggregate_thorough_effort=0.0,
+            aggregate_thorough_packing_effort=0.0,
+            exact_effort=0.0,
+            exact_hard_effort=0.0,
+        ),
         (
-            (engine, "POLISH_EFFORT", 0.0),
-            (settle, "EFFORT", 0.0),
-            (settle, "THOROUGH_EFFORT", 0.0),
-            (settle, "THOROUGH_TOPOLOGY_EFFORT", 0.0),
-            (engine, "EXACT_EFFORT", 0.0),
-            (engine, "HARD_EFFORT", 0.0),
             (cells, "MAX_PATTERNS", 1),
             (pooled, "MAX_LARGE", 2),
             (pooled, "MAX_TRIALS", 100),
@@ -519,7 +522,7 @@ def test_no_bound_cuts_off_a_valid_plan(aim: Aim) -> None:
         with ExitStack() as stack:
             for module, name, value in aim.limits:
                 stack.enter_context(mock.patch.object(module, name, value))
-            case = Case(question)
+            case = Case(question, aim.parameters)
             for check in CHECKS:
                 check(case, met)
 

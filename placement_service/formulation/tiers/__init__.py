@@ -1,0 +1,26 @@
+"""The tiers of the objective, one file each, in order of importance.
+
+A tier's name, sense and whether its bound belongs to the proof are in `TierName`; what the
+judge counts is in `judge.score`, apart on purpose. All else that any stage needs to know of
+a tier is in its file, and the stages go through `goals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import admitted, extra, fragmentation, topology
+from placement_service.formulation.tiers.goal import Goal
+
+TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
+    admitted.goals,
+    extra.goals,
+    topology.goals,
+    fragmentation.goals,
+)
+
+
+def goals(problem: Problem) -> tuple[Goal, ...]:
+    """The goals of all tiers, in order of importance."""
+    return tuple(goal for tier in TIERS for goal in tier(problem))

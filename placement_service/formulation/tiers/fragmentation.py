@@ -1,0 +1,61 @@
+"""Fragmentation: whole nodes and domains stay free, pods without GPUs keep off GPU nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from placement_service.entities.request import HOSTNAME
+from placement_service.entities.solution import TierName
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragmentation:
+    """Nodes that lie in domains which lose their wholeness, plus misplaced pods."""
+
+    tier: ClassVar[TierName] = TierName.FRAGMENTATION
+    unit: ClassVar[int] = 1
+
+    problem: Problem
+
+    def value(self, plan: Plan) -> int:
+        problem = self.problem
+        touched = np.zeros(problem.node_count, dtype=bool)
+        misplaced = 0
+        for index, units in plan.items():
+            gang = problem.gangs[index]
+            for d, n, count in units:
+                pod_class = gang.demands[d].pod_class
+                touched[n] |= problem.gpus[pod_class] > 0
+                if problem.node_gpus[n]:
+                    misplaced += count * int(problem.pods_without_gpus[pod_class])
+        has_gpus = problem.node_gpus > 0
+        total = int((touched & problem.whole_free).sum())
+        for level in (problem.levels[i] for i in problem.scope_levels):
+            if level.key == HOSTNAME:
+                continue
+            inside = level.domain >= 0
+            at = level.domain[inside]
+            size = np.bincount(at, has_gpus[inside], level.count)
+            whole = np.bincount(at, (problem.whole_free & has_gpus)[inside], level.count)
+            hit = np.bincount(at, touched[inside], level.count)
+            total += int(size[(size > 0) & (whole == size) & (hit > 0)].sum())
+        return total + misplaced
+
+    def trivial_bound(self) -> int:
+        return 0
+
+    def terms(self, model: GoalModel[V]) -> Terms[V] | None:
+        return model.fragmentation_cost()
+
+    def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
+        return []
+
+
+def goals(problem: Problem) -> tuple[Fragmentation, ...]:
+    return (Fragmentation(problem),)

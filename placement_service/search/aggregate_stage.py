@@ -1,0 +1,124 @@
+"""The descent of the aggregate model over the whole problem.
+
+Gangs that part types cannot describe (`part_types.is_plain`) stay as the plan has them,
+and then nothing is proven. Otherwise the model takes no plan for worse than it
+is, so its bounds are bounds of the problem.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
+from placement_service.cp_sat.part_types import is_plain
+from placement_service.cp_sat.solving import Var
+from placement_service.formulation.objective import worth
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import descend, keep
+
+
+def settle_aggregate(state: State, *, thorough: bool = False) -> None:
+    """Better plans and better bounds of all goals, where the problem is small enough.
+
+    `thorough` is for gangs or extras that are still open: it first finds out which parts
+    fit into which domains together, and then takes more time.
+    """
+    p = state.parameters
+    most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
+    plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
+    gangs = [state.problem.gangs[i] for i in plain]
+    # What a split costs the model knows only roughly: it is not where topology is settled.
+    done = state.packs if thorough else state.proven
+    if done or state.left <= 0 or not gangs:
+        return
+    if aggregate_size(state.problem, state.forest, gangs) <= most:
+        descent = _Descent(state, plain, thorough)
+        if descent.model.size <= most and (descent.proves or not thorough):
+            state.phase = "exact"
+            if thorough:
+                descent.model.tell_what_fits(time.monotonic() + descent.seconds)
+            descend(state.goals, descent.model, descent.settle)
+
+
+class _Descent:
+    def __init__(self, state: State, plain: set[int], thorough: bool) -> None:
+        self.state = state
+        self.thorough = thorough
+        self.problem = state.problem
+        self.plain = plain
+        self.fixed = {i: units for i, units in state.plan.items() if i not in plain}
+        self.outside = worth(self.problem, self.fixed).values
+        self.model = self._build()
+        others = (g for g in self.problem.gangs if g.index not in plain and g.placeable)
+        self.proves = self.model.kinds.exact and not any(g.pending or g.extras for g in others)
+
+    def _build(self) -> AggregateModel:
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(self.fixed)
+        return AggregateModel(
+            self.state.counting,
+            self.state.forest,
+            [self.problem.gangs[i] for i in sorted(self.plain)],
+            np.arange(self.problem.node_count),
+            residual.free,
+            self.fixed,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """For one step."""
+        return self.state.at_most(self.state.left / 4)
+
+    def settle(self, i: int, terms: Terms[Var]) -> int | None:
+        state = self.state
+        if not self.thorough and not state.goals[i].tier.minimize and not state.reaches(i):
+            self._reach(i)
+        if not state.reaches(i):
+            bound = self._best(i, terms)
+            if bound is not None:
+                state.learn(i, bound + self.outside[i])
+        return state.worth.values[i] - self.outside[i] if state.reaches(i) else None
+
+    def _reach(self, i: int) -> None:
+        """Look for a plan that is as good as the bound, and no other.
+
+        Where little may be left over that is far easier than to climb there.
+        """
+        state = self.state
+        if state.left <= 0:
+            return
+        model = self._build()
+        for k, goal in enumerate(state.goals[: i + 1]):
+            keep(goal, model, state.bounds[k] - self.outside[k])
+        answer = model.solve(
+            [],
+            maximize=True,
+            hint=None,
+            seconds=self.seconds,
+            effort=state.parameters.aggregate_effort,
+            linear=1,
+        )
+        if answer.plan is not None:
+            state.accept({**self.fixed, **answer.plan})
+
+    def _best(self, i: int, terms: Terms[Var]) -> int | None:
+        """Settle one goal: take a better plan, return the bound if it proves anything."""
+        state, p = self.state, self.state.parameters
+        if state.left <= 0:
+            return None
+        maximize = not state.goals[i].tier.minimize
+        effort = p.aggregate_effort
+        if self.thorough:
+            effort = (
+                p.aggregate_thorough_effort if maximize else p.aggregate_thorough_packing_effort
+            )
+        answer = self.model.solve(
+            terms, maximize=maximize, hint=state.plan, seconds=self.seconds, effort=effort
+        )
+        if answer.plan is not None:
+            state.accept({**self.fixed, **answer.plan})
+        return answer.bound if self.proves else None

@@ -1,0 +1,114 @@
+"""The descent of the exact model, over the whole problem or over one gang alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_service.cp_sat.exact_model import ExactModel, size_of
+from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.solving import Var
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.formulation.tiers.topology import gang_domains
+from placement_service.heuristic.orders import orders
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import descend
+
+
+def settle_exact(state: State) -> None:
+    """Better plans and better bounds of all goals, where the problem is small."""
+    problem, p = state.problem, state.parameters
+    gangs = [g for g in problem.gangs if g.placeable and (g.pending or g.extras)]
+    everywhere = np.arange(problem.node_count)
+    polish = any(
+        value and not goal.tier.provable
+        for goal, value in zip(state.goals, state.worth.values, strict=True)
+    )
+    size = size_of(problem, gangs, everywhere)
+    most = p.exact_polish_variables if state.proven else p.exact_variables
+    if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
+        return
+    state.phase = "exact"
+    model = Goals(ExactModel(state.counting, gangs, everywhere, problem.free, {}))
+
+    def settle(i: int, terms: Terms[Var]) -> int | None:
+        tier = state.goals[i].tier
+        if not tier.provable:
+            if size <= p.exact_polish_variables:
+                _best(state, model, i, terms, p.exact_polish_effort, tries=1)
+            return state.worth.values[i]
+        if not state.reaches(i):
+            bound = _best(state, model, i, terms, p.exact_effort)
+            if not tier.minimize:
+                _place_anew(state)
+            if bound is not None:
+                state.learn(i, bound)
+        return state.worth.values[i] if state.reaches(i) else None
+
+    descend(state.goals, model, settle)
+
+
+def _best(
+    state: State, model: Goals, i: int, terms: Terms[Var], effort: float, tries: int = 2
+) -> int | None:
+    """Settle one goal: take a better plan, return the proven bound."""
+    p = state.parameters
+    maximize = not state.goals[i].tier.minimize
+    bounds: list[int] = []
+    for portfolio, share in ((False, effort), (True, p.exact_hard_effort))[:tries]:
+        if state.left <= 0:
+            break
+        # A goal that does not settle leaves half of the time to the neighbourhoods.
+        answer = model.solve(
+            terms,
+            maximize=maximize,
+            hint=state.plan,
+            seconds=state.at_most(state.left / 2),
+            effort=share,
+            portfolio=portfolio,
+        )
+        if answer.plan is not None:
+            state.accept(answer.plan)
+        if answer.bound is not None:
+            bounds.append(answer.bound)
+        if answer.proven or model.model.size > p.exact_portfolio_variables:
+            break
+    return (min if maximize else max)(bounds, default=None)
+
+
+def _place_anew(state: State) -> None:
+    """Place the gangs of the plan anew: a goal that is settled cares nothing for those below."""
+    for order in orders(state.problem):
+        if state.left > 0:
+            state.accept(state.builder.build(order, first=state.plan))
+
+
+def measure_fewest(state: State) -> None:
+    """The fewest domains that each placed gang could use, alone on the snapshot.
+
+    Known at once where the counting bound is reached, else by the exact model
+    of the gang alone, as far as time and size allow.
+    """
+    problem, p = state.problem, state.parameters
+    everywhere = np.arange(problem.node_count)
+    for index, units in state.plan.items():
+        gang = problem.gangs[index]
+        if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
+            continue
+        used = gang_domains(problem, gang, units)
+        if used == state.counting.fewest(gang):
+            state.fewest[index] = used
+        elif size_of(problem, [gang], everywhere) <= p.exact_polish_variables and state.left > 0:
+            alone = Goals(
+                ExactModel(state.counting, [gang], everywhere, problem.free, {}, {gang.base})
+            )
+            alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
+            alone.hold(alone.extra_units(), at_most=0)
+            answer = alone.solve(
+                alone.domains,
+                maximize=False,
+                hint={index: units},
+                seconds=state.left,
+                effort=p.alone_effort,
+            )
+            if answer.proven and answer.plan is not None:
+                state.fewest[index] = gang_domains(problem, gang, answer.plan[index])

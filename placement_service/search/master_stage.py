@@ -1,0 +1,67 @@
+"""Count what any plan can admit, and place the gangs that the count aims at."""
+
+from __future__ import annotations
+
+import random
+
+from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.solving import Var
+from placement_service.entities.solution import TierName
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.orders import orders
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import descend
+
+
+def count(state: State) -> None:
+    """Bounds of all goals by rows, patterns and the least that each gang needs."""
+    counting, problem = state.counting, state.problem
+    if state.packs:
+        # Nobody is left out, so there is nothing to choose.
+        domains = sum(
+            counting.least_beyond(problem.gangs[c.gangs[0]]) * len(c.gangs)
+            for c in counting.classes
+        )
+        state.target = tuple(g for c in counting.classes for g in c.gangs)
+        at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
+        state.learn(at, domains * UNITS_PER_DOMAIN)
+        return
+    master = AdmissionMaster(counting)
+    seconds = max(state.parameters.least_seconds, state.at_most(state.left / 2))
+    effort = state.parameters.master_effort
+    bounds: list[int] = []
+
+    def settle(i: int, terms: Terms[Var]) -> int | None:
+        if not terms:
+            # No gang that counts for it fits even alone.
+            bounds.append(0)
+            return 0
+        maximize = not state.goals[i].tier.minimize
+        answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
+        if answer.bound is not None:
+            bounds.append(answer.bound)
+        return answer.value if answer.proven else None
+
+    descend(state.goals, master, settle)
+    admitted = sum(goal.tier is TierName.ADMITTED for goal in state.goals)
+    if len(bounds) >= admitted:
+        # Of the best sets the one that is easiest to place.
+        master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
+    state.target, state.layout = master.gangs, master.layout
+    state.learn_all(bounds)
+
+
+def decode(state: State) -> None:
+    """Place the target greedily, hardest first, in a few orders."""
+    state.phase = "decode"
+    rng = random.Random(state.parameters.seed)
+    build = state.builder.build
+    for order in orders(state.problem):
+        for layout in (None, state.layout) if state.layout else (None,):
+            if state.proven or state.left <= 0:
+                return
+            if layout and state.packs:
+                # Slots bring gangs in; they do nothing for topology.
+                continue
+            state.accept(build(order, first=state.target, layout=layout, rng=rng))

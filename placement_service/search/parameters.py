@@ -1,0 +1,83 @@
+"""How much the search tries of what, in one value that is passed in.
+
+Efforts are CP-SAT's deterministic time, so that the same request takes the same path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParameters:
+    """The defaults were measured on the families of `bench`."""
+
+    #: Where every random choice starts: the same question takes the same path.
+    seed: int = 20261121
+    #: Seconds with which nothing worth while can be begun.
+    least_seconds: float = 0.05
+
+    #: Effort for each goal of the admission master.
+    master_effort: float = 2.0
+
+    #: Variables up to which the aggregate model is tried on the whole problem.
+    aggregate_variables: int = 8_000
+    #: The same for the thorough try, which first finds out which parts fit together.
+    aggregate_thorough_variables: int = 3_000
+    #: Effort for each goal of the aggregate model.
+    aggregate_effort: float = 0.5
+    #: The same in the thorough try, for goals of what gets room.
+    aggregate_thorough_effort: float = 5.0
+    #: The same for goals of where it lies.
+    aggregate_thorough_packing_effort: float = 2.0
+
+    #: Variables up to which the exact model is tried on the whole problem.
+    exact_variables: int = 60_000
+    #: The same for goals that have no proof to win, and for single gangs.
+    exact_polish_variables: int = 6_000
+    #: Variables up to which a hard goal gets a second try with more kinds of search.
+    exact_portfolio_variables: int = 5_000
+    #: Effort for each goal of the exact model.
+    exact_effort: float = 5.0
+    #: Effort of the second try.
+    exact_hard_effort: float = 40.0
+    #: Effort for a goal that has no proof to win.
+    exact_polish_effort: float = 0.5
+    #: Effort to find the fewest domains of one gang on its own.
+    alone_effort: float = 0.5
+
+    #: Variables of one exact neighbourhood, about: more take too long to build.
+    neighbourhood_variables: int = 10_000
+    #: Effort for one neighbourhood.
+    neighbourhood_effort: float = 0.4
+    #: The same when one is tried again, with more kinds of search: exact, and aggregate.
+    neighbourhood_effort_again: float = 4.0
+    neighbourhood_aggregate_effort_again: float = 1.0
+    #: Neighbourhoods in a row that were tried twice before: there is nothing left.
+    neighbourhood_stale: int = 40
+    #: Weights of one neighbourhood's goals grow no further; goals after that are left to luck.
+    neighbourhood_weight: int = 1 << 40
+    #: More domains than a gang of a neighbourhood could be split over in addition.
+    neighbourhood_domains_per_gang: int = 4
+    #: Gangs left out that a neighbourhood may take in for others worth as much.
+    neighbourhood_swaps: int = 12
+    #: Domains set free at once: at first, and at most.
+    fewest_domains: int = 2
+    most_domains: int = 16
+    #: How that number grows after a neighbourhood was settled in vain, and shrinks after one
+    #: was not settled.
+    wider: float = 0.25
+    narrower: float = 0.5
+    #: Every so many rounds the placed gangs are placed anew in another order.
+    shuffle_every: int = 4
+    #: The same when only where they lie is open, which neighbourhoods do better.
+    shuffle_seldom: int = 16
+    #: Rounds without success after which heavier means are tried.
+    early_rounds: int = 24
+    #: The share of the time that is left to those at least.
+    early_share: float = 0.6
+    #: Rounds of a deterministic search, which no clock may end.
+    rounds: int = 150
+
+
+DEFAULTS = SearchParameters()
