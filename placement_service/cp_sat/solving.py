@@ -55,7 +55,7 @@ def hold(
 
 def span(terms: Terms[Var]) -> int:
     """By how much a goal can change at most."""
-    return sum(abs(w) * (v.proto.domain[-1] - v.proto.domain[0]) for v, w in terms)
+    return sum(abs(w) * (v.domain.max() - v.domain.min()) for v, w in terms)
 
 
 def optimise(

@@ -29,7 +29,7 @@ def orders(problem: Problem) -> tuple[Order, ...]:
     }
     return (
         lambda g: (not required[g.index], -size[g.index]),
-        lambda g: (-hardest[g.index], -size[g.index]),
         lambda g: -size[g.index],
+        lambda g: (-hardest[g.index], -size[g.index]),
         lambda g: (-len(g.scopes), -size[g.index]),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from placement_service.cp_sat.admission_master import AdmissionMaster
-from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
@@ -31,21 +31,22 @@ def count(state: State) -> None:
     seconds = max(state.parameters.least_seconds, state.at_most(state.left / 2))
     effort = state.parameters.master_effort
     bounds: list[int] = []
+    held: list[int] = []
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
-        if not terms:
-            # No gang that counts for it fits even alone.
-            bounds.append(0)
-            return 0
-        maximize = not state.goals[i].tier.minimize
-        answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
+        answer = Answer(None, 0, 0, proven=True)
+        if any(span([term]) for term in terms):
+            maximize = not state.goals[i].tier.minimize
+            answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
         if answer.bound is not None:
             bounds.append(answer.bound)
-        return answer.value if answer.proven else None
+        if not answer.proven or answer.value is None:
+            return None
+        held.append(answer.value)
+        return answer.value
 
     descend(state.goals, master, settle)
-    admitted = sum(goal.tier is TierName.ADMITTED for goal in state.goals)
-    if len(bounds) >= admitted:
+    if len(held) >= sum(goal.tier is TierName.ADMITTED for goal in state.goals):
         # Of the best sets the one that is easiest to place.
         master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
     state.target, state.layout = master.gangs, master.layout
