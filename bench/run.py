@@ -301,7 +301,7 @@ class _Judge:
         self.faults: list[str] = []
 
     def answer(self, which: str, bindings: Sequence[Binding], claimed: Sequence[Tier]) -> Answer:
-        violations = verify(self._snapshot, bindings)
+        violations = verify(self._snapshot, self._policy, bindings)
         self.faults += [f"{which}: {violation}" for violation in violations[:3]]
         judged = score(self._snapshot, self._policy, bindings)
         for tier in claimed:

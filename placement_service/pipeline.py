@@ -115,7 +115,7 @@ class Stages:
     formulate: Callable[[Snapshot, Policy], Problem]
     first_answer: FirstAnswer
     search: Search
-    verify: Callable[[Snapshot, Sequence[Binding]], Sequence[str]]
+    verify: Callable[[Snapshot, Policy, Sequence[Binding]], Sequence[str]]
     score: Callable[[Snapshot, Policy, Sequence[Binding]], Score]
     explain: Explain
     #: Name and version of what computes the answer.
@@ -431,7 +431,7 @@ class _Run:
         except (IndexError, ValueError) as error:
             self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
             return None
-        violations = self._stages.verify(request.snapshot, bindings)
+        violations = self._stages.verify(request.snapshot, request.policy, bindings)
         if violations:
             self._report_defect(
                 "a plan breaks rules",

@@ -119,7 +119,11 @@ def fewest_domains(
     counts = []
     for plan in _plans(lonely, alone, max_steps):
         result = score(lonely, policy, plan).gangs[0]
-        if result.placed and result.preferred_domains is not None and not verify(lonely, plan):
+        if (
+            result.placed
+            and result.preferred_domains is not None
+            and not verify(lonely, policy, plan)
+        ):
             counts.append(result.preferred_domains)
     return min(counts, default=None)
 
@@ -163,7 +167,7 @@ class _Search:
             raise TooLarge
         if depth == len(self._options):
             found = _vector(score(self._snapshot, self._policy, plan))
-            if found > self.best and not verify(self._snapshot, plan):
+            if found > self.best and not verify(self._snapshot, self._policy, plan):
                 self.best, self.plan = found, plan
             return
         for option in self._options[depth]:

@@ -34,6 +34,7 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
+    Policy,
     RunningPod,
     Snapshot,
     SpreadConstraint,
@@ -371,10 +372,10 @@ def legal_plan(rng: random.Random, snapshot: Snapshot) -> tuple[Binding, ...]:
             mine = _somewhere(rng, snapshot, gang, (*plan, *waiting))
             if not mine:
                 continue
-            if not verify(snapshot, (*plan, *mine)):
+            if not verify(snapshot, Policy(), (*plan, *mine)):
                 plan += mine
                 break
-            if waiting and not verify(snapshot, (*plan, *waiting, *mine)):
+            if waiting and not verify(snapshot, Policy(), (*plan, *waiting, *mine)):
                 plan, waiting = (*plan, *waiting, *mine), ()
                 break
         else:

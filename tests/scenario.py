@@ -256,7 +256,7 @@ class Scenario:
         snapshot = self.snapshot()
         solution = solve(snapshot, self.policy, seconds=seconds)[-1]
         bindings = name_pods(snapshot, solution.assignments)
-        assert verify(snapshot, bindings) == ()
+        assert verify(snapshot, self.policy, bindings) == ()
         result = score(snapshot, self.policy, bindings)
         assert {t.name: t.value for t in solution.tiers} == {n: result.value(n) for n in TierName}
         return Placed(self, solution, bindings, result)

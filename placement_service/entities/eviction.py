@@ -42,7 +42,7 @@ class Eviction:
     """Takes a running pod of a gang off its node.
 
     `for_gang` gets the room; `to_node`, only of a MOVE, is where the pod that
-    replaces this one runs.
+    replaces this one runs, and `to_devices` those that it gets there.
     """
 
     pod: str
@@ -52,3 +52,4 @@ class Eviction:
     for_gang: str = ""
     to_node: str = ""
     reason: str = ""
+    to_devices: tuple[int, ...] = ()

@@ -41,6 +41,9 @@ DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 #: Resource name to amount. Absent means zero.
 Resources = Mapping[str, int]
 
+#: How the resources begin that are slices of a GPU.
+MIG = "nvidia.com/mig-"
+
 
 class Effect(Enum):
     """What a taint does to pods that do not tolerate it."""
@@ -393,8 +396,13 @@ class Policy:
     tolerances: tuple[Tolerance, ...] = ()
     extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS
 
-    def gpus(self, resources: Resources) -> int:
+    def whole_gpus(self, resources: Resources) -> int:
         return sum(resources.get(name, 0) for name in self.gpu_resources)
+
+    def gpus(self, resources: Resources) -> int:
+        """Whole GPUs, and slices of them (MIG), each of which counts as one."""
+        slices = sum(amount for name, amount in resources.items() if name.startswith(MIG))
+        return self.whole_gpus(resources) + slices
 
     def tolerance(self, tier: str) -> float:
         """What may be spent of a tier, 0 where nothing is said."""

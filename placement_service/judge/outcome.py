@@ -1,18 +1,20 @@
 """The cluster after a plan, read off the raw snapshot: what `verify` and `score` look at.
 
-It exists so that both judges read bindings in one and the same way, and shares
-no code with the engine that made them. It judges nothing: bindings that name
-an unknown pod or node, or a pod for the second time, are left out here and
-reported by `verify`.
+It exists so that both judges read a plan in one and the same way, and shares no
+code with the engine that made it. It judges nothing: bindings that name an
+unknown pod or node, or a pod for the second time, are left out here, as are
+evictions of pods that do not run in a pod set; `verify` reports them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.request import (
     Binding,
+    BoundPod,
     Node,
     PodGang,
     PodGroup,
@@ -25,11 +27,18 @@ from placement_service.entities.selectors import Labels
 
 @dataclass(frozen=True, slots=True)
 class NewPod:
-    """A pod that the plan binds."""
+    """A pod that the plan puts on a node: one that it binds, or one that it moves there.
+
+    `devices` and `reservation` are what the plan says it gets.
+    """
 
     name: str
     template: PodTemplate
     node: Node
+    gang: PodGang
+    devices: tuple[int, ...] = ()
+    reservation: str = ""
+    moved: bool = False
 
     @property
     def namespace(self) -> str:
@@ -41,25 +50,54 @@ class NewPod:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictedPod:
+    """A running pod that the plan takes off its node, to be moved or not."""
+
+    pod: BoundPod
+    template: PodTemplate
+    gang: PodGang
+    eviction: Eviction
+
+    @property
+    def moves(self) -> bool:
+        return self.eviction.kind is EvictionKind.MOVE
+
+
+@dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """One group after the plan: its new pods beside those that already run."""
+    """One group after the plan: its new pods, and those of its running pods that go."""
 
     group: PodGroup
     new: tuple[NewPod, ...] = ()
+    evicted: tuple[EvictedPod, ...] = ()
+
+    @property
+    def undisturbed(self) -> int:
+        """Pods that run on where they are."""
+        return self.group.running_count - len(self.evicted)
 
     @property
     def count(self) -> int:
         """Pods that run after the plan."""
-        return self.group.running_count + len(self.new)
+        return self.undisturbed + len(self.new)
 
     @property
     def has_minimum(self) -> bool:
         return self.count >= self.group.min_replicas
 
     @property
+    def bound(self) -> int:
+        """Pods that the plan binds, moved ones not among them."""
+        return sum(not pod.moved for pod in self.new)
+
+    @property
     def extra(self) -> int:
-        """New pods beyond what the minimum was missing."""
-        return max(0, len(self.new) - self.group.missing)
+        """Pods beyond the minimum that run after the plan, less those that ran before.
+
+        An extra that has to go counts as one less.
+        """
+        before = max(0, self.group.running_count - self.group.min_replicas)
+        return max(0, self.count - self.group.min_replicas) - before
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +116,16 @@ class GangOutcome:
         return tuple(pod for g in self.groups for pod in g.new)
 
     @property
+    def evicted(self) -> tuple[EvictedPod, ...]:
+        return tuple(pod for g in self.groups for pod in g.evicted)
+
+    @property
     def has_new(self) -> bool:
         return any(g.new for g in self.groups)
+
+    @property
+    def has_bound(self) -> bool:
+        return any(g.bound for g in self.groups)
 
     def node_names(self, groups: Sequence[str]) -> set[str]:
         """Names of the nodes under the pods of these groups, running and new.
@@ -90,11 +136,13 @@ class GangOutcome:
             name
             for outcome in self.groups
             if outcome.group.name in groups
-            for name in (
-                *(pod.node for pod in outcome.group.running_pods),
-                *(pod.node.name for pod in outcome.new),
-            )
+            for name in (*_undisturbed_nodes(outcome), *(pod.node.name for pod in outcome.new))
         }
+
+
+def _undisturbed_nodes(outcome: GroupOutcome) -> Iterator[str]:
+    gone = {evicted.pod.name for evicted in outcome.evicted}
+    return (pod.node for pod in outcome.group.running_pods if pod.name not in gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +162,57 @@ class Outcome:
     def new(self) -> tuple[NewPod, ...]:
         return tuple(pod for gang in self.gangs for pod in gang.new)
 
+    @property
+    def evicted(self) -> tuple[EvictedPod, ...]:
+        return tuple(pod for gang in self.gangs for pod in gang.evicted)
 
-def read(snapshot: Snapshot, bindings: Sequence[Binding]) -> Outcome:
-    """What runs where once every binding of a known pod and node is applied."""
+
+def read(
+    snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction] = ()
+) -> Outcome:
+    """What runs where once every binding to a known node and every eviction is applied."""
     nodes = {node.name: node for node in snapshot.nodes}
-    target: dict[str, Node] = {}
+    target: dict[str, Binding] = {}
     for binding in bindings:
-        node = nodes.get(binding.node)
-        if node is not None:
-            target.setdefault(binding.pod, node)
-    gangs = []
-    for gang in snapshot.gangs:
-        groups = []
-        for group in gang.groups:
-            new = tuple(
-                NewPod(pod.name, pod_set.template, target[pod.name])
-                for pod_set in group.pod_sets
-                for pod in pod_set.pods
-                if pod.name in target
+        if binding.node in nodes:
+            target.setdefault(binding.pod, binding)
+    leaves: dict[str, Eviction] = {}
+    for eviction in evictions:
+        leaves.setdefault(eviction.pod, eviction)
+    return Outcome(
+        snapshot,
+        nodes,
+        tuple(
+            GangOutcome(
+                gang, tuple(_group(gang, group, nodes, target, leaves) for group in gang.groups)
             )
-            groups.append(GroupOutcome(group, new))
-        gangs.append(GangOutcome(gang, tuple(groups)))
-    return Outcome(snapshot, nodes, tuple(gangs))
+            for gang in snapshot.gangs
+        ),
+    )
+
+
+def _group(
+    gang: PodGang,
+    group: PodGroup,
+    nodes: Mapping[str, Node],
+    target: Mapping[str, Binding],
+    leaves: Mapping[str, Eviction],
+) -> GroupOutcome:
+    new: list[NewPod] = []
+    evicted: list[EvictedPod] = []
+    for pod_set in group.pod_sets:
+        template = pod_set.template
+        for pod in pod_set.pods:
+            if pod.name in target:
+                b = target[pod.name]
+                new.append(
+                    NewPod(pod.name, template, nodes[b.node], gang, b.devices, b.reservation)
+                )
+        for bound in pod_set.bound_pods if leaves else ():
+            if bound.name in leaves:
+                e = leaves[bound.name]
+                evicted.append(EvictedPod(bound, template, gang, e))
+                if e.kind is EvictionKind.MOVE and e.to_node in nodes:
+                    to = nodes[e.to_node]
+                    new.append(NewPod(bound.name, template, to, gang, e.to_devices, moved=True))
+    return GroupOutcome(group, tuple(new), tuple(evicted))

@@ -145,7 +145,7 @@ def test_a_plan_that_breaks_rules_is_never_the_answer(
     question = request(open_snapshot(2, pods=3))
     placement = ask(question, stages=stages(ending_with(engine)), report_defect=defects)
     assert want_defect in defects
-    assert verify(question.snapshot, placement.bindings) == ()
+    assert verify(question.snapshot, question.policy, placement.bindings) == ()
     assert len(placement.bindings) == 3, "the first answer stands"
     assert not placement.termination.optimal
 
@@ -391,7 +391,7 @@ def test_the_best_answer_so_far_is_always_at_hand() -> None:
             report_defect=Defects(),
         )
     for placement in offered:
-        assert verify(question.snapshot, placement.bindings) == ()
+        assert verify(question.snapshot, question.policy, placement.bindings) == ()
         assert [r.code for r in placement.gangs[1].reasons] == [ReasonCode.NOT_SEARCHED]
         assert placement.termination is not None
         assert placement.termination.limit is Limit.TIME

@@ -173,6 +173,7 @@ def _eviction_to_proto(eviction: Eviction) -> placement_pb2.Eviction:
         for_gang=eviction.for_gang,
         to_node=eviction.to_node,
         reason=eviction.reason,
+        to_devices=eviction.to_devices,
     )
 
 
@@ -185,6 +186,7 @@ def _parse_eviction(message: placement_pb2.Eviction) -> Eviction:
         for_gang=message.for_gang,
         to_node=message.to_node,
         reason=message.reason,
+        to_devices=tuple(message.to_devices),
     )
 
 

@@ -123,7 +123,7 @@ def nodes_of(placement: Placement) -> set[str]:
 def test_a_question_is_answered(usual: Running) -> None:
     question = request()
     placement = usual.compute(request_to_proto(question))
-    assert verify(question.snapshot, parse_placement(placement).bindings) == ()
+    assert verify(question.snapshot, question.policy, parse_placement(placement).bindings) == ()
     assert [b.pod for b in placement.bindings] == [
         "namespaces/ml/pods/train-0",
         "namespaces/ml/pods/train-1",
@@ -290,7 +290,10 @@ def test_kill_9_of_the_solver_still_yields_a_verified_answer_in_time() -> None:
         *_, last = call
         assert last.placement.termination.limit == placement_pb2.TERMINATION_LIMIT_SOLVER_LOST
         assert last.placement.gangs[0].placed
-        assert verify(question.snapshot, parse_placement(last.placement).bindings) == ()
+        assert (
+            verify(question.snapshot, question.policy, parse_placement(last.placement).bindings)
+            == ()
+        )
         assert service.server.pool.wait_until_ready(LONG), "a new solver is there"
 
 
@@ -299,7 +302,7 @@ def test_a_plan_that_breaks_rules_is_dumped_and_never_sent(tmp_path: Path) -> No
     with running("overfilling", dump_dir=tmp_path / "dumps") as service:
         placement = service.compute(request_to_proto(question))
         assert len(placement.bindings) == 3
-        assert verify(question.snapshot, parse_placement(placement).bindings) == ()
+        assert verify(question.snapshot, question.policy, parse_placement(placement).bindings) == ()
         assert placement.termination.reason == placement_pb2.TERMINATION_REASON_FEASIBLE
         wait_until(lambda: bool(list((tmp_path / "dumps").glob("*.json"))), "a dump is there")
     (dump,) = (tmp_path / "dumps").iterdir()

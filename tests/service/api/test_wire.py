@@ -290,6 +290,7 @@ PLACEMENT = PlacementValue(
             "namespaces/ml/podgangs/base",
             "nodes/n2",
             "Words.",
+            (1, 2),
         )
         for kind in EvictionKind
     ),

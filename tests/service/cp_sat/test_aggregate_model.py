@@ -71,7 +71,7 @@ def judged(state: Searched) -> Score:
     """The score of a plan that keeps the rules and is worth what it claims."""
     snapshot, solution = state.snapshot, state.solution()
     bindings = name_pods(snapshot, solution.assignments)
-    assert verify(snapshot, bindings) == ()
+    assert verify(snapshot, POLICY, bindings) == ()
     result = score(snapshot, POLICY, bindings)
     assert [t.value for t in solution.tiers] == [result.value(t.name) for t in solution.tiers]
     return result

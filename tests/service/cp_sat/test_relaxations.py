@@ -159,7 +159,7 @@ class Case:
 
     def keeps_the_rules(self, plan: Plan) -> None:
         assignments = to_solution(self.problem, plan).assignments
-        assert verify(self.snapshot, name_pods(self.snapshot, assignments)) == ()
+        assert verify(self.snapshot, POLICY, name_pods(self.snapshot, assignments)) == ()
 
     def is_admitted_by(self, bounds: Bounds) -> None:
         """A bound speaks of plans that reach those before it, and of no others."""

@@ -779,7 +779,7 @@ def plans_of(snapshot: Snapshot, gang: int, rest: Sequence[Binding]) -> Iterator
     alone = replace(snapshot, gangs=tuple(gangs))
     try:
         for plan in _plans(alone, gangs[gang], 3000):
-            if plan and not verify(alone, [*rest, *plan]):
+            if plan and not verify(alone, POLICY, [*rest, *plan]):
                 yield list(plan)
     except TooLarge:
         assume(False)

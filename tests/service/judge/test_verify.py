@@ -22,6 +22,7 @@ from placement_service.entities.request import (
     Pod,
     PodAffinityTerm,
     PodSet,
+    Policy,
     Snapshot,
 )
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
@@ -31,7 +32,7 @@ from tests.strategies import snapshots
 
 
 def violations(scenario: Scenario, **pods: str) -> tuple[str, ...]:
-    return verify(scenario.snapshot(), scenario.bind(**pods))
+    return verify(scenario.snapshot(), scenario.policy, scenario.bind(**pods))
 
 
 def accepts(scenario: Scenario, **pods: str) -> bool:
@@ -53,7 +54,7 @@ def test_the_empty_plan_keeps_every_rule() -> None:
 
 @given(snapshots())
 def test_the_empty_plan_keeps_every_rule_on_any_snapshot(snapshot: Snapshot) -> None:
-    assert verify(snapshot, ()) == ()
+    assert verify(snapshot, Policy(), ()) == ()
 
 
 def test_every_rule_has_a_sentence_of_its_own() -> None:
@@ -78,7 +79,7 @@ class TestBindings:
     def test_a_pod_is_bound_once(self) -> None:
         (first,) = ONE.bind(a_w_0="x1")
         (second,) = ONE.bind(a_w_0="x2")
-        found = verify(ONE.snapshot(), (first, second))
+        found = verify(ONE.snapshot(), ONE.policy, (first, second))
         assert found == (f"pod {pod_name('a-w-0')} is bound twice",)
 
     @pytest.mark.parametrize("wrong", ["gang", "group", "uid"])
@@ -90,7 +91,7 @@ class TestBindings:
             "group": Binding(pod, binding.node, gang, "v", uid),
             "uid": Binding(pod, binding.node, gang, group, "another"),
         }
-        (found,) = verify(ONE.snapshot(), (changed[wrong],))
+        (found,) = verify(ONE.snapshot(), ONE.policy, (changed[wrong],))
         assert "the request says" in found
 
     def test_a_cordoned_node_gets_no_pods(self) -> None:
@@ -470,4 +471,4 @@ def test_pods_of_one_set_are_told_apart_by_name() -> None:
     group = replace(gang.groups[0], pod_sets=(PodSet(gang.groups[0].pod_sets[0].template, pods),))
     snapshot = replace(ONE.snapshot(), gangs=(replace(gang, groups=(group,)),))
     swapped = Binding(pods[0].name, "nodes/x1", gang.name, "w", "u1")
-    assert "uid 'u1'" in verify(snapshot, (swapped,))[0]
+    assert "uid 'u1'" in verify(snapshot, Policy(), (swapped,))[0]

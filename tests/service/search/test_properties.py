@@ -54,7 +54,7 @@ small = st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY))
 def judged(snapshot: Snapshot, solution: Solution) -> Score:
     """The score of an answer that keeps the rules and claims what it is worth."""
     bindings = name_pods(snapshot, solution.assignments)
-    assert verify(snapshot, bindings) == ()
+    assert verify(snapshot, POLICY, bindings) == ()
     result = score(snapshot, POLICY, bindings)
     assert [(t.name, t.value) for t in solution.tiers] == [(n, result.value(n)) for n in TierName]
     return result
@@ -226,5 +226,5 @@ class TestTheOracle:
     @given(tiny)
     def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
         best = oracle(snapshot)
-        assert verify(snapshot, best.plan) == ()
+        assert verify(snapshot, POLICY, best.plan) == ()
         assert rank(score(snapshot, POLICY, best.plan).counts) == best.rank

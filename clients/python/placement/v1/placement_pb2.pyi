@@ -118,7 +118,7 @@ class Placement(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., label: _Optional[str] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangResult, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[ObjectiveTier, _Mapping]]] = ..., termination: _Optional[_Union[Termination, _Mapping]] = ..., stats: _Optional[_Union[SolveStats, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., request_digest: _Optional[str] = ...) -> None: ...
 
 class Eviction(_message.Message):
-    __slots__ = ("pod", "gang", "node", "kind", "for_gang", "to_node", "reason")
+    __slots__ = ("pod", "gang", "node", "kind", "for_gang", "to_node", "reason", "to_devices")
     POD_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +126,7 @@ class Eviction(_message.Message):
     FOR_GANG_FIELD_NUMBER: _ClassVar[int]
     TO_NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    TO_DEVICES_FIELD_NUMBER: _ClassVar[int]
     pod: str
     gang: str
     node: str
@@ -133,7 +134,8 @@ class Eviction(_message.Message):
     for_gang: str
     to_node: str
     reason: str
-    def __init__(self, pod: _Optional[str] = ..., gang: _Optional[str] = ..., node: _Optional[str] = ..., kind: _Optional[_Union[EvictionKind, str]] = ..., for_gang: _Optional[str] = ..., to_node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    to_devices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, pod: _Optional[str] = ..., gang: _Optional[str] = ..., node: _Optional[str] = ..., kind: _Optional[_Union[EvictionKind, str]] = ..., for_gang: _Optional[str] = ..., to_node: _Optional[str] = ..., reason: _Optional[str] = ..., to_devices: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Binding(_message.Message):
     __slots__ = ("pod", "uid", "node", "gang", "group", "devices", "reservation")

@@ -1,0 +1,1 @@
+"""The rules of the judge, a file for each family; `verify` lists them."""

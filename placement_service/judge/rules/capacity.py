@@ -1,0 +1,114 @@
+"""Capacity: what is free on a node, what others hold there, and what victims leave.
+
+A node's room is what it can allocate, less what runs there and what its
+reservations still hold. Evicted pods give back what they asked for, except
+those in a reservation, whose room stays held. What a victim leaves is not for
+everybody: see `what_a_victim_leaves_serves_those_above_it`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.request import EPHEMERAL_STORAGE, Node
+from placement_service.judge.outcome import EvictedPod, NewPod
+from placement_service.judge.plan import Plan
+from placement_service.judge.rules.reservations import still_held
+
+Amounts = Counter[str]
+
+
+def nodes_are_not_overfilled(plan: Plan) -> Iterator[str]:
+    """New pods ask for no more than what a node has left."""
+    for node, pods in plan.new_by_node:
+        for short in _shortages(plan, node, pods, plan.evicted_by_node.get(node.name, ())):
+            yield (
+                f"node {node.name}: {short.pods} new pods ask for {short.asked} {short.resource}, "
+                f"{short.free} are free{_words(short)}"
+            )
+
+
+def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
+    """Room of a preempted pod is for gangs of higher priority than its own, on its node.
+
+    Room of a reclaimed pod is also for the gangs that reclaim. For each priority, the pods
+    of that priority and less have what was free and what victims below it left; this says
+    it all, because whoever may use the room of a victim may use that of all below it.
+    """
+    reclaiming = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
+    for node, pods in plan.new_by_node:
+        leaving = plan.evicted_by_node.get(node.name, ())
+        if all(v.moves for v in leaving):
+            continue
+        for level in sorted({_standing(pod) for pod in pods}):
+            those = [pod for pod in pods if _standing(pod) <= level]
+            theirs = [v for v in leaving if v.moves or v.gang.priority < level]
+            of_reclaimed = [
+                v for v in leaving if v not in theirs and v.eviction.kind is EvictionKind.RECLAIM
+            ]
+            others = [pod for pod in those if pod.gang.name not in reclaiming]
+            for asking, room in ((others, theirs), (those, [*theirs, *of_reclaimed])):
+                for short in _shortages(plan, node, asking, room):
+                    yield (
+                        f"node {node.name}: pods of priority {level} and less ask for "
+                        f"{short.asked} {short.resource}, {short.free} are free for them"
+                        f"{_words(short)}; the rest is room of victims that do not stand below them"
+                    )
+
+
+class _Shortage(NamedTuple):
+    pods: int
+    resource: str
+    asked: int
+    free: float
+    held: int
+
+
+def _words(short: _Shortage) -> str:
+    return f", of which reservations hold {short.held} for others" if short.held else ""
+
+
+def _shortages(
+    plan: Plan, node: Node, pods: Sequence[NewPod], leaving: Iterable[EvictedPod]
+) -> Iterator[_Shortage]:
+    """Resources of which pods ask for more than a node has, once `leaving` have gone."""
+    asked = _sum(pod.template.requests for pod in pods)
+    back = _sum(v.template.requests for v in leaving if not v.pod.reservation)
+    reservations = plan.reservations_by_node.get(node.name, ())
+    held = _sum(still_held(plan, reservation, pods) for reservation in reservations)
+    heeding = asked
+    if held:
+        heeding = _sum(p.template.requests for p in pods if not p.template.ignores_reservations)
+    for resource, amount in sorted(asked.items()):
+        free = _free(node, resource) + back[resource]
+        if amount > 0 and amount > free:
+            yield _Shortage(len(pods), resource, amount, free, 0)
+        elif heeding[resource] > 0 and heeding[resource] > free - held[resource]:
+            yield _Shortage(len(pods), resource, heeding[resource], free, held[resource])
+
+
+def _standing(pod: NewPod) -> float:
+    """Above whom a pod stands; a gang that never preempts stands above nobody."""
+    return float("-inf") if pod.gang.never_preempts else pod.gang.priority
+
+
+def _free(node: Node, resource: str) -> float:
+    """What the pods on a node leave of a resource.
+
+    Kubernetes does not limit ephemeral storage on a node that reports none.
+    """
+    total = node.allocatable.get(resource, 0)
+    if resource == EPHEMERAL_STORAGE and not total:
+        return float("inf")
+    return total - node.requested.get(resource, 0)
+
+
+def _sum(parts: Iterable[Mapping[str, int]]) -> Amounts:
+    total: Amounts = Counter()
+    for part in parts:
+        for resource, amount in part.items():
+            total[resource] += amount
+    return total

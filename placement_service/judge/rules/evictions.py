@@ -1,0 +1,209 @@
+"""Evictions: who may be disturbed, for whom, and how far."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from placement_service.entities.eviction import EvictionKind, EvictionPolicy
+from placement_service.entities.queues import GPUS
+from placement_service.entities.request import PodGang, namespace_of
+from placement_service.judge.outcome import EvictedPod, GangOutcome
+from placement_service.judge.plan import Plan
+from placement_service.judge.rules.queues import WHOLE, Usage, above, queue_amount
+
+#: What each policy allows.
+ALLOWED = {
+    EvictionPolicy.NONE: (),
+    EvictionPolicy.PREEMPT: (EvictionKind.PREEMPT,),
+    EvictionPolicy.RECLAIM: (EvictionKind.PREEMPT, EvictionKind.RECLAIM),
+    EvictionPolicy.REPACK: (EvictionKind.MOVE,),
+}
+
+
+def evictions_are_of_running_pods_and_allowed(plan: Plan) -> Iterator[str]:
+    """Each is of a pod that runs in a pod set, once, of a kind that the policy allows."""
+    running = {evicted.pod.name: evicted for evicted in plan.evicted}
+    seen = set()
+    for eviction in plan.evictions:
+        pod = eviction.pod
+        evicted = running.get(pod)
+        if evicted is None:
+            yield f"pod {pod} is evicted but does not run in a pod set of the request"
+            continue
+        if pod in seen:
+            yield f"pod {pod} is evicted twice"
+            continue
+        seen.add(pod)
+        if (eviction.gang, eviction.node) != (evicted.gang.name, evicted.pod.node):
+            yield (
+                f"the eviction of pod {pod} says gang {eviction.gang}, node {eviction.node}; "
+                f"the request says gang {evicted.gang.name}, node {evicted.pod.node}"
+            )
+        if eviction.kind not in ALLOWED[plan.policy.eviction]:
+            yield (
+                f"pod {pod} is evicted by {eviction.kind.value}, "
+                f"which the policy {plan.policy.eviction.value} does not allow"
+            )
+        if eviction.kind is not EvictionKind.MOVE:
+            if eviction.to_node:
+                yield f"pod {pod} is evicted, not moved, but is to go to {eviction.to_node}"
+        elif eviction.to_node not in plan.outcome.nodes:
+            yield f"pod {pod} is moved to {eviction.to_node}, which the snapshot does not have"
+        elif eviction.to_node == evicted.pod.node:
+            yield f"pod {pod} is moved to the node that it runs on, {eviction.to_node}"
+
+
+def preemptible_gangs_give_way(plan: Plan) -> Iterator[str]:
+    """No pod of a gang that is not preemptible is disturbed."""
+    for gang in plan.outcome.gangs:
+        if gang.evicted and gang.gang.not_preemptible:
+            yield (
+                f"gang {gang.gang.name} is not preemptible but loses {len(gang.evicted)} pods, "
+                f"{gang.evicted[0].pod.name} first"
+            )
+
+
+def whole_gangs_or_extras_give_way(plan: Plan) -> Iterator[str]:
+    """What stays of a gang has every group's minimum, or nothing stays."""
+    for gang in plan.outcome.gangs:
+        if not gang.evicted or _all_go(gang):
+            continue
+        for group in gang.groups:
+            if group.undisturbed < group.group.min_replicas:
+                yield (
+                    f"gang {gang.gang.name} loses {len(gang.evicted)} of its pods: group "
+                    f"{group.group.name} keeps {group.undisturbed}, "
+                    f"its minimum is {group.group.min_replicas}"
+                )
+
+
+def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
+    """A gang loses its minimum only after the time that it may run undisturbed."""
+    now = plan.snapshot.as_of
+    for gang in plan.outcome.gangs:
+        if not gang.evicted or not (
+            _all_go(gang) or any(g.undisturbed < g.group.min_replicas for g in gang.groups)
+        ):
+            continue
+        for kinds, seconds in (
+            ((EvictionKind.PREEMPT, EvictionKind.MOVE), gang.gang.minimum_run_time),
+            ((EvictionKind.RECLAIM,), gang.gang.minimum_run_time_before_reclaim),
+        ):
+            first = next((v for v in gang.evicted if v.eviction.kind in kinds), None)
+            if first is None or not seconds:
+                continue
+            ran = None if now is None or gang.gang.start is None else now - gang.gang.start
+            if ran is None or ran < seconds:
+                known = "for an unknown time" if ran is None else f"for {ran} s"
+                yield (
+                    f"gang {gang.gang.name} loses pod {first.pod.name} but has run {known}, "
+                    f"its minimum is {seconds} s"
+                )
+
+
+def disruption_budgets_hold(plan: Plan) -> Iterator[str]:
+    """No more pods of a budget go than it allows, moved ones among them."""
+    if not plan.evicted:
+        return
+    for budget in plan.snapshot.disruption_budgets:
+        home, selector = namespace_of(budget.name), budget.selector
+        gone = [
+            v.pod.name
+            for v in plan.evicted
+            if selector is not None
+            and v.gang.namespace == home
+            and selector.matches(v.template.labels)
+        ]
+        if len(gone) > budget.allowed:
+            yield f"{len(gone)} pods of {budget.name} are evicted, it allows {budget.allowed}"
+
+
+def victims_go_for_a_gang_that_is_placed(plan: Plan) -> Iterator[str]:
+    """Preempted and reclaimed pods go for a gang of the request that gets new pods."""
+    gangs = {gang.gang.name: gang for gang in plan.outcome.gangs}
+    for victim in plan.evicted:
+        if victim.moves:
+            continue
+        winner = gangs.get(victim.eviction.for_gang)
+        if winner is None or not winner.has_bound:
+            yield (
+                f"pod {victim.pod.name} is evicted for {victim.eviction.for_gang!r}, "
+                "which is no gang that gets new pods"
+            )
+
+
+def only_lower_priorities_are_preempted(plan: Plan) -> Iterator[str]:
+    """A preempted pod goes for a gang of strictly higher priority, one that may preempt."""
+    gangs = {gang.name: gang for gang in plan.snapshot.gangs}
+    for victim in plan.evicted:
+        winner = gangs.get(victim.eviction.for_gang)
+        if victim.eviction.kind is not EvictionKind.PREEMPT or winner is None:
+            continue
+        if victim.gang.priority >= winner.priority:
+            yield (
+                f"pod {victim.pod.name} of priority {victim.gang.priority} is preempted for "
+                f"gang {winner.name} of priority {winner.priority}"
+            )
+        if winner.never_preempts:
+            yield f"pod {victim.pod.name} is preempted for gang {winner.name}, which never preempts"
+
+
+def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
+    """From queues above their guaranteed GPUs, for queues below theirs and not above with it.
+
+    Compared are the first two queues that differ on the ways down from the roots.
+    """
+    reclaimed = [v for v in plan.evicted if v.eviction.kind is EvictionKind.RECLAIM]
+    if not reclaimed:
+        return
+    usage = Usage(plan, fixed=False)
+    gangs = {gang.name: gang for gang in plan.snapshot.gangs}
+    added: Counter[str] = Counter()
+    takers: defaultdict[str, set[str]] = defaultdict(set)
+    for victim in reclaimed:
+        winner = gangs.get(victim.eviction.for_gang)
+        if winner is None:
+            continue
+        pair = _first_that_differ(plan, winner, victim.gang)
+        if pair is None:
+            yield (
+                f"pod {victim.pod.name} is reclaimed for gang {winner.name}, but their queues "
+                f"{winner.queue!r} and {victim.gang.queue!r} do not differ"
+            )
+            continue
+        mine, theirs = pair
+        takers[mine].add(winner.name)
+        yield from _above_guaranteed(plan, usage, theirs, victim)
+    for pod in plan.new:
+        for queue, names in takers.items():
+            if not pod.moved and pod.gang.name in names:
+                added[queue] += queue_amount(plan, pod.template, pod.node, GPUS)
+    for queue in sorted(takers):
+        guaranteed = plan.queues[queue].guaranteed.get(GPUS, 0)
+        before, then = usage.of(queue, GPUS), usage.of(queue, GPUS) + added[queue]
+        if before >= guaranteed * WHOLE or then > guaranteed * WHOLE:
+            yield (
+                f"{queue} reclaims, but has {before / WHOLE:g} GPUs before and "
+                f"{then / WHOLE:g} after of {guaranteed} that are guaranteed"
+            )
+
+
+def _above_guaranteed(plan: Plan, usage: Usage, queue: str, victim: EvictedPod) -> Iterator[str]:
+    guaranteed = plan.queues[queue].guaranteed.get(GPUS, 0)
+    used = usage.of(queue, GPUS)
+    if used <= guaranteed * WHOLE:
+        yield (
+            f"pod {victim.pod.name} is reclaimed from {queue}, which has {used / WHOLE:g} GPUs "
+            f"of {guaranteed} that are guaranteed"
+        )
+
+
+def _first_that_differ(plan: Plan, one: PodGang, other: PodGang) -> tuple[str, str] | None:
+    """The first two queues that differ on the ways down to those of two gangs."""
+    ways = [[q.name for q in above(plan.queues, gang.queue)][::-1] for gang in (one, other)]
+    return next(((a, b) for a, b in zip(*ways, strict=False) if a != b), None)
+
+
+def _all_go(gang: GangOutcome) -> bool:
+    return not any(group.undisturbed for group in gang.groups)

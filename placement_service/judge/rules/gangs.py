@@ -1,0 +1,50 @@
+"""Gangs: all or nothing, and together where they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_service.judge.plan import Plan
+
+
+def gangs_are_all_or_nothing(plan: Plan) -> Iterator[str]:
+    """A gang with new pods may have some, and has every group's minimum."""
+    gangs = {gang.gang.name: gang for gang in plan.outcome.gangs}
+    for gang in plan.outcome.gangs:
+        if not gang.has_bound:
+            continue
+        name = gang.gang.name
+        for group in gang.groups:
+            if not group.has_minimum:
+                yield (
+                    f"gang {name}: group {group.group.name} has {group.count} pods, "
+                    f"its minimum is {group.group.min_replicas}"
+                )
+        if gang.gang.uninitialized:
+            yield f"gang {name} gets new pods but is not initialized"
+        for what in gang.gang.unsupported:
+            yield f"gang {name} gets new pods but uses {what}, which is not supported"
+        if gang.gang.base_gang:
+            base = gangs.get(gang.gang.base_gang)
+            if base is None or not base.placed:
+                yield f"gang {name} gets new pods but its base {gang.gang.base_gang} is not placed"
+
+
+def required_levels_hold_scopes_together(plan: Plan) -> Iterator[str]:
+    """All pods of a scope, running ones too, are in one domain of its required level."""
+    for gang in plan.outcome.gangs:
+        if not gang.has_new:
+            continue
+        for scope in gang.gang.packing_scopes:
+            level = scope.required_level
+            if not level:
+                continue
+            domains = {
+                node: plan.outcome.domain(node, level) for node in gang.node_names(scope.groups)
+            }
+            where = f"gang {gang.gang.name}: scope {scope.name} requires one {level}"
+            for node in sorted(node for node, domain in domains.items() if domain is None):
+                yield f"{where} but has pods on node {node}, which is in none"
+            used = sorted({domain for domain in domains.values() if domain is not None})
+            if len(used) > 1:
+                yield f"{where} but uses {len(used)}: {', '.join(used)}"

@@ -1,0 +1,197 @@
+"""Rules between pods: host ports, affinity and anti-affinity, spread."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from placement_service.entities.request import (
+    Node,
+    PodAffinityTerm,
+    PodTemplate,
+    SpreadConstraint,
+)
+from placement_service.judge.plan import Member, Plan, first_on_each_node
+
+
+def host_ports_are_taken_once(plan: Plan) -> Iterator[str]:
+    """No new pod asks for a host port that is in use or asked for by another new pod."""
+    for node, pods in plan.new_by_node:
+        asking = [pod for pod in pods if pod.template.host_ports]
+        for pod in asking:
+            for port in pod.template.host_ports:
+                if any(port.conflicts(used) for used in node.host_ports):
+                    yield (
+                        f"pod {pod.name} asks for host port {port.port}/{port.protocol}, "
+                        f"which is in use on node {node.name}"
+                    )
+        for one, other in combinations(asking, 2):
+            for port in one.template.host_ports:
+                if any(port.conflicts(taken) for taken in other.template.host_ports):
+                    yield (
+                        f"pods {one.name} and {other.name} both ask for host port "
+                        f"{port.port}/{port.protocol} on node {node.name}"
+                    )
+
+
+def anti_affinity_keeps_pods_apart(plan: Plan) -> Iterator[str]:
+    """No pod shares a domain with a pod that its term, or whose term, keeps away.
+
+    Terms of running pods bind new pods just the same. Two running pods are not
+    the plan's concern.
+    """
+    if not _any_anti_affinity(plan):
+        return
+    carriers: defaultdict[PodAffinityTerm, list[Member]] = defaultdict(list)
+    for member in plan.crowd.members:
+        for term in dict.fromkeys(member.anti_affinity):
+            carriers[term].append(member)
+    for term, carrying in carriers.items():
+        matching = _by_domain(plan.crowd.matching(term), term.topology_key)
+        for domain, here in _by_domain(carrying, term.topology_key).items():
+            pair = _first_pair_with_a_new_pod(here, matching.get(domain, []))
+            if pair is not None:
+                one, other = pair
+                yield (
+                    f"required anti-affinity of pod {one.name} keeps pod {other.name} away, "
+                    f"but both are in {term.topology_key}={domain}"
+                )
+
+
+def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
+    """Each term of a new pod finds a matching pod in the pod's domain.
+
+    Pods that carry the term themselves do not help each other, for none could
+    come first; only if nobody else matches in any domain may they start one,
+    all of them the same.
+    """
+    for template, pods in plan.new_by_template:
+        for term in dict.fromkeys(template.required_affinity):
+            key = term.topology_key
+            carriers = plan.affinity_carriers[term]
+            helpers = [
+                m
+                for m in plan.crowd.matching(term)
+                if m not in carriers and m.domain(key) is not None
+            ]
+            helped = {helper.domain(key) for helper in helpers}
+            start_together = not helpers and len({m.domain(key) for m in carriers}) == 1
+            for pod in first_on_each_node(pods):
+                domain = pod.node.labels.get(key)
+                starts = start_together and term.matches(pod.namespace, template.labels)
+                if domain is None:
+                    yield (
+                        f"pod {pod.name} requires affinity at {key}, "
+                        f"but its node {pod.node.name} has no such label"
+                    )
+                elif domain not in helped and not starts:
+                    yield (
+                        f"pod {pod.name} requires affinity to a pod in {key}={domain}, "
+                        "but no pod there matches"
+                    )
+
+
+def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
+    """No domain that gets a new pod holds too many more matching pods than the emptiest."""
+    eligible: dict[object, set[str]] = {}
+    for template, pods in plan.new_by_template:
+        for constraint in dict.fromkeys(template.spread_constraints):
+            key = constraint.topology_key
+            counts = Counter(
+                m.domain(key)
+                for m in plan.crowd.matching(constraint)
+                if m.node is not None and _counts(m.node, template, constraint)
+            )
+            for pod in first_on_each_node(pods):
+                domain = pod.node.labels.get(key)
+                itself = constraint.matches(pod.namespace, template.labels)
+                count = counts[domain] + (not itself)
+                if domain is None:
+                    yield (
+                        f"pod {pod.name} is to be spread over {key}, "
+                        f"but its node {pod.node.name} has no such label"
+                    )
+                # So few are within the skew however empty another domain is.
+                elif count > constraint.max_skew:
+                    question = _eligibility(template, constraint)
+                    if question not in eligible:
+                        eligible[question] = _eligible_domains(plan, template, constraint)
+                    fewest = _fewest(counts, eligible[question], constraint)
+                    if count - fewest > constraint.max_skew:
+                        yield (
+                            f"pod {pod.name} is in {key}={domain} with {count} pods to be "
+                            f"spread, the emptiest has {fewest} and the skew may be "
+                            f"{constraint.max_skew}"
+                        )
+
+
+def _any_anti_affinity(plan: Plan) -> bool:
+    return any(template.required_anti_affinity for template, _ in plan.new_by_template) or any(
+        pod.required_anti_affinity for pod in plan.snapshot.running_pods
+    )
+
+
+def _by_domain(members: Iterable[Member], key: str) -> dict[str, list[Member]]:
+    """Members by domain; those in no domain are left out."""
+    found: defaultdict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        domain = member.domain(key)
+        if domain is not None:
+            found[domain].append(member)
+    return found
+
+
+def _first_pair_with_a_new_pod(
+    carrying: Sequence[Member], matching: Sequence[Member]
+) -> tuple[Member, Member] | None:
+    """Two different pods, not both running; looks at few pairs however many pods there are."""
+    new = [m for m in matching if m.template is not None]
+    for one in carrying:
+        # A new pod is kept from all others, a running pod from new ones only. Of the
+        # candidates at most one is the pod itself, so this ends at the second.
+        for other in matching if one.template is not None else new:
+            if other is not one:
+                return one, other
+    return None
+
+
+def _eligibility(template: PodTemplate, constraint: SpreadConstraint) -> object:
+    """What `_eligible_domains` depends on, to ask it once for like templates."""
+    return (
+        constraint.topology_key,
+        None
+        if constraint.ignore_node_affinity
+        else (template.node_selector, template.required_node_affinity),
+        template.tolerations if constraint.honor_taints else None,
+    )
+
+
+def _counts(node: Node, template: PodTemplate, constraint: SpreadConstraint) -> bool:
+    """Whether a constraint looks at a node: Kubernetes leaves out the pods of all others."""
+    return (constraint.ignore_node_affinity or template.selects(node)) and (
+        not constraint.honor_taints or template.tolerates(node)
+    )
+
+
+def _eligible_domains(plan: Plan, template: PodTemplate, constraint: SpreadConstraint) -> set[str]:
+    """Values of the constraint's key on the nodes that count for it."""
+    nodes: Sequence[Node] = plan.snapshot.nodes
+    if template.node_selector and not constraint.ignore_node_affinity:
+        # At least the selected nodes: those with the rarest label that is demanded.
+        nodes = min((plan.nodes_by_label.get(d, []) for d in template.node_selector), key=len)
+    return {
+        node.labels[constraint.topology_key]
+        for node in nodes
+        if constraint.topology_key in node.labels and _counts(node, template, constraint)
+    }
+
+
+def _fewest(
+    counts: Mapping[str | None, int], domains: set[str], constraint: SpreadConstraint
+) -> int:
+    """Pods in the emptiest of the domains that count, 0 when there are too few of those."""
+    # Where there are more domains than pods lie in, one of them has none.
+    if len(domains) < constraint.min_domains or len(domains) > len(counts):
+        return 0
+    return min((counts.get(domain, 0) for domain in domains), default=0)

@@ -1,0 +1,126 @@
+"""Queues: limits, and what is guaranteed, of a queue and of all above it.
+
+A plan is judged by what it adds: a queue that is over its limit already gets
+nothing more of that resource, but need not be mended. GPUs are counted in
+thousandths, because pods may ask for a share of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from placement_service.entities.queues import GPUS, Amounts, Queue
+from placement_service.entities.request import Node, PodGang, PodTemplate
+from placement_service.judge.plan import Plan
+
+#: A GPU, in what is counted of the resource `GPUS`.
+WHOLE = 1000
+
+
+class Usage:
+    """What runs in each queue and below it; pods are added to a queue and to all above it."""
+
+    def __init__(self, plan: Plan, *, fixed: bool) -> None:
+        """With `fixed` only what is not preemptible."""
+        self._plan = plan
+        self._fixed = fixed
+        self._above = {q.name: above(plan.queues, q.name) for q in plan.snapshot.queues}
+        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for queue in plan.snapshot.queues:
+            own = queue.used_not_preemptible if fixed else queue.used
+            scaled = {r: a * WHOLE if r == GPUS else a for r, a in own.items()}
+            for up in self._above[queue.name]:
+                self._used[up.name].update(scaled)
+        for gang in plan.snapshot.gangs:
+            for group in gang.groups:
+                for pod_set in group.pod_sets:
+                    for pod in pod_set.bound_pods:
+                        self.add(gang, pod_set.template, plan.outcome.nodes.get(pod.node))
+
+    def add(self, gang: PodGang, template: PodTemplate, node: Node | None, sign: int = 1) -> None:
+        """Counts a pod of a gang; with the sign -1 it goes."""
+        if self._fixed and not gang.not_preemptible:
+            return
+        for queue in self._above.get(gang.queue, ()):
+            used = self._used[queue.name]
+            for resource in {*template.requests, GPUS}:
+                used[resource] += sign * queue_amount(self._plan, template, node, resource)
+
+    def of(self, queue: str, resource: str) -> int:
+        return self._used[queue][resource]
+
+
+def queues_are_known(plan: Plan) -> Iterator[str]:
+    """A gang whose queue is not there gets nothing."""
+    for gang in plan.outcome.gangs:
+        if gang.has_bound and gang.gang.queue and gang.gang.queue not in plan.queues:
+            yield f"gang {gang.gang.name} gets new pods, but its queue {gang.gang.queue} is unknown"
+
+
+def limits_hold(plan: Plan) -> Iterator[str]:
+    """What is added to a queue does not end above its limit, or that of a queue above."""
+    yield from _over(plan, fixed=False)
+
+
+def guaranteed_amounts_hold_what_is_not_preemptible(plan: Plan) -> Iterator[str]:
+    """Gangs that are not preemptible stay inside what is guaranteed to them."""
+    yield from _over(plan, fixed=True)
+
+
+def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
+    if not plan.snapshot.queues:
+        return
+    bound = [pod for pod in plan.new if not pod.moved]
+    if fixed:
+        bound = [pod for pod in bound if pod.gang.not_preemptible]
+    usage = Usage(plan, fixed=fixed)
+    for evicted in plan.evicted:
+        if not evicted.moves:
+            node = plan.outcome.nodes.get(evicted.pod.node)
+            usage.add(evicted.gang, evicted.template, node, -1)
+    added: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for pod in bound:
+        usage.add(pod.gang, pod.template, pod.node)
+        for queue in above(plan.queues, pod.gang.queue):
+            for resource in _limited(queue, fixed):
+                added[queue.name][resource] += queue_amount(plan, pod.template, pod.node, resource)
+    for queue in plan.snapshot.queues:
+        for resource, amount in sorted(_limited(queue, fixed).items()):
+            scale = WHOLE if resource == GPUS else 1
+            total = usage.of(queue.name, resource)
+            if added[queue.name][resource] > 0 and total > amount * scale:
+                what = (
+                    "is guaranteed {} {}, but gangs that are not preemptible"
+                    if fixed
+                    else "has a limit of {} {}, but pods in it"
+                )
+                yield f"{queue.name} {what.format(amount, resource)} would have {total / scale:g}"
+
+
+def _limited(queue: Queue, fixed: bool) -> Amounts:
+    return queue.guaranteed if fixed else queue.limit
+
+
+def above(queues: Mapping[str, Queue], name: str) -> tuple[Queue, ...]:
+    """A queue and all above it, from the bottom up; none when it is unknown."""
+    path: list[Queue] = []
+    while name in queues and queues[name] not in path:
+        path.append(queues[name])
+        name = queues[name].parent
+    return tuple(path)
+
+
+def queue_amount(plan: Plan, template: PodTemplate, node: Node | None, resource: str) -> int:
+    """What a pod takes of a resource of its queue; of `GPUS` in thousandths."""
+    if resource != GPUS:
+        return template.requests.get(resource, 0)
+    share = template.device_share
+    whole = plan.policy.gpus(template.requests) * WHOLE
+    if share is None:
+        return whole
+    part = max(share.compute_milli, share.memory_milli)
+    if share.memory_bytes:
+        sizes = [d.memory_bytes for d in (node.devices if node else ()) if d.memory_bytes]
+        part = max(part, -(-share.memory_bytes * WHOLE // min(sizes)) if sizes else WHOLE)
+    return whole + share.count * part
