@@ -14,8 +14,10 @@ order, and after any accident.
 As Grove does, Initialized is written by a merge patch with the whole list of
 conditions as this writer knows it: what a scheduler wrote before is gone. Which
 gangs and pods a PodCliqueSet stands for is left to `placement.kubernetes.expand`,
-which has tests of its own. A template that changes is rolled out pod by pod. Not played: the
-termination of gangs that fail.
+which has tests of its own. A template that changes is rolled out as Grove does it, replica
+by replica. In the background the gates of scaled gangs open some seconds after their base
+is scheduled, as Grove looks at them again only so often. Not played: the termination of
+gangs that fail, OnDelete, and autoscaling.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import hashlib
 import json
 import random
 import threading
-import uuid
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,15 +37,18 @@ from urllib3.exceptions import HTTPError
 
 from placement.kubernetes import Objects, expand
 from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body, Resource
+from tests.cluster.rollout import HASH, Clique, is_current, is_true, next_old
 
 GATE: Final = "grove.io/podgang-pending-creation"
 SCHEDULER: Final = "placement-service"
+#: Seconds after which Grove looks again at the gates of a scaled gang.
+GATE_DELAY: Final = 5.0
 
 _BASE: Final = "grove.io/base-podgang"
 _CLIQUE: Final = "grove.io/podclique"
 _GANG: Final = "grove.io/podgang"
 _INDEX: Final = "grove.io/podclique-pod-index"
-_HASH: Final = "grove.io/pod-template-hash"
+_REPLICA: Final = "grove.io/podcliqueset-replica-index"
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _INITIALIZED: Final = "Initialized"
 _PAUSE_SECONDS: Final = 0.05
@@ -68,12 +73,18 @@ class GroveStandIn:
     """Grove in all namespaces. The stages are for one thread, the one of `start` included.
 
     `scheduler` is the schedulerName its pods get: "default-scheduler" where an
-    admission policy shall change it.
+    admission policy shall change it. `gate_delay` is for gates of scaled gangs in the
+    background, in seconds; the stages themselves open them at once.
     """
 
-    def __init__(self, api: Api, *, scheduler: str = SCHEDULER) -> None:
+    def __init__(
+        self, api: Api, *, scheduler: str = SCHEDULER, gate_delay: float = GATE_DELAY
+    ) -> None:
         self._api = api
         self._scheduler = scheduler
+        self._gate_delay = gate_delay
+        #: When the gates of each scaled gang were found to be due, in the background.
+        self._due_since: dict[_Key, float] = {}
         self._lock = threading.Lock()
         self._sets: dict[_Key, Body] = {}
         self._topologies: list[Body] = []
@@ -170,7 +181,7 @@ class GroveStandIn:
             present[gang.key]
             for gang in self._wanted()
             if gang.key in present
-            and not _is_true(present[gang.key], _INITIALIZED)
+            and not is_true(present[gang.key], _INITIALIZED)
             and is_whole(gang)
         ]
         return len(self._each(lambda gang: self._write_initialized(_key(gang), True), due))
@@ -194,6 +205,7 @@ class GroveStandIn:
                     and not _is_ending(pod)
                     and pod["metadata"]["name"] in referenced
                     and self._base_is_scheduled(pod, gangs, there)
+                    and self._was_looked_at(key, pod)
                 ]
                 if gated:
                     pace = self._pace[clique] if limit is None else limit
@@ -225,18 +237,25 @@ class GroveStandIn:
         return len(stray) + len(surplus)
 
     def roll(self) -> int:
-        """Delete pods of old templates: those without a node at once, of the others one per
-        clique, and the next when the clique is whole and Ready again."""
+        """Delete pods of old templates: those without a node at once. Of the others, in one
+        replica of each set at a time, a whole replica of each scaling group, and one pod of
+        each clique that stands alone; and the next when those are Ready again."""
         there = self._pods()
-        due = []
+        replicas: defaultdict[tuple[str, str], dict[int, list[Clique]]] = defaultdict(dict)
         for gang in self._wanted():
             for name, templates in gang.cliques.items():
                 alive = [pod for pod in there[gang.key[0], name] if not _is_ending(pod)]
-                current = {template["metadata"]["labels"][_HASH] for template in templates}
-                old = [pod for pod in alive if pod["metadata"]["labels"][_HASH] not in current]
-                due += [pod for pod in old if not _is_bound(pod)]
-                if len(alive) >= len(templates) and all(_is_true(pod, "Ready") for pod in alive):
-                    due += sorted(old, key=_key)[:1]
+                one = Clique(templates, alive)
+                owner = gang.key[0], one.labels[_PART_OF]
+                replicas[owner].setdefault(int(one.labels[_REPLICA]), []).append(one)
+        due: list[Body] = []
+        for of_set in replicas.values():
+            cliques = [one for _, several in sorted(of_set.items()) for one in several]
+            due += [pod for one in cliques for pod in one.old if not _is_bound(pod)]
+            current = next(
+                (of_set[index] for index in sorted(of_set) if not is_current(of_set[index])), []
+            )
+            due += [pod for pod in next_old(current) if _is_bound(pod)]
         return len(self._each(self._delete_as_seen, due))
 
     def step(self, shuffle: random.Random | None = None) -> int:
@@ -304,19 +323,9 @@ class GroveStandIn:
             yield _Gang(current, cliques)
 
     def _gang(self, body: Body) -> Body:
-        metadata = body["metadata"]
-        owner = metadata["labels"][_PART_OF]
-        reference = {
-            "apiVersion": "grove.io/v1alpha1",
-            "kind": "PodCliqueSet",
-            "name": owner,
-            "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{metadata['namespace']}/{owner}")),
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-        labels = {**metadata["labels"], "grove.io/scheduler-name": self._scheduler}
-        made = {**metadata, "labels": labels, "ownerReferences": [reference]}
-        return {key: body[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": made}
+        # Without its owner, the PodCliqueSet, which is in no API server here: a garbage collector
+        # deletes what belongs to nobody.
+        return {key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")}
 
     def _pod(self, body: Body) -> Body:
         metadata = {key: one for key, one in body["metadata"].items() if key != "name"}
@@ -324,7 +333,7 @@ class GroveStandIn:
         # The host's name tells pods of one template apart.
         template = {key: one for key, one in body["spec"].items() if key != "hostname"}
         digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
-        metadata["labels"] = {**metadata["labels"], _HASH: digest[:10]}
+        metadata["labels"] = {**metadata["labels"], HASH: digest[:10]}
         held = {"schedulerName": self._scheduler, "schedulingGates": [{"name": GATE}]}
         return {**body, "metadata": metadata, "spec": {**body["spec"], **held}}
 
@@ -334,7 +343,9 @@ class GroveStandIn:
             "type": _INITIALIZED,
             "status": "True" if done else "False",
             "reason": "PodGangPodsCreated" if done else "PodGangPodsCreationPending",
-            "message": "All pods exist" if done else "Pods are missing",
+            "message": "PodGang is fully initialized"
+            if done
+            else "Not all constituent pods have been created yet",
             "lastTransitionTime": _now(),
         }
         status = {"phase": "Pending", "conditions": [condition]}
@@ -351,10 +362,17 @@ class GroveStandIn:
         namespace = pod["metadata"]["namespace"]
         base = gangs.get((namespace, name))
         return base is not None and all(
-            sum(_is_true(one, "PodScheduled") for one in there[namespace, group["name"]])
+            sum(is_true(one, "PodScheduled") for one in there[namespace, group["name"]])
             >= group["minReplicas"]
             for group in base["spec"]["podgroups"]
         )
+
+    def _was_looked_at(self, gang: _Key, pod: Body) -> bool:
+        """Whether Grove has come back to the gates of a scaled gang since they are due."""
+        if self._thread is None or _BASE not in pod["metadata"]["labels"]:
+            return True
+        since = self._due_since.setdefault(gang, time.monotonic())
+        return time.monotonic() - since >= self._gate_delay
 
     def _wanted(self) -> list[_Gang]:
         with self._lock:
@@ -426,11 +444,6 @@ def _is_bound(pod: Body) -> bool:
 
 def _is_gated(pod: Body) -> bool:
     return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
-
-
-def _is_true(one: Body, condition: str) -> bool:
-    conditions = one.get("status", {}).get("conditions", ())
-    return any(c["type"] == condition and c["status"] == "True" for c in conditions)
 
 
 def _now() -> str:
