@@ -71,7 +71,8 @@ def build_query(
         most=most_gangs,
     )
     more = tuple(key for key in also if key in by_key)[: most_gangs - len(asked)]
-    roots = {bases.get(key, key) for key in (*asked, *more)}
+    first = [key for key in kept.first if key in by_key]
+    roots = {bases.get(key, key) for key in (*asked, *more, *first)}
     sent = dict.fromkeys(asked)
     # A gang that waits but is not part of this batch would be placed all the same: leave it out.
     sent.update(
@@ -79,8 +80,8 @@ def build_query(
         for key in by_key
         if bases.get(key, key) in roots and (key not in queue or key in roots)
     )
-    sent.update((key, None) for key in kept.first if key in by_key)
-    for key in kept.first & sent.keys():
+    sent.update(dict.fromkeys(first))
+    for key in first:
         # Ahead of others of its priority, and behind whatever has a higher one.
         by_key[key].priority = min(by_key[key].priority + 1, _HIGHEST_PRIORITY)
     for key in sent:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tests.cluster.api import Body
 from tests.cluster.rollout import HASH, Clique, is_current, next_old
 
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-def pod(name: str, template: str, *, ready: bool = True, **labels: str) -> Body:
+
+def pod(
+    name: str,
+    template: str,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    *,
+    ready: bool = True,
+) -> Body:
     return {
         "metadata": {"name": name, "labels": {HASH: template, **labels}},
         "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
@@ -18,7 +29,7 @@ def scaled(replica: int, *pods: Body) -> Clique:
         "grove.io/podcliquescalinggroup": "s-0-g",
         "grove.io/podcliquescalinggroup-replica-index": str(replica),
     }
-    return Clique([pod("template", "new", **labels) for _ in pods], pods)
+    return Clique([pod("template", "new", labels) for _ in pods], pods)
 
 
 def alone(*pods: Body) -> Clique:

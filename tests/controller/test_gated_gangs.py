@@ -89,6 +89,7 @@ def test_a_kept_gang_is_planned_ahead_of_its_priority_and_never_bound() -> None:
     asked = query(cache, kept(cache))
     assert asked.asked == (("ml", "other"),)
     by_name = {one.name.rpartition("/")[2]: one for one in asked.request.gangs}
+    assert set(by_name) == {"base", "scaled", "other"}
     assert by_name["scaled"].priority == by_name["other"].priority + 1
     (pods,) = by_name["scaled"].groups[0].pod_sets
     assert [pod.name for pod in pods.pods] == ["namespaces/ml/pods/s"]

@@ -15,7 +15,7 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.controller.conftest import Start
-from tests.controller.gangs import bound_of, scheduled
+from tests.controller.gangs import add_gang, bound_of, scheduled
 
 
 def nodes(cluster: Cluster, count: int, *, prefix: str = "n") -> None:
@@ -128,3 +128,36 @@ def test_what_replaces_a_pod_returns_to_its_node(
         lambda: lost not in cluster.bound() and len(cluster.bound()) == 3, "it is replaced"
     )
     assert sorted(cluster.bound().values()) == sorted(before.values())
+
+
+@pytest.mark.parametrize(("keep", "want"), [(30.0, "g-0-x-0"), (0.0, "late")])
+def test_room_is_kept_while_grove_holds_a_scaled_gang_back(
+    cluster: Cluster,
+    grove: GroveStandIn,
+    kubelet: FakeKubelet,
+    start: Start,
+    keep: float,
+    want: str,
+) -> None:
+    """Another gang arrives before the gate opens; where nothing is kept it gets the room."""
+    nodes(cluster, 2)
+    grove.apply(
+        clique_set(
+            "g",
+            clique("a", 1),
+            groups=[scaling_group("x", ["a"], replicas=2, least=1)],
+            namespace=cluster.namespace,
+        )
+    )
+    grove.start()
+    start(keep_gated=keep)
+    cluster.wait_until(lambda: bound_of(cluster, "g-0") == 1, "the base runs")
+    add_gang(cluster, "late", pods=1)
+    other = "late" if want != "late" else "g-0-x-0"
+    cluster.wait_until(
+        lambda: (
+            scheduled(cluster, want).get("status") == "True"
+            and scheduled(cluster, other).get("status") == "False"
+        ),
+        "one of them is bound, and the other is told why not",
+    )
