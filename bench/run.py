@@ -29,7 +29,7 @@ from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
 
 #: Values closer than this are equal.
-TOLERANCE = 1e-6
+TOLERANCE = 5e-7
 
 #: Seconds that a server may take to start.
 START_SECONDS = 60.0

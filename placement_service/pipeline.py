@@ -34,7 +34,7 @@ from placement_service.entities.placement import (
 from placement_service.entities.pod_assignment import count_pods, name_pods
 from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
-from placement_service.entities.solution import Assignment, Limit, Solution, Tier, TierName
+from placement_service.entities.solution import SAME, Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.request_reasons import plain_reasons
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
@@ -45,9 +45,6 @@ logger = logging.getLogger(__name__)
 
 #: Verifying better answers while the search goes on takes at most this share.
 VERIFYING_SHARE = 0.2
-
-#: Two values of a tier that are this close are equal.
-TOLERANCE = 1e-6
 
 #: A search shorter than this is not worth starting, in seconds.
 SHORTEST_SEARCH = 0.02
@@ -478,11 +475,11 @@ def recompute(claimed: Sequence[Tier], score: Score) -> tuple[tuple[Tier, ...], 
         claim = claims.get(name)
         bound = None if problem or claim is None else claim.bound
         if claim is not None and not problem:
-            if abs(claim.value - value) > TOLERANCE:
+            if abs(claim.value - value) > SAME:
                 problem = f"{name.value} is {value:g}, not {claim.value:g}"
             if bound is not None:
                 excess = (bound - value) if name.minimize else (value - bound)
-                if excess > TOLERANCE:
+                if excess > SAME:
                     problem = f"{name.value} is {value:g}, past its bound {bound:g}"
                     bound = None
         tiers.append(Tier(name, value, bound))

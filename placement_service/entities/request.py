@@ -41,8 +41,10 @@ DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 #: Resource name to amount. Absent means zero.
 Resources = Mapping[str, int]
 
-#: How the resources begin that are slices of a GPU.
+#: How the resources begin that are slices of a GPU: ``nvidia.com/mig-{slices}g.{memory}gb``.
 MIG = "nvidia.com/mig-"
+#: Compute slices of a whole GPU.
+MIG_SLICES = 7
 
 
 class Effect(Enum):
@@ -399,6 +401,25 @@ class Policy:
     def whole_gpus(self, resources: Resources) -> int:
         return sum(resources.get(name, 0) for name in self.gpu_resources)
 
+    def has_gpus(self, template: PodTemplate) -> bool:
+        """Whether a pod asks for GPUs, or for a part of one."""
+        return template.device_share is not None or self.gpus(template.requests) > 0
+
+    def milli_gpus(self, template: PodTemplate) -> int:
+        """What a pod asks for in thousandths of a GPU; some MIG device or share is at least one.
+
+        A MIG device counts its compute slices, of which a GPU has seven.
+        """
+        requests = template.requests
+        total = 1000 * self.whole_gpus(requests)
+        for name, count in requests.items():
+            if name.startswith(MIG):
+                total += count * max(1, 1000 * min(_slices(name), MIG_SLICES) // MIG_SLICES)
+        share = template.device_share
+        if share is not None:
+            total += share.count * max(1, share.compute_milli, share.memory_milli)
+        return total
+
     def gpus(self, resources: Resources) -> int:
         """Whole GPUs, and slices of them (MIG), each of which counts as one."""
         slices = sum(amount for name, amount in resources.items() if name.startswith(MIG))
@@ -419,6 +440,12 @@ class Request:
     previous: tuple[Binding, ...] = ()
     validate_only: bool = False
     label: str = ""
+
+
+def _slices(resource: str) -> int:
+    """The compute slices in the name of a MIG resource, 0 where it does not tell."""
+    digits = resource.removeprefix(MIG).partition("g")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 3 else 0
 
 
 def namespace_of(name: str) -> str:

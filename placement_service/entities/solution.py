@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+#: Two values of a tier that are this close are equal: half of what values differ by at least.
+SAME = 5e-7
+
 
 class TierName(Enum):
     """The tiers of the objective, in order of importance."""
@@ -49,7 +52,7 @@ class Tier:
 
     @property
     def proven(self) -> bool:
-        return self.bound is not None and abs(self.bound - self.value) < 1e-6
+        return self.bound is not None and abs(self.bound - self.value) < SAME
 
     @property
     def gap(self) -> float | None:

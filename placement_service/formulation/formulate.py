@@ -13,7 +13,7 @@ import numpy as np
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.formulation.arrays import Ints, fit
 from placement_service.formulation.gang_draft import GangDraft
-from placement_service.formulation.gang_value import gang_value, largest_node
+from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import PodClasses, Table
 from placement_service.formulation.problem import Gang, Problem
@@ -27,7 +27,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     levels = Levels(snapshot.nodes)
     pod_classes = PodClasses(snapshot, levels)
     index = {n.name: i for i, n in enumerate(snapshot.nodes)}
-    value_of = largest_node(snapshot)
+    totals = cluster_totals(snapshot)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     drafts = [GangDraft(i, g, levels, index, gone) for i, g in enumerate(snapshot.gangs)]
@@ -36,7 +36,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         draft.make_demands(pod_classes)
     table = pod_classes.table(levels)
     gangs = tuple(
-        draft.finish(gang_value(draft.gang, policy, value_of), drafts, by_name, table.bundle_of)
+        draft.finish(gang_value(draft.gang, policy, totals), drafts, by_name, table.bundle_of)
         for draft in drafts
     )
     gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])

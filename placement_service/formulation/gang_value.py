@@ -1,49 +1,64 @@
 """What admitting a gang is worth: the unit of the first tier.
 
-The value is the GPUs of the gang's minimum. A gang without GPUs gets a small
-share of a GPU, so that it counts, yet never against one: a hundredth of the
-nodes that its minimum fills. Values are integers, in thousandths of a GPU, and
-depend on neither names nor order.
+The value is the GPUs of the gang's minimum, whether its pods wait or run. A gang
+without GPUs gets a small share of a GPU, so that it counts and larger ones count
+more, yet never against one GPU: its dominant share of what the cluster has, scaled so
+that all such gangs that fit the cluster together stay below one GPU. Values are
+integers, in millionths of a GPU, and depend on neither names nor order.
 """
 
 from __future__ import annotations
 
-from placement_service.entities.request import CPU, MEMORY, PodGang, Policy, Snapshot
+from collections.abc import Iterable
 
-#: Values are in thousandths of a GPU.
-UNITS_PER_GPU = 1000
+from placement_service.entities.request import PODS, PodGang, Policy, Resources, Snapshot
+
+#: Values are in millionths of a GPU.
+UNITS_PER_GPU = 1_000_000
 
 #: No gang is worth more, so that the values of all gangs add up exactly in 53 bits.
-MAX_VALUE = 2**39
+MAX_VALUE = 2**40
 
-#: What a minimum that fills one whole node without GPUs is worth.
-UNITS_PER_NODE_WITHOUT_GPUS = 10
-
-
-def largest_node(snapshot: Snapshot) -> dict[str, int]:
-    """The largest allocatable CPU (millis) and memory (bytes) of any node."""
-    return {
-        r: max((n.allocatable.get(r, 0) for n in snapshot.nodes), default=0) for r in (CPU, MEMORY)
-    }
+#: What gangs without GPUs that fill the cluster in every resource are worth together, besides
+#: the one unit that each of them is worth at least.
+WITHOUT_GPUS = 900_000
 
 
-def gang_value(gang: PodGang, policy: Policy, largest: dict[str, int]) -> int:
-    """The value of a gang's minimum, in thousandths of a GPU; from 1 to MAX_VALUE.
+def cluster_totals(snapshot: Snapshot) -> dict[str, int]:
+    """What all nodes together have of each resource, the number of pods aside."""
+    totals: dict[str, int] = {}
+    for node in snapshot.nodes:
+        for resource, amount in node.allocatable.items():
+            if amount > 0 and resource != PODS:
+                totals[resource] = totals.get(resource, 0) + amount
+    return totals
 
-    A group counts `min_replicas` pods of the smallest request among its pending
-    pods; a group without pending pods counts nothing.
+
+def gang_value(gang: PodGang, policy: Policy, totals: Resources) -> int:
+    """The value of a gang's minimum, in millionths of a GPU; from 1 to MAX_VALUE.
+
+    A group counts `min_replicas` times the least of its pods, those that run included;
+    a group of which no pod's requests are known counts nothing. `totals` are those of
+    `cluster_totals`.
     """
-    gpus = 0
-    nodes = 0.0
+    milli_gpus = 0
+    amounts: dict[str, int] = {}
     for group in gang.groups:
-        requests = [s.template.requests for s in group.pod_sets if s.pods]
-        if not requests:
+        templates = [s.template for s in group.pod_sets if s.pods or s.bound_pods]
+        if not templates:
             continue
-        gpus += group.min_replicas * min(policy.gpus(r) for r in requests)
-        nodes += group.min_replicas * min(
-            max((r.get(k, 0) / size for k, size in largest.items() if size), default=0.0)
-            for r in requests
-        )
-    if gpus:
-        return min(gpus * UNITS_PER_GPU, MAX_VALUE)
-    return min(max(1, round(nodes * UNITS_PER_NODE_WITHOUT_GPUS)), MAX_VALUE)
+        milli_gpus += group.min_replicas * min(policy.milli_gpus(t) for t in templates)
+        for resource in _asked(t.requests for t in templates) & totals.keys():
+            least = min(t.requests.get(resource, 0) for t in templates)
+            amounts[resource] = amounts.get(resource, 0) + group.min_replicas * least
+    if milli_gpus:
+        return min(milli_gpus * (UNITS_PER_GPU // 1000), MAX_VALUE)
+    # Exact: the share of the scarcest resource, divided by how many resources there are.
+    share = max(
+        (WITHOUT_GPUS * n // (totals[r] * len(totals)) for r, n in amounts.items()), default=0
+    )
+    return min(1 + share, MAX_VALUE)
+
+
+def _asked(requests: Iterable[Resources]) -> set[str]:
+    return {resource for some in requests for resource in some}

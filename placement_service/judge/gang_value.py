@@ -5,39 +5,40 @@ Written apart from the formulation on purpose: a mistake in one shows in the oth
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
-from placement_service.entities.request import CPU, MEMORY, PodGang, Policy, Snapshot
+from placement_service.entities.request import PODS, PodGang, Policy, Snapshot
 
-#: Values are in thousandths of a GPU; a node without GPUs that is filled counts ten of them.
-THOUSANDTHS = 1000
-PER_NODE = 10
+#: Values are in millionths of a GPU.
+MILLIONTHS = 1_000_000
+
+#: What gangs without GPUs share for a cluster that they fill in every resource.
+SHARED = 900_000
 
 #: The largest value of one gang.
-MOST = 2**39
+MOST = 2**40
 
 
 def gang_values(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
-    """The value of each gang's minimum by its name, in thousandths of a GPU."""
-    sizes = {
-        resource: max((n.allocatable.get(resource, 0) for n in snapshot.nodes), default=0)
-        for resource in (CPU, MEMORY)
-    }
-    return {gang.name: _value(gang, policy, sizes) for gang in snapshot.gangs}
+    """The value of each gang's minimum by its name, in millionths of a GPU."""
+    there: Counter[str] = Counter()
+    for node in snapshot.nodes:
+        there.update({r: n for r, n in node.allocatable.items() if n > 0 and r != PODS})
+    return {gang.name: _value(gang, policy, there) for gang in snapshot.gangs}
 
 
-def _value(gang: PodGang, policy: Policy, sizes: dict[str, int]) -> int:
-    gpus, share = 0, Fraction(0)
+def _value(gang: PodGang, policy: Policy, there: Counter[str]) -> int:
+    thousandths = 0
+    asked: Counter[str] = Counter()
     for group in gang.groups:
-        pods = [pod_set.template.requests for pod_set in group.pod_sets if pod_set.pods]
+        pods = [s.template for s in group.pod_sets if len(s.pods) + len(s.bound_pods)]
         if pods:
-            gpus += group.min_replicas * min(policy.gpus(pod) for pod in pods)
-            share += group.min_replicas * min(
-                max(
-                    (Fraction(pod.get(r, 0), size) for r, size in sizes.items() if size),
-                    default=Fraction(0),
-                )
-                for pod in pods
-            )
-    value = gpus * THOUSANDTHS if gpus else max(1, round(share * PER_NODE))
-    return min(value, MOST)
+            thousandths += group.min_replicas * min(map(policy.milli_gpus, pods))
+            for resource in there:
+                least = min(pod.requests.get(resource, 0) for pod in pods)
+                asked[resource] += group.min_replicas * least
+    if thousandths:
+        return min(thousandths * MILLIONTHS // 1000, MOST)
+    shares = [Fraction(asked[r] * SHARED, there[r] * len(there)) for r in there]
+    return min(1 + int(max(shares, default=Fraction(0))), MOST)

@@ -22,7 +22,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
-from placement_service.judge.gang_value import THOUSANDTHS, gang_values
+from placement_service.judge.gang_value import MILLIONTHS, gang_values
 from placement_service.judge.outcome import GangOutcome, NewPod, Outcome, read
 
 #: One domain too many, in the thousandths that the topology tier counts in.
@@ -243,7 +243,7 @@ class _Tier(NamedTuple):
 
 
 TIERS: Mapping[TierName, _Tier] = {
-    TierName.ADMITTED: _Tier(_admitted, THOUSANDTHS),
+    TierName.ADMITTED: _Tier(_admitted, MILLIONTHS),
     TierName.EXTRA: _Tier(_extra),
     TierName.TOPOLOGY: _Tier(_topology, DOMAIN),
     TierName.FRAGMENTATION: _Tier(_fragmentation),

@@ -415,7 +415,7 @@ BETWEEN = tuple(TierName)[1 : tuple(TierName).index(TierName.TOPOLOGY)]
 
 
 def a_score(admitted: int, topology: int = 0) -> Score:
-    counts = {**dict.fromkeys(TierName, (0,)), TierName.ADMITTED: (admitted * 1000,)}
+    counts = {**dict.fromkeys(TierName, (0,)), TierName.ADMITTED: (admitted * 1_000_000,)}
     return Score({**counts, TierName.TOPOLOGY: (topology * 1000,)}, ())
 
 

@@ -347,7 +347,7 @@ def test_a_goal_without_terms_forgets_the_goal_before_it() -> None:
     first = model.solve(admitted(model), maximize=True, hint=None, seconds=LONG, effort=10)
     second = model.solve([], maximize=True, hint=None, seconds=LONG, effort=10)
 
-    assert (first.bound, second.bound) == (16_000, 0)
+    assert (first.bound, second.bound) == (16_000_000, 0)
 
 
 def test_a_gang_waits_when_its_base_is_not_described_and_does_not_run() -> None:
@@ -424,7 +424,7 @@ def test_neighbourhoods_take_in_gangs_worth_as_much_that_need_no_split() -> None
     state = after(scenario, count, lambda state: Improver(state).run(), plan=split)
 
     judged(state)
-    assert state.worth.of(TierName.ADMITTED) == (56_000,)
+    assert state.worth.of(TierName.ADMITTED) == (56_000_000,)
     assert state.worth.of(TierName.TOPOLOGY) == (0,)
     assert sorted(state.plan) == [0, 2, 3]
 

@@ -27,16 +27,16 @@ class TestAdmitted:
         # Two pods of 4 GPUs are the minimum; the third is an extra.
         scenario = Scenario(RACKS).gang("a", pods=3, gpus=4, min=2)
         assert scored(scenario).counts[TierName.ADMITTED] == (0,)
-        assert scored(scenario, a_w_0="x1", a_w_1="x1").counts[TierName.ADMITTED] == (8000,)
+        assert scored(scenario, a_w_0="x1", a_w_1="x1").counts[TierName.ADMITTED] == (8_000_000,)
         assert scored(scenario, a_w_0="x1", a_w_1="x1", a_w_2="x2").counts[TierName.ADMITTED] == (
-            8000,
+            8_000_000,
         )
 
     def test_priorities_are_told_apart_from_high_to_low_and_reported_as_a_sum(self) -> None:
         scenario = Scenario(RACKS).gang("low", pods=1, gpus=2).gang("none", pods=1, priority=5)
         scenario = scenario.gang("high", pods=1, gpus=4, priority=9)
         result = scored(scenario, low_w_0="x1", high_w_0="x1")
-        assert result.counts[TierName.ADMITTED] == (4000, 0, 2000)
+        assert result.counts[TierName.ADMITTED] == (4_000_000, 0, 2_000_000)
         assert result.value(TierName.ADMITTED) == 6.0
 
     def test_a_gang_whose_minimum_runs_is_not_admitted_again(self) -> None:
@@ -47,12 +47,14 @@ class TestAdmitted:
 
     def test_a_gang_that_runs_in_part_is_worth_its_whole_minimum(self) -> None:
         scenario = Scenario(RACKS).gang("a", Group("w", pods=1, gpus=4, min=2, on=("x1",)))
-        assert scored(scenario, a_w_0="x1").counts[TierName.ADMITTED] == (8000,)
+        assert scored(scenario, a_w_0="x1").counts[TierName.ADMITTED] == (8_000_000,)
 
-    def test_a_gang_without_gpus_is_worth_a_hundredth_of_the_nodes_it_fills(self) -> None:
-        # 32 of 64 cores are half a node: 0.5 x 10 thousandths.
+    def test_a_gang_without_gpus_is_worth_its_dominant_share_of_the_cluster(self) -> None:
+        # 32 of 6 x 64 cores, of four resources that the nodes have.
         scenario = Scenario(RACKS).gang("a", Group("w", pods=1, cpus=32))
-        assert scored(scenario, a_w_0="x1").counts[TierName.ADMITTED] == (5,)
+        there = {r for n in scenario.snapshot().nodes for r in n.allocatable} - {PODS}
+        share = 900_000 * 32 // (6 * 64 * len(there))
+        assert scored(scenario, a_w_0="x1").counts[TierName.ADMITTED] == (1 + share,)
 
     def test_a_gang_that_asks_for_nothing_still_counts(self) -> None:
         assert scored(Scenario(RACKS).gang("a", pods=1), a_w_0="x1").counts[TierName.ADMITTED] == (

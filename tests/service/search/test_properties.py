@@ -36,7 +36,7 @@ from tests.strategies import (
 )
 
 POLICY = Policy()
-EPSILON = 1e-6
+EPSILON = 5e-7
 
 #: Of the profile in use; the properties that solve twice try fewer.
 EXAMPLES = settings().max_examples
@@ -163,8 +163,11 @@ def test_an_empty_node_never_lowers_what_is_admitted(
     more = replace(snapshot, nodes=(*snapshot.nodes, fresh))
     before, after = solve(snapshot, POLICY)[-1], solve(more, POLICY)[-1]
     if before.tiers[0].proven and after.tiers[0].proven:
+        # Shares of a larger cluster are smaller: both plans in the terms of the larger one.
+        bindings = name_pods(snapshot, before.assignments)
         first = TierName.ADMITTED
-        assert judged(more, after).counts[first] >= judged(snapshot, before).counts[first]
+        best = judged(more, after).counts[first]
+        assert best >= score(more, POLICY, bindings).counts[first]
 
 
 @settings(max_examples=EXAMPLES // 4)
@@ -182,36 +185,40 @@ class TestTheOracle:
         ("scenario", "want"),
         [
             pytest.param(
-                Scenario("x1=8").gang("a", pods=2, gpus=8, min=1), ((8000,), 0, 0), id="one fits"
+                Scenario("x1=8").gang("a", pods=2, gpus=8, min=1),
+                ((8_000_000,), 0, 0),
+                id="one fits",
             ),
             pytest.param(
                 Scenario("x1=8").gang("a", pods=3, gpus=4), ((0,), 0, 0), id="all or nothing"
             ),
             pytest.param(
-                Scenario("x1=4 x2=4").gang("a", pods=3, gpus=2, min=1), ((2000,), 2, 0), id="extras"
+                Scenario("x1=4 x2=4").gang("a", pods=3, gpus=2, min=1),
+                ((2_000_000,), 2, 0),
+                id="extras",
             ),
             pytest.param(
                 Scenario("x1=8 x2=8")
                 .gang("low", pods=2, gpus=8)
                 .gang("high", pods=1, gpus=1, priority=1),
-                ((1000, 0), 0, 0),
+                ((1_000_000, 0), 0, 0),
                 id="priority before value",
             ),
             pytest.param(
                 Scenario("r1: x1=8 | r2: x2=8 x3=8").gang("a", pods=2, gpus=8, prefer="rack"),
-                ((16000,), 0, 0),
+                ((16_000_000,), 0, 0),
                 id="one rack",
             ),
             pytest.param(
                 Scenario("r1: x1=8 | r2: x2=8").gang("a", pods=2, gpus=8, prefer="rack"),
-                ((16000,), 0, 1000),
+                ((16_000_000,), 0, 1000),
                 id="two racks",
             ),
             pytest.param(
                 Scenario("r1: x1=8 x2=8 | r2: x3=8")
                 .gang("a", pods=1, gpus=8, pack="rack")
                 .gang("b", Group("w", pods=1, gpus=8), base="a", prefer="rack"),
-                ((16000,), 0, 0),
+                ((16_000_000,), 0, 0),
                 id="a set in one rack",
             ),
         ],

@@ -16,7 +16,7 @@ from placement.v1 import ObjectiveTier, Placement, TerminationLimit, Termination
 HOSTNAME = "kubernetes.io/hostname"
 
 #: Two values closer than this are equal: tiers count in thousandths.
-SAME = 1e-6
+SAME = 5e-7
 
 #: Fragmentation never has a bound; a proof is about these.
 PROVABLE_TIERS = ("admitted", "extra", "disruption", "topology")
