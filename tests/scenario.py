@@ -303,6 +303,7 @@ class Placed:
         admitted: float | None = None,
         extra: int | None = None,
         topology: float | None = None,
+        disruption: int | None = None,
         fragmentation: int | None = None,
         proven: bool = True,
     ) -> Placed:
@@ -320,6 +321,7 @@ class Placed:
             (TierName.ADMITTED, admitted),
             (TierName.EXTRA, extra),
             (TierName.TOPOLOGY, topology),
+            (TierName.DISRUPTION, disruption),
             (TierName.FRAGMENTATION, fragmentation),
         ):
             if want is not None:

@@ -19,6 +19,7 @@ class TierName(Enum):
 
     ADMITTED = "admitted"
     EXTRA = "extra"
+    DISRUPTION = "disruption"
     TOPOLOGY = "topology"
     FRAGMENTATION = "fragmentation"
 

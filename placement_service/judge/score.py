@@ -109,6 +109,11 @@ def _extra(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     return (sum(g.extra for gang in outcome.gangs for g in gang.groups),)
 
 
+def _disruption(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+    """Running pods that had to give way; plans evict nobody so far."""
+    return (0,)
+
+
 def _topology(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     total = 0
     for gang in outcome.gangs:
@@ -245,6 +250,7 @@ class _Tier(NamedTuple):
 TIERS: Mapping[TierName, _Tier] = {
     TierName.ADMITTED: _Tier(_admitted, MILLIONTHS),
     TierName.EXTRA: _Tier(_extra),
+    TierName.DISRUPTION: _Tier(_disruption),
     TierName.TOPOLOGY: _Tier(_topology, DOMAIN),
     TierName.FRAGMENTATION: _Tier(_fragmentation),
 }

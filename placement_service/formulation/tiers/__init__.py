@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.tiers import admitted, extra, fragmentation, topology
+from placement_service.formulation.tiers import (
+    admitted,
+    disruption,
+    extra,
+    fragmentation,
+    topology,
+)
 from placement_service.formulation.tiers.goal import Goal
 
 TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
     admitted.goals,
     extra.goals,
+    disruption.goals,
     topology.goals,
     fragmentation.goals,
 )

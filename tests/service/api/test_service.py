@@ -33,6 +33,7 @@ from placement_service.api.settings import Settings
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import parse_request, request_to_proto
 from placement_service.entities.request import Request
+from placement_service.entities.solution import TierName
 from placement_service.judge.verify import verify
 from tests.service.engines import MEETING
 from tests.service.questions import message, open_snapshot, request, snapshot
@@ -133,7 +134,7 @@ def test_a_question_is_answered(usual: Running) -> None:
     assert placement.label == "test"
     assert placement.gangs[0].placed
     assert placement.termination.reason == placement_pb2.TERMINATION_REASON_OPTIMAL
-    assert [t.name for t in placement.tiers] == ["admitted", "extra", "topology", "fragmentation"]
+    assert [t.name for t in placement.tiers] == [t.value for t in TierName]
     assert "placement_service.search.engine:search" in placement.stats.engine
 
 

@@ -253,12 +253,7 @@ EVERYTHING = Request(
     label="nightly",
 )
 
-TIERS = tuple(
-    Tier(name, value, bound)
-    for name, value, bound in zip(
-        TierName, (8.0, 0.0, 1.5, 2.0), (8.0, 0.0, None, 1.0), strict=True
-    )
-)
+TIERS = tuple(Tier(name, 8.0 - i, None if i == 2 else i + 0.5) for i, name in enumerate(TierName))
 
 PLACEMENT = PlacementValue(
     revision="42",

@@ -68,11 +68,15 @@ def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_n
     problem = formulate(scenario.snapshot(), scenario.policy)
     deadline = time.monotonic() + 20
     state = State(problem, to_solution(problem, {}), deadline, lambda solution: None)
-    state.learn_all((8000, 1, 1000))
+    claimed = {TierName.ADMITTED: 8000, TierName.EXTRA: 1, TierName.TOPOLOGY: 1000}
+    state.learn_all(
+        [claimed.get(g.tier, b) for g, b in zip(state.goals, state.bounds, strict=True)]
+    )
 
     stage(state)
 
-    assert state.bounds[:3] == (8000, 0, 0)
+    known = {TierName.ADMITTED: 8000}
+    assert [known.get(g.tier, 0) for g in state.goals] == list(state.bounds)
 
 
 LARGE = 2**53

@@ -1,0 +1,35 @@
+"""Each tier has one home, and the stages agree on their order."""
+
+from __future__ import annotations
+
+from placement_service.entities.request import Policy
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.tiers import goals
+from placement_service.judge import score
+from tests.scenario import Scenario
+
+TWO_PRIORITIES = (
+    Scenario("r1: x1=8 x2=8")
+    .gang("high", pods=1, gpus=8, priority=1)
+    .gang("low", pods=2, gpus=8, min=1, prefer="rack")
+)
+
+
+def test_goals_come_in_the_order_of_their_tiers() -> None:
+    order = list(TierName)
+    found = [
+        order.index(goal.tier) for goal in goals(formulate(TWO_PRIORITIES.snapshot(), Policy()))
+    ]
+    assert found == sorted(found)
+    assert set(found) == set(range(len(order)))
+
+
+def test_the_judge_knows_every_tier_in_the_units_of_the_engine() -> None:
+    assert set(score.TIERS) == set(TierName)
+    for goal in goals(formulate(TWO_PRIORITIES.snapshot(), Policy())):
+        assert score.TIERS[goal.tier].unit == goal.unit
+
+
+def test_nobody_is_disturbed() -> None:
+    TWO_PRIORITIES.place().expect(disruption=0, proven=True)
