@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from controller.cache import ClusterCache, ClusterView
-from controller.gang_state import Key, is_free
+from controller.gang_state import Key, is_free, key_of_resource
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import PODS, ApiError, Body, Cluster
@@ -130,10 +130,12 @@ def plans(
     """
     found: dict[Key, list[Binding]] = {key: [] for key in asked}
     for binding in placement.bindings:
-        gang = _key(binding.gang)
+        gang = key_of_resource(binding.gang)
         if gang in found:
             found[gang].append(
-                Binding(_key(binding.pod), binding.uid, binding.node.removeprefix("nodes/"))
+                Binding(
+                    key_of_resource(binding.pod), binding.uid, binding.node.removeprefix("nodes/")
+                )
             )
     result = [
         GangPlan(gang, tuple(of), bases.get(gang), dependencies.get(gang, frozenset()))
@@ -354,9 +356,3 @@ class KubernetesBinder:
             refused = error.status in (404, 409)
             return BindAttempt(binding, Result.CONFLICT, str(error)) if refused else None
         return found
-
-
-def _key(name: str) -> Key:
-    """Namespace and name in "namespaces/{namespace}/pods/{pod}" and the like."""
-    _, namespace, _, own = name.split("/")
-    return namespace, own

@@ -24,11 +24,14 @@ from controller.batch import Backoff, Window
 from controller.cache import ClusterCache
 from controller.cycle import Cycle, CycleOptions
 from controller.events import Recorder
+from controller.evict import Evictions, KubernetesEvictor
+from controller.eviction_journal import Journal
 from controller.inquiry import Inquiry
 from controller.lease import Elector, Timing
 from controller.metrics import Metrics
+from controller.policy import policy
 from controller.probes import Probes
-from controller.report import Reporter
+from controller.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
 from controller.steps import StepObserver, ignored
@@ -208,10 +211,34 @@ def _cycle(
         ),
         lookup=binder,
         reporter=Reporter(cluster, recorder, pool, may_act=authority.leads, on_step=heartbeat.step),
+        evictions=_evictions(settings, cluster, pool, authority, heartbeat, metrics, recorder),
         authority=authority,
         heartbeat=heartbeat,
         relist=relist,
         metrics=metrics,
+    )
+
+
+def _evictions(
+    settings: Settings,
+    cluster: Cluster,
+    pool: Executor,
+    authority: Authority,
+    heartbeat: Heartbeat,
+    metrics: Metrics,
+    recorder: Recorder,
+) -> Evictions | None:
+    """Nothing that runs is touched unless the settings say so."""
+    if settings.eviction == "none" or not settings.binds:
+        return None
+    return Evictions(
+        KubernetesEvictor(cluster, timeout=settings.bind_timeout, may_act=authority.leads),
+        Journal(cluster, namespace=settings.lease_namespace, name=settings.eviction_journal),
+        pool,
+        clock=time.time,
+        count=lambda result: metrics.evictions.labels(result.value).inc(),
+        on_eviction=lambda victim, plan: report_eviction(recorder, victim, plan),
+        on_step=heartbeat.step,
     )
 
 
@@ -222,8 +249,15 @@ def _options(settings: Settings) -> CycleOptions:
         window=Window(settings.idle_window, settings.longest_window, settings.most_gangs),
         backoff=Backoff(settings.shortest_backoff, settings.longest_backoff),
         time_limit=settings.time_limit,
-        deterministic=settings.deterministic,
+        policy=policy(
+            deterministic=settings.deterministic,
+            eviction=settings.eviction,
+            starvation_after=settings.starvation_after,
+            tolerances=settings.tolerances,
+            extras=settings.extras,
+        ),
         keep_gated=settings.keep_gated,
+        eviction_timeout=settings.eviction_timeout,
         half_bound_limit=settings.half_bound_limit,
         waiting_notice=settings.waiting_notice,
     )

@@ -8,24 +8,27 @@ says what is bound, and the next cycle begins with that.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from controller import batch, notices
-from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans
+from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans, staleness
 from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache, ClusterView
 from controller.dependencies import depends_on
+from controller.evict import Evictions, with_room_taken
+from controller.eviction_plan import EvictionPlan, eviction_plans
 from controller.gang_history import GangHistory
-from controller.gang_state import GangState, Key, Lifecycle
+from controller.gang_state import GangState, Key, Lifecycle, key_of_resource
 from controller.gated_gangs import GatedGangs, Kept
 from controller.inquiry import Inquiry
 from controller.metrics import Metrics
 from controller.notices import Notice
 from controller.report import Reporter
 from controller.report_schedule import ReportSchedule
-from controller.request import Query, build_query, key_of_resource
+from controller.request import Query, build_query
 from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
@@ -50,8 +53,9 @@ class CycleOptions:
     window: batch.Window
     backoff: batch.Backoff
     time_limit: float
-    deterministic: bool
+    policy: v1.Policy
     keep_gated: float
+    eviction_timeout: float
     half_bound_limit: float
     waiting_notice: float
 
@@ -72,11 +76,13 @@ class Cycle:
         applier: Applier,
         lookup: BindingLookup,
         reporter: Reporter,
+        evictions: Evictions | None = None,
         authority: Authority,
         heartbeat: Heartbeat,
         relist: Callable[[], None],
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._cache = cache
@@ -89,9 +95,33 @@ class Cycle:
         self._relist = relist
         self._metrics = metrics
         self._clock = clock
+        self._wall = wall
+        self._evictions = evictions
         self._step = Step.COLLECT
         self._step_at = clock()
         self._forget()
+
+    def _forget(self) -> None:
+        options = self._options
+        self._queue: batch.Queue = {}
+        self._history = GangHistory(
+            half_bound_limit=options.half_bound_limit, waiting_notice=options.waiting_notice
+        )
+        self._reports = ReportSchedule(
+            self._reporter,
+            scheduler_name=options.scheduler_name,
+            unreferenced_notice=options.waiting_notice,
+        )
+        self._unconfirmed = UnconfirmedBindings(self._cache, self._lookup)
+        self._gated = GatedGangs(keep=options.keep_gated)
+        self._kept = Kept()
+        self._stale: set[Key] = set()
+        self._dry_run: dict[Key, tuple[Binding, ...]] = {}
+        self._unscored: tuple[Key, ...] = ()
+        self._inquiry.reset()
+        if self._evictions is not None:
+            self._evictions.forget()
+        self._overtaken = 0
 
     def stop(self) -> None:
         """Ends `run` after the gang that is being bound; from another thread."""
@@ -118,6 +148,10 @@ class Cycle:
         view = self._collect()
         if view is None:
             return
+        if self._evictions is not None:
+            # What gave way is gone: the gang is asked about at once.
+            ended = self._evictions.advance(view)
+            self._queue = batch.made_due(self._queue, ended, now=self._clock())
         had_turn: tuple[Key, ...] = ()
         if self._pause() <= 0:
             # 2. Snapshot: one moment.
@@ -134,36 +168,16 @@ class Cycle:
             if placement is not None:
                 had_turn += query.asked
                 self._note(query, placement, view)
-                # 5. to 7. Apply: gang by gang, binding in parallel.
+                # 5. to 9. Apply: gang by gang, binding in parallel.
                 self._enter(Step.APPLY)
                 self._apply(query, placement, view)
             view = self._look()
-        # 8. and 9. Report, each object in turn.
+        # 10. and 11. Report, each object in turn.
         self._enter(Step.REPORT)
         self._report(view)
-        # 10. Requeue: a gang that still waits backs off.
+        # 12. Requeue: a gang that still waits backs off.
         self._enter(Step.REQUEUE)
         self._requeue(had_turn, view)
-
-    def _forget(self) -> None:
-        options = self._options
-        self._queue: batch.Queue = {}
-        self._history = GangHistory(
-            half_bound_limit=options.half_bound_limit, waiting_notice=options.waiting_notice
-        )
-        self._reports = ReportSchedule(
-            self._reporter,
-            scheduler_name=options.scheduler_name,
-            unreferenced_notice=options.waiting_notice,
-        )
-        self._unconfirmed = UnconfirmedBindings(self._cache, self._lookup)
-        self._gated = GatedGangs(keep=options.keep_gated)
-        self._kept = Kept()
-        self._stale: set[Key] = set()
-        self._dry_run: dict[Key, tuple[Binding, ...]] = {}
-        self._unscored: tuple[Key, ...] = ()
-        self._inquiry.reset()
-        self._overtaken = 0
 
     def _begin_term(self) -> None:
         """Forgets what another leader may have changed, and reads the cluster again."""
@@ -230,13 +244,26 @@ class Cycle:
     def _pause(self) -> float:
         """Seconds until the service is to be asked."""
         now = self._clock()
-        pause = batch.wait(self._queue, now=now, window=self._options.window)
-        if self._unscored and len(self._queue) < self._options.window.most:
+        if self._evictions is not None and not self._evictions.is_read:
+            return math.inf
+        queue = self._askable()
+        pause = batch.wait(queue, now=now, window=self._options.window)
+        if self._unscored and len(queue) < self._options.window.most:
             # There is room for them in the request.
             pause = 0.0
         return max(pause, self._inquiry.not_before - now)
 
+    def _askable(self) -> batch.Queue:
+        """The gangs that wait, but for those that wait for evicted pods to go."""
+        evicting = self._evicting()
+        return {key: queued for key, queued in self._queue.items() if key not in evicting}
+
+    def _evicting(self) -> Mapping[Key, EvictionPlan]:
+        return {} if self._evictions is None else self._evictions.plans
+
     def _has_news(self, view: ClusterView) -> bool:
+        if self._evictions is not None and self._evictions.has_work(view):
+            return True
         return self._options.binds and self._reports.has_work(view, self._notice, self._clock())
 
     # 3. Translate.
@@ -244,8 +271,9 @@ class Cycle:
     def _build_query(self, view: ClusterView) -> Query:
         try:
             query = build_query(
-                view,
-                self._queue,
+                replace(view, pods=with_room_taken(view.pods, self._evicting().values())),
+                self._askable(),
+                with_running=self._evictions is not None,
                 also=self._unscored,
                 scheduler_name=self._options.scheduler_name,
                 most_gangs=self._options.window.most,
@@ -261,7 +289,8 @@ class Cycle:
             self._options.time_limit, max(0.5, self._options.time_limit / 2**self._overtaken)
         )
         request.time_limit.FromNanoseconds(round(limit * 1e9))
-        request.policy.deterministic = self._options.deterministic
+        request.policy.CopyFrom(self._options.policy)
+        request.snapshot.as_of.FromNanoseconds(round(self._wall() * 1e9))
         request.label = f"cycle at revision {view.revision}"
         return query
 
@@ -300,9 +329,41 @@ class Cycle:
         if not self._options.binds:
             self._log_plans(query, wanted)
             return
-        for outcome in self._applier.apply(wanted, view):
+        for outcome in self._applier.apply(self._without_evictions(placement, wanted, view), view):
             self._record(outcome)
         self._overtaken = min(self._overtaken + 1, 10) if self._stale else 0
+
+    def _without_evictions(
+        self, placement: v1.Placement, wanted: Sequence[GangPlan], view: ClusterView
+    ) -> list[GangPlan]:
+        """The plans that can be carried out now; begins the evictions for the others."""
+        until = self._wall() + self._options.eviction_timeout
+        evicting = {p.gang: p for p in eviction_plans(placement, wanted, view, until=until)}
+        occupied = {victim.node for plan in evicting.values() for victim in plan.victims}
+        ready = []
+        for plan in wanted:
+            if plan.gang in evicting:
+                self._begin_eviction(plan, evicting[plan.gang], view)
+            elif occupied.isdisjoint(binding.node for binding in plan.bindings):
+                ready.append(plan)
+            else:
+                # It may count on room that is not free yet.
+                self._stale.add(plan.gang)
+        return ready
+
+    def _begin_eviction(self, plan: GangPlan, eviction: EvictionPlan, view: ClusterView) -> None:
+        if self._evictions is None:
+            logger.error("the answer evicts, which the settings do not allow", extra=_extra(plan))
+            return
+        if not self._authority.may_act():
+            return
+        if why := staleness(plan, view, self._cache, self._options.scheduler_name):
+            self._record(Outcome(plan, stale=why))
+        elif why := self._evictions.begin(eviction):
+            logger.warning("nothing evicted: %s", why, extra=_extra(plan))
+            self._history.applied(Outcome(plan, stale=why))
+        else:
+            logger.info("evicting %d pods", len(eviction.victims), extra=_extra(plan))
 
     def _log_plans(self, query: Query, plans: Iterable[GangPlan]) -> None:
         """What a dry run would do: each gang once, and again when its plan is another one."""
@@ -344,17 +405,19 @@ class Cycle:
         else:
             logger.warning("gang not wholly bound: %s", outcome.why, extra=extra)
 
-    # 8. Report.
+    # 10. Report.
 
     def _notice(self, state: GangState) -> Notice | None:
         """What is to be reported about a gang now."""
+        if (plan := self._evicting().get(state.key)) is not None and self._evictions is not None:
+            return notices.of_eviction(plan, self._evictions.left_of(plan.gang))
         return self._history.notice(state, self._queue, self._clock())
 
     def _report(self, view: ClusterView) -> None:
         if self._options.binds:
             self._reports.write(view, self._notice, self._clock)
 
-    # 10. Requeue.
+    # 12. Requeue.
 
     def _requeue(self, had_turn: Iterable[Key], view: ClusterView) -> None:
         now = self._clock()
@@ -370,3 +433,7 @@ class Cycle:
             self._metrics.steps.labels(self._step.name.lower()).observe(now - self._step_at)
         self._step, self._step_at = step, now
         self._heartbeat.step(step)
+
+
+def _extra(plan: GangPlan) -> dict[str, object]:
+    return {"gang": "/".join(plan.gang)}

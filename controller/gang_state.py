@@ -109,6 +109,13 @@ def key_of(body: Body) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def key_of_resource(name: str) -> Key:
+    """Namespace and name in "namespaces/{namespace}/podgangs/{podgang}" and the
+    like."""
+    _, namespace, _, own = name.split("/")
+    return namespace, own
+
+
 def references(gang: Body) -> Iterable[tuple[Body, tuple[Key, ...]]]:
     """Each group of a gang with the pods that it refers to in the gang's own namespace."""
     namespace = gang["metadata"].get("namespace", "")

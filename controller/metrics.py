@@ -29,6 +29,7 @@ class Metrics:
         self.gangs = self._gauge("gangs", "Gangs by state.", "state")
         self.gap = self._gauge("gap", "Proven relative gap of the last answer.")
         self.bindings = self._counter("bindings", "Bindings tried.", "result")
+        self.evictions = self._counter("evictions", "Evictions tried.", "result")
         self.stale = self._counter("stale_plans", "Gangs whose plan was overtaken by events.")
         self.half_bound = self._gauge(
             "half_bound_gangs", "Gangs with some, but too few, pods bound."
@@ -50,7 +51,7 @@ class Metrics:
         for state in Lifecycle:
             self.gangs.labels(state.value)
         # The others come within these, several at a time.
-        for step in set(Step) - {Step.BIND, Step.BOUND, Step.WRITE}:
+        for step in set(Step) - {Step.EVICT, Step.EVICTED, Step.BIND, Step.BOUND, Step.WRITE}:
             self.steps.labels(step.name.lower())
 
     def nothing_known(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.apply import Outcome
+from controller.eviction_plan import EvictionPlan
 from controller.gang_state import GangState, Key
 from placement import v1
 
@@ -26,6 +27,7 @@ HALF_BOUND: Final = "HalfBound"
 NO_ANSWER: Final = "NoAnswer"
 NOT_BOUND: Final = "NotBound"
 NO_POD_GANG: Final = "NoPodGang"
+EVICTING: Final = "Evicting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,16 @@ def of_half_bound(state: GangState, why: Notice | None, outcome: Outcome | None)
     if outcome is not None and outcome.why:
         told.append(f"the last binding failed: {outcome.why}")
     return Notice(HALF_BOUND, _joined(told), None if why is None else why.score)
+
+
+def of_eviction(plan: EvictionPlan, left: int) -> Notice:
+    """Running pods give way to the gang."""
+    victims = sorted(map(str, plan.victims))
+    more = f" and {len(victims) - _MOST_NAMED} more" if len(victims) > _MOST_NAMED else ""
+    text = f"waits until evicted pods are gone: {', '.join(victims[:_MOST_NAMED])}{more}"
+    if left:
+        text += f"; {left} of them cannot be evicted yet"
+    return Notice(EVICTING, text)
 
 
 def of_outcome(outcome: Outcome, answer: Notice | None) -> Notice:

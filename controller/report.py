@@ -27,8 +27,10 @@ from typing import Any, Final
 from controller import notices
 from controller.cache import ClusterView
 from controller.events import Recorder
+from controller.eviction_plan import EvictionPlan, Victim
 from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized
 from controller.notices import (
+    EVICTING,
     NO_ANSWER,
     NO_POD_GANG,
     NOT_BOUND,
@@ -60,6 +62,7 @@ FAILED_SCHEDULING: Final = "FailedScheduling"
 _NOT_FOR_ROOM: Final = frozenset(
     {
         REFUSED,
+        EVICTING,
         NO_ANSWER,
         NOT_BOUND,
         NO_POD_GANG,
@@ -335,6 +338,23 @@ class Reporter:
             action="Scheduling",
             note=wanted["message"],
         )
+
+
+def report_eviction(recorder: Recorder, victim: Victim, plan: EvictionPlan) -> None:
+    """Says on a pod why it was evicted. An event that cannot be written is lost."""
+    namespace, name = victim.pod
+    metadata = {"namespace": namespace, "name": name, "uid": victim.uid}
+    try:
+        recorder.record(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata},
+            type="Warning",
+            reason="Preempted",
+            topic="Preempted",
+            action="Preempting",
+            note=f"gives way to PodGang {'/'.join(plan.gang)} on node {victim.node}",
+        )
+    except ApiError as error:
+        logger.warning("event not written: %s", error, extra={"pod": str(victim)})
 
 
 def _time() -> str:

@@ -14,7 +14,15 @@ from typing import Final
 
 from controller.batch import Candidate, Queue, chosen
 from controller.cache import ClusterView
-from controller.gang_state import Body, Key, Lifecycle, is_ours, node_of, references
+from controller.gang_state import (
+    Body,
+    Key,
+    Lifecycle,
+    is_ours,
+    key_of_resource,
+    node_of,
+    references,
+)
 from controller.gated_gangs import Kept, opened
 from placement import v1
 from placement.errors import InvalidRequestError
@@ -43,6 +51,7 @@ def build_query(
     most_gangs: int,
     also: Iterable[Key] = (),
     kept: Kept = NOTHING_KEPT,
+    with_running: bool = False,
 ) -> Query:
     """The request: where do the pods of the gangs that wait go.
 
@@ -50,7 +59,8 @@ def build_query(
     share a base with them. What replaces a pod would like its node again. The gangs of
     `also` have nothing that waits; about them it asks how well they stand, as far as there
     is room. Gangs of `kept` are planned, and not asked about: nothing of them can be bound
-    yet (see `gated_gangs`).
+    yet (see `gated_gangs`). With `with_running` all gangs that run are sent, for they may
+    have to give way.
     """
     messages, snapshot, refused = _translated(view, scheduler_name, kept)
     by_key = {key_of_resource(gang.name): gang for gang in messages}
@@ -78,7 +88,7 @@ def build_query(
     sent.update(
         (key, None)
         for key in by_key
-        if bases.get(key, key) in roots and (key not in queue or key in roots)
+        if (with_running or bases.get(key, key) in roots) and (key not in queue or key in roots)
     )
     sent.update(dict.fromkeys(first))
     for key in first:
@@ -127,12 +137,6 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
     request.gangs.extend(gang for gang in left if key_of_resource(gang.name) not in refused)
     asked = tuple(key for key in query.asked if key not in refused)
     return Query(request, asked, query.bases, refused)
-
-
-def key_of_resource(name: str) -> Key:
-    """Namespace and name in "namespaces/{namespace}/podgangs/{podgang}" and the like."""
-    _, namespace, _, own = name.split("/")
-    return namespace, own
 
 
 def _translated(

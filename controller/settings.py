@@ -11,7 +11,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, FilePath, ValidationError, model_validator
 from pydantic_settings import (
@@ -20,6 +20,8 @@ from pydantic_settings import (
     SettingsConfigDict,
     YamlConfigSettingsSource,
 )
+
+from controller.policy import TIERS, EvictionSetting, ExtrasSetting
 
 _PREFIX: Final = "PLACEMENT_CONTROLLER_"
 #: What Kubernetes puts into the environment for a Service named placement-controller.
@@ -76,6 +78,23 @@ class Settings(BaseSettings):
     """How long beyond it a call may take, to queue, send and check."""
     deterministic: bool = False
     """Ask for answers that are the same for the same question."""
+
+    starvation_after: float = Field(default=1800.0, ge=0)
+    """Of one priority, gangs that wait longer come first. 0 means never."""
+    tolerances: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """How much of the best value of a tier, relatively, the tiers behind it may spend, by its
+    name: `{"admitted": 0.03}`."""
+    extras: ExtrasSetting = "after-minimums"
+    """Whether pods beyond the minimum come after the minimums of all gangs, or of those of
+    their priority."""
+    eviction: EvictionSetting = "none"
+    """Which running pods may give way: none, those of lower priority, also those of queues
+    above what is guaranteed to them, or any that can be placed again."""
+    eviction_timeout: float = Field(default=300.0, gt=0)
+    """How long a gang waits for the room of evicted pods before it is planned anew."""
+    eviction_journal: str = "placement-controller-evictions"
+    """Name of the ConfigMap, in the namespace of the lease, in which evictions under way are
+    written down."""
 
     idle_window: float = Field(default=0.3, ge=0)
     """A batch is closed when no gang has joined it for so long ..."""
@@ -151,6 +170,12 @@ class Settings(BaseSettings):
             raise ValueError("service_certificate and service_key need service_ca")
         if self.service_ca is not None and not self.service:
             raise ValueError("service_ca is for a service elsewhere: set service")
+        return self
+
+    @model_validator(mode="after")
+    def _tolerances_are_of_tiers(self) -> Settings:
+        if unknown := sorted(self.tolerances.keys() - TIERS):
+            raise ValueError(f"tolerances: there is no tier {unknown[0]}; one of {sorted(TIERS)}")
         return self
 
     @model_validator(mode="after")

@@ -10,19 +10,21 @@ from enum import IntEnum
 
 
 class Step(IntEnum):
-    """What the controller is at. `BIND` and `BOUND` come once per pod, inside `APPLY`,
-    and `WRITE` once per object that is reported on, inside `REPORT`."""
+    """What the controller is at. `EVICT` and `EVICTED`, `BIND` and `BOUND` come once per pod,
+    inside `APPLY`, and `WRITE` once per object that is reported on, inside `REPORT`."""
 
     COLLECT = 1
     SNAPSHOT = 2
     TRANSLATE = 3
     ASK = 4
     APPLY = 5
-    BIND = 6
-    BOUND = 7
-    REPORT = 8
-    WRITE = 9
-    REQUEUE = 10
+    EVICT = 6
+    EVICTED = 7
+    BIND = 8
+    BOUND = 9
+    REPORT = 10
+    WRITE = 11
+    REQUEUE = 12
 
 
 #: Is called with each step as it is entered, from the thread that enters it.

@@ -74,6 +74,7 @@ TOPOLOGY_BINDINGS: Final = Resource(
     "ClusterTopologyBinding", "grove.io/v1alpha1", "clustertopologybindings", namespaced=False
 )
 EVENTS: Final = Resource("Event", "events.k8s.io/v1", "events", namespaced=True)
+CONFIG_MAPS: Final = Resource("ConfigMap", "v1", "configmaps", namespaced=True)
 LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True)
 
 #: The kinds that a plan is made from.
