@@ -290,7 +290,8 @@ class Cycle:
         )
         request.time_limit.FromNanoseconds(round(limit * 1e9))
         request.policy.CopyFrom(self._options.policy)
-        request.snapshot.as_of.FromNanoseconds(round(self._wall() * 1e9))
+        if self._options.policy.HasField("starvation_after"):
+            request.snapshot.as_of.FromNanoseconds(round(self._wall() * 1e9))
         request.label = f"cycle at revision {view.revision}"
         return query
 

@@ -57,6 +57,7 @@ class Resource:
 NAMESPACES: Final = Resource("v1", "namespaces", namespaced=False)
 NODES: Final = Resource("v1", "nodes", namespaced=False)
 PODS: Final = Resource("v1", "pods")
+CONFIG_MAPS: Final = Resource("v1", "configmaps")
 CORE_EVENTS: Final = Resource("v1", "events")
 EVENTS: Final = Resource("events.k8s.io/v1", "events")
 LEASES: Final = Resource("coordination.k8s.io/v1", "leases")

@@ -1,0 +1,262 @@
+"""Evictions step by step, with an evictor and a journal that do as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from controller.apply import Binding, GangPlan
+from controller.cache import ClusterCache
+from controller.evict import Eviction, Evictions, with_room_taken
+from controller.eviction_plan import EvictionPlan, Victim, eviction_plans
+from controller.gang_state import Key
+from placement import v1
+from placement.cluster import ApiError
+from tests.controller.test_cache import OURS, pod
+from tests.controller.test_request import gang
+from tests.kubernetes import build
+
+URGENT = ("ml", "urgent")
+
+
+class Cluster:
+    """Takes evictions and plans; `answers` is what becomes of an eviction."""
+
+    def __init__(self) -> None:
+        self.evicted: list[str] = []
+        self.written: dict[Key, EvictionPlan] = {}
+        self.answers: Callable[[Victim, bool], Eviction] = lambda victim, trial: Eviction.EVICTED
+        self.is_down = False
+
+    def evict(self, victim: Victim, *, trial: bool) -> Eviction:
+        result = self.answers(victim, trial)
+        if result is Eviction.EVICTED and not trial:
+            self.evicted.append(victim.pod[1])
+        return result
+
+    def read(self) -> tuple[EvictionPlan, ...]:
+        self._reach()
+        return tuple(self.written.values())
+
+    def write(self, plan: EvictionPlan) -> None:
+        self._reach()
+        self.written[plan.gang] = plan
+
+    def erase(self, gang: Key) -> None:
+        self._reach()
+        self.written.pop(gang, None)
+
+    def _reach(self) -> None:
+        if self.is_down:
+            raise ApiError(0, "down")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def evictions(cluster: Cluster, pool: ThreadPoolExecutor, clock: Clock) -> Evictions:
+    return Evictions(cluster, cluster, pool, clock=clock)
+
+
+@pytest.fixture
+def cache() -> ClusterCache:
+    cache = ClusterCache(OURS)
+    for body in (
+        build.node("n1"),
+        gang("urgent", "u"),
+        pod("u"),
+        gang("low", "a", "b"),
+        pod("a", node="n1"),
+        pod("b", node="n1"),
+    ):
+        cache.observe(body["kind"], body)
+    return cache
+
+
+def uid(cache: ClusterCache, name: str) -> str:
+    return str(cache.view().pods["ml", name]["metadata"]["uid"])
+
+
+@pytest.fixture
+def plan(cache: ClusterCache) -> EvictionPlan:
+    victims = tuple(Victim(("ml", name), uid(cache, name), "n1") for name in ("a", "b"))
+    binding = Binding(("ml", "u"), uid(cache, "u"), "n1")
+    return EvictionPlan(URGENT, "urgent", victims, (binding,), 1300.0)
+
+
+def test_a_plan_goes_through_text_and_back(plan: EvictionPlan) -> None:
+    assert EvictionPlan.of_text(plan.to_text()) == plan
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"gang": 1}', '{"gang": ["a", "b"]}'])
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        EvictionPlan.of_text(text)
+
+
+def test_all_victims_go_and_the_plan_ends_when_they_are_gone(
+    cluster: Cluster, evictions: Evictions, cache: ClusterCache, plan: EvictionPlan
+) -> None:
+    evictions.recover()
+    assert evictions.begin(plan) == ""
+    assert cluster.evicted == ["a", "b"]
+    assert cluster.written == {URGENT: plan}
+    assert evictions.advance(cache.view()) == ()
+    cache.observe("Pod", pod("a", node="n1"), deleted=True)
+    assert evictions.advance(cache.view()) == ()
+    cache.observe("Pod", pod("b", node="n1"), deleted=True)
+    assert evictions.advance(cache.view()) == (URGENT,)
+    assert cluster.evicted == ["a", "b"]
+    assert (cluster.written, evictions.plans) == ({}, {})
+
+
+def test_a_victim_that_may_not_go_saves_the_others(
+    cluster: Cluster, evictions: Evictions, plan: EvictionPlan
+) -> None:
+    cluster.answers = lambda victim, trial: (
+        Eviction.BUDGET if victim.pod[1] == "b" else Eviction.EVICTED
+    )
+    assert (
+        evictions.begin(plan) == "b on n1 cannot be evicted: a disruption budget does not allow it"
+    )
+    assert (cluster.evicted, cluster.written, evictions.plans) == ([], {}, {})
+
+
+def test_nothing_is_evicted_that_is_not_written_down(
+    cluster: Cluster, evictions: Evictions, plan: EvictionPlan
+) -> None:
+    evictions.recover()
+    cluster.is_down = True
+    assert "cannot be written down" in evictions.begin(plan)
+    assert (cluster.evicted, evictions.plans) == ([], {})
+
+
+def test_the_next_controller_goes_on_with_the_same_pods(
+    cluster: Cluster,
+    evictions: Evictions,
+    pool: ThreadPoolExecutor,
+    clock: Clock,
+    cache: ClusterCache,
+    plan: EvictionPlan,
+) -> None:
+    """The first one dies after one of two."""
+    cluster.written = {URGENT: plan}
+    cache.observe("Pod", pod("a", node="n1"), deleted=True)
+    cluster.answers = lambda victim, trial: (
+        Eviction.GONE if victim.pod[1] == "a" else Eviction.EVICTED
+    )
+    evictions.advance(cache.view())
+    assert evictions.plans == {URGENT: plan}
+    assert cluster.evicted == ["b"]
+
+
+def test_while_the_journal_cannot_be_read_nothing_is_known(
+    cluster: Cluster, evictions: Evictions, clock: Clock, cache: ClusterCache
+) -> None:
+    cluster.is_down = True
+    assert evictions.has_work(cache.view())
+    evictions.advance(cache.view())
+    assert not evictions.is_read
+    # And it is not read without end.
+    assert not evictions.has_work(cache.view())
+    clock.now += 3.0
+    assert evictions.has_work(cache.view())
+    cluster.is_down = False
+    evictions.advance(cache.view())
+    assert evictions.is_read
+
+
+def test_what_got_no_answer_is_tried_again(
+    cluster: Cluster, evictions: Evictions, clock: Clock, cache: ClusterCache, plan: EvictionPlan
+) -> None:
+    evictions.recover()
+    cluster.answers = lambda victim, trial: Eviction.EVICTED if trial else Eviction.UNKNOWN
+    assert evictions.begin(plan) == ""
+    assert evictions.left_of(URGENT) == 2
+    cluster.answers = lambda victim, trial: Eviction.EVICTED
+    clock.now += 3.0
+    assert evictions.has_work(cache.view())
+    evictions.advance(cache.view())
+    assert cluster.evicted == ["a", "b"]
+    assert evictions.left_of(URGENT) == 0
+
+
+@pytest.mark.parametrize("why", ["time", "gang", "another gang"])
+def test_a_plan_that_leads_nowhere_is_given_up(
+    cluster: Cluster,
+    evictions: Evictions,
+    clock: Clock,
+    cache: ClusterCache,
+    plan: EvictionPlan,
+    why: str,
+) -> None:
+    evictions.recover()
+    evictions.begin(plan)
+    if why == "time":
+        clock.now = plan.until
+    else:
+        cache.observe("PodGang", gang("urgent", "u"), deleted=True)
+        if why == "another gang":
+            again = gang("urgent", "u")
+            again["metadata"]["uid"] = "later"
+            cache.observe("PodGang", again)
+    assert evictions.advance(cache.view()) == (URGENT,)
+    assert cluster.written == {}
+
+
+def test_a_later_pod_of_the_name_is_no_victim(
+    evictions: Evictions, cache: ClusterCache, plan: EvictionPlan
+) -> None:
+    evictions.recover()
+    evictions.begin(plan)
+    for name in ("a", "b"):
+        later = pod(name, node="n1")
+        later["metadata"]["uid"] = f"later {name}"
+        cache.observe("Pod", later)
+    assert evictions.advance(cache.view()) == (URGENT,)
+
+
+def test_pods_that_wait_for_room_count_as_bound(cache: ClusterCache, plan: EvictionPlan) -> None:
+    pods = with_room_taken(cache.view().pods, [plan])
+    assert pods["ml", "u"]["spec"]["nodeName"] == "n1"
+    other = replace(plan, bindings=(replace(plan.bindings[0], uid="later"),))
+    assert not with_room_taken(cache.view().pods, [other])["ml", "u"]["spec"].get("nodeName")
+
+
+def test_victims_are_read_from_the_answer(cache: ClusterCache, plan: EvictionPlan) -> None:
+    placement = v1.Placement(
+        evictions=[
+            v1.Eviction(
+                pod=f"namespaces/ml/pods/{name}",
+                gang="namespaces/ml/podgangs/low",
+                for_gang="namespaces/ml/podgangs/urgent",
+            )
+            for name in ("a", "b", "gone")
+        ]
+    )
+    plans = [GangPlan(URGENT, plan.bindings), GangPlan(("ml", "low"), ())]
+    assert eviction_plans(placement, plans, cache.view(), until=1300.0) == (plan,)
