@@ -261,8 +261,7 @@ def running() -> Iterator[BenchServer]:
         process = subprocess.Popen(
             [sys.executable, "-m", "placement_service"],
             env={
-                # Of the shell's settings none: what is measured is the service as it comes.
-                **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
+                **os.environ,
                 "PLACEMENT_HOST": "127.0.0.1",
                 "PLACEMENT_PORT": str(port),
                 "PLACEMENT_LOG_LEVEL": "WARNING",

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from placement_service.entities.errors import DeadlineTooShort
+from placement_service.entities.eviction import Eviction
 from placement_service.entities.placement import (
     GangResult,
     Placement,
@@ -31,13 +32,16 @@ from placement_service.entities.placement import (
     Stats,
     Termination,
 )
-from placement_service.entities.pod_assignment import count_pods, name_pods
+from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
 from placement_service.entities.solution import SAME, Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.request_reasons import plain_reasons
+from placement_service.formulation.evicted_pods import NamedPlan, name_plan
 from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import home_plan
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
 from placement_service.judge.score import GangScore, Score
 from placement_service.solver_process.pool import Found
 
@@ -109,11 +113,11 @@ class ReportDefect(Protocol):
 class Stages:
     """What the pipeline strings together."""
 
-    formulate: Callable[[Snapshot, Policy], Problem]
+    formulate: Callable[[Snapshot, Policy, OpenRequest], Problem]
     first_answer: FirstAnswer
     search: Search
-    verify: Callable[[Snapshot, Policy, Sequence[Binding]], Sequence[str]]
-    score: Callable[[Snapshot, Policy, Sequence[Binding]], Score]
+    verify: Callable[[Snapshot, Policy, Sequence[Binding], Sequence[Eviction]], Sequence[str]]
+    score: Callable[[Snapshot, Policy, Sequence[Binding], Sequence[Eviction]], Score]
     explain: Explain
     #: Name and version of what computes the answer.
     engine: str = ""
@@ -160,7 +164,7 @@ def place(
         return Placement(request.snapshot.revision, request.label)
 
     # 2. Names become arrays.
-    problem = stages.formulate(request.snapshot, request.policy)
+    problem = stages.formulate(request.snapshot, request.policy, run.opened)
     run.check_time()
 
     # 3. A first answer, good or not, so that there is one.
@@ -196,7 +200,7 @@ class _Candidate:
     """A plan that keeps every rule; the tiers of its solution are recomputed."""
 
     solution: Solution
-    bindings: tuple[Binding, ...]
+    plan: NamedPlan
     score: Score
 
 
@@ -215,6 +219,7 @@ class _Run:
         offer: Offer,
     ) -> None:
         self._request = request
+        self.opened = open_running_gangs(request.snapshot, request.policy)
         self._stages = stages
         self._budget = budget
         self._observer = observer
@@ -274,7 +279,8 @@ class _Run:
         return Placement(
             revision=self._request.snapshot.revision,
             label=self._request.label,
-            bindings=best.bindings,
+            bindings=best.plan.bindings,
+            evictions=best.plan.evictions,
             gangs=tuple(self._results(best, reasons)),
             tiers=best.solution.tiers,
             termination=_termination(best.solution, limit),
@@ -307,9 +313,9 @@ class _Run:
             if candidate is not None:
                 self._remember(candidate)
                 return candidate
-        nothing = to_solution(problem, {})
-        score = self._stages.score(self._request.snapshot, self._request.policy, ())
-        candidate = self._candidate(nothing, (), score)
+        nothing = to_solution(problem, home_plan(problem))
+        score = self._stages.score(self._request.snapshot, self._request.policy, (), ())
+        candidate = self._candidate(nothing, NamedPlan((), ()), score)
         self._remember(candidate)
         return candidate
 
@@ -372,7 +378,7 @@ class _Run:
         """Reasons by gang; none when explaining itself fails."""
         try:
             return self._stages.explain(
-                self._request.snapshot,
+                self.opened.snapshot,
                 problem,
                 best.solution,
                 best.score,
@@ -413,7 +419,7 @@ class _Run:
         None when it breaks a rule.
         """
         if solution.assignments == best.solution.assignments:
-            return self._candidate(solution, best.bindings, best.score)
+            return self._candidate(solution, best.plan, best.score)
         candidate = self._judge(solution)
         if candidate is None:
             return None
@@ -424,19 +430,19 @@ class _Run:
         begin = self._clock()
         request = self._request
         try:
-            bindings = name_pods(request.snapshot, solution.assignments)
+            plan = name_plan(request.snapshot, request.policy, self.opened, solution.assignments)
         except (IndexError, ValueError) as error:
             self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
             return None
-        violations = self._stages.verify(request.snapshot, request.policy, bindings)
+        violations = self._stages.verify(request.snapshot, request.policy, *plan)
         if violations:
             self._report_defect(
                 "a plan breaks rules",
                 f"{solution.phase}: {len(violations)} violations, first: {violations[0]}",
             )
             return None
-        score = self._stages.score(request.snapshot, request.policy, bindings)
-        candidate = self._candidate(solution, bindings, score)
+        score = self._stages.score(request.snapshot, request.policy, *plan)
+        candidate = self._candidate(solution, plan, score)
         self._judging = max(self._judging, self._clock() - begin)
         return candidate
 
@@ -448,13 +454,11 @@ class _Run:
                     gang.preferred_domains, self._reached.get(i, gang.preferred_domains)
                 )
 
-    def _candidate(
-        self, solution: Solution, bindings: tuple[Binding, ...], score: Score
-    ) -> _Candidate:
+    def _candidate(self, solution: Solution, plan: NamedPlan, score: Score) -> _Candidate:
         tiers, problem = recompute(solution.tiers, score)
         if problem:
             self._report_defect("a claim is wrong", f"{solution.phase}: {problem}")
-        candidate = _Candidate(replace(solution, tiers=tiers), bindings, score)
+        candidate = _Candidate(replace(solution, tiers=tiers), plan, score)
         if self.proof_seconds is None and candidate.solution.proven:
             self.proof_seconds = self.elapsed()
         return candidate

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from placement_service.entities.errors import Violation
-from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import ExtrasPolicy, PodTemplate, Request
 
 WORDS = "not supported yet"
@@ -31,6 +30,11 @@ def reservations(request: Request) -> Iterator[Violation]:
             yield Violation(f"{path}.required_reservation", WORDS)
 
 
+def waiting(request: Request) -> Iterator[Violation]:
+    if request.snapshot.as_of is not None:
+        yield Violation("snapshot.as_of", WORDS)
+
+
 def starvation(request: Request) -> Iterator[Violation]:
     if request.policy.starvation_after is not None:
         yield Violation("policy.starvation_after", WORDS)
@@ -44,11 +48,6 @@ def tolerances(request: Request) -> Iterator[Violation]:
 def extras_with_priority(request: Request) -> Iterator[Violation]:
     if request.policy.extras is not ExtrasPolicy.AFTER_MINIMUMS:
         yield Violation("policy.extras", WORDS)
-
-
-def eviction(request: Request) -> Iterator[Violation]:
-    if request.policy.eviction is not EvictionPolicy.NONE:
-        yield Violation("policy.eviction", WORDS)
 
 
 def devices(request: Request) -> Iterator[Violation]:
@@ -73,10 +72,10 @@ def compute_domains(request: Request) -> Iterator[Violation]:
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     queues,
     reservations,
+    waiting,
     starvation,
     tolerances,
     extras_with_priority,
-    eviction,
     devices,
     compute_domains,
 )

@@ -23,6 +23,7 @@ from ortools.sat.python import cp_model
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.slot_layout import Layout
@@ -69,6 +70,19 @@ class AdmissionMaster:
 
     def extra_units(self) -> Terms[Var]:
         return [(e, 1) for e in (*self._extras, self._extras_of_running)]
+
+    def kept_pods(self) -> Terms[Var] | None:
+        """Running pods that stay; not known where they may stay though their gang moves."""
+        gangs = self.problem.gangs
+        if any(g.keeps for g in gangs):
+            return None
+        terms: Terms[Var] = []
+        for z, e, c in zip(self._admitted, self._extras, self.counting.classes, strict=True):
+            gang = gangs[c.gangs[0]]
+            if gang.home:
+                least = sum(r.missing * pods_of(gang, r.demands[0]) for r in gang.requirements)
+                terms += [(z, least), (e, 1)]
+        return terms
 
     def topology_cost(self) -> Terms[Var]:
         """The least number of places beyond the first, over the preferred scopes of each gang."""

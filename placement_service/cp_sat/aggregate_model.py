@@ -555,6 +555,10 @@ class AggregateModel:
     def extra_units(self) -> Terms[Var]:
         return self.extras
 
+    def kept_pods(self) -> Terms[Var]:
+        # Gangs that are open to decision are no part of the model.
+        return []
+
     def topology_cost(self) -> Terms[Var]:
         return self.costs
 

@@ -16,19 +16,20 @@ The tiers are solved one after another, each with the ones before held.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
+from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import LevelIdx
+from placement_service.formulation.indices import LevelIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.tiers.goal import Terms
@@ -72,6 +73,8 @@ class ExactModel:
         self._required_scopes_hold()
         self._nodes_are_not_overfilled()
         self._rules_between_pods_hold()
+        self.home_pods = HomePods(self)
+        self.home_pods.budgets_hold()
         self._counting_rows_hold()
         self._equal_gangs_are_ordered()
         self.w: dict[tuple[int, int, int, tuple[int, ...]], Var] = {}
@@ -112,6 +115,10 @@ class ExactModel:
             if g.previous:
                 mask = np.zeros(self.problem.node_count, dtype=bool)
                 mask[list(g.previous)] = True
+                marks.append(mask)
+            for count in {home.units for home in g.home if g.keeps}:
+                mask = np.zeros(self.problem.node_count, dtype=bool)
+                mask[[home.node for home in g.home if home.units == count]] = True
                 marks.append(mask)
             for s in g.scopes:
                 if s.required >= 0 and is_single(g, s):
@@ -398,12 +405,15 @@ class ExactModel:
             for k in kinds:
                 sort = self.filling.sorts[k]
                 for g, d, count in todo[j, k]:
-                    for at, node in enumerate(c.nodes):
-                        take = min(count, slots[at][sort])
+                    homes = {h.node: h.units for h in self.problem.gangs[g].home if h.demand == d}
+                    # Pods that may stay at home do.
+                    first = [homes.get(NodeIdx(node), 0) for node in c.nodes] if homes else []
+                    for at, most in chain(enumerate(first), enumerate([count] * len(c.nodes))):
+                        take = min(count, most, slots[at][sort])
                         if take:
                             slots[at][sort] -= take
                             count -= take
-                            units.setdefault(g, []).append((d, node, take))
+                            units.setdefault(g, []).append((d, c.nodes[at], take))
                     assert count == 0, "a class of nodes was overfilled"
         return {g: _merge(found) for g, found in sorted(units.items())}
 
@@ -420,7 +430,9 @@ def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:
     columns = [problem.levels[i].place_of[nodes] for i in problem.scope_levels]
     columns += list(problem.free[nodes].T)
     kinds = np.unique(np.stack(columns, axis=1), axis=0) if columns else ()
-    return len(kinds) * sum(len(g.demands) for g in gangs)
+    # A pod that stays at home or goes has one node to choose from.
+    fixed = sum(len(g.home) for g in gangs if not g.keeps)
+    return len(kinds) * (sum(len(g.demands) for g in gangs) - fixed) + fixed
 
 
 def is_single(gang: Gang, scope: Scope) -> bool:

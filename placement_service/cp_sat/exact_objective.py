@@ -48,6 +48,10 @@ class Goals:
                         terms.append((self.z[g.index], -q.missing))
         return terms
 
+    def kept_pods(self) -> Terms[Var]:
+        """Running pods that stay at home, of gangs that are open to decision."""
+        return [term for mine in self.model.home_pods.terms.values() for term in mine]
+
     def topology_cost(self) -> Terms[Var]:
         """Places beyond the first, to be minimised."""
         return self._topology

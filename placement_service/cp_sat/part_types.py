@@ -365,7 +365,7 @@ def is_plain(counting: Counting, forest: Forest, gang: Gang) -> bool:
     """Whether kinds say all there is to say of a pending gang."""
     problem = counting.problem
     tree = counting.topology.tree(gang) if gang.placeable else None
-    if tree is None or not gang.pending or gang.previous:
+    if tree is None or not gang.pending or gang.previous or gang.home:
         return False
     if any(problem.special[d.pod_class] for d in gang.demands):
         return False

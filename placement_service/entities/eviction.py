@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -35,6 +36,14 @@ class DisruptionBudget:
     name: str
     selector: LabelSelector | None
     allowed: int
+
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether the budget covers a pod."""
+        return (
+            self.selector is not None
+            and self.name.split("/")[1] == namespace
+            and self.selector.matches(labels)
+        )
 
 
 @dataclass(frozen=True, slots=True)

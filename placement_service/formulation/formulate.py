@@ -6,28 +6,37 @@ pod class is the sum of its pods, when all its pods are mandatory.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
+from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import Ints, fit
+from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import PodClasses, Table
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
 
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
 
 
-def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
-    """Arrays of a valid snapshot (see `validation`)."""
+def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = None) -> Problem:
+    """Arrays of a valid snapshot (see `validation`).
+
+    `opened` is `open_running_gangs(request, policy)`, for callers who have it.
+    """
+    opened = open_running_gangs(request, policy) if opened is None else opened
+    snapshot = opened.snapshot
     levels = Levels(snapshot.nodes)
     pod_classes = PodClasses(snapshot, levels)
     index = {n.name: i for i, n in enumerate(snapshot.nodes)}
-    totals = cluster_totals(snapshot)
+    totals = cluster_totals(request)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     drafts = [GangDraft(i, g, levels, index, gone) for i, g in enumerate(snapshot.gangs)]
@@ -35,9 +44,19 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
     for draft in drafts:
         draft.make_demands(pod_classes)
     table = pod_classes.table(levels)
+    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
+    for home in opened.homes:
+        homes[home.gang].append(home)
     gangs = tuple(
-        draft.finish(gang_value(draft.gang, policy, totals), drafts, by_name, table.bundle_of)
-        for draft in drafts
+        draft.finish(
+            gang_value(source, policy, totals),
+            drafts,
+            by_name,
+            table.bundle_of,
+            homes[draft.index],
+            opened.minimums,
+        )
+        for draft, source in zip(drafts, request.gangs, strict=True)
     )
     gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])
     if gpu_counts.any():
@@ -71,6 +90,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> Problem:
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
+        budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )
     for array in (problem.free, problem.request, problem.eligible, problem.demand_rank):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.entities.request import PodGang
+from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import (
     NO_DOMAIN,
@@ -19,7 +20,14 @@ from placement_service.formulation.indices import (
 )
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
-from placement_service.formulation.problem import Demand, Gang, GroupRequirement, Member, Scope
+from placement_service.formulation.problem import (
+    Demand,
+    Gang,
+    GroupRequirement,
+    HomeUnits,
+    Member,
+    Scope,
+)
 
 
 class _ScopeDraft(NamedTuple):
@@ -165,6 +173,8 @@ class GangDraft:
         drafts: Sequence[GangDraft],
         by_name: dict[str, int],
         bundle_of: Mapping[Bundle, ClassIdx],
+        homes: Sequence[Assignment],
+        minimums: Mapping[tuple[int, int], int],
     ) -> Gang:
         demands = tuple(
             Demand(
@@ -203,7 +213,26 @@ class GangDraft:
             previous=frozenset(
                 NodeIdx(self._node[n]) for n in self.gang.previous_nodes if n in self._node
             ),
+            home=tuple(sorted(self._home(demands, homes))),
+            keeps=tuple(self._keeps(demands, minimums)),
         )
+
+    def _home(self, demands: Sequence[Demand], homes: Sequence[Assignment]) -> Iterator[HomeUnits]:
+        first = {(d.members[0].group, d.members[0].pod_set): i for i, d in enumerate(demands)}
+        for home in homes:
+            i = first.get((GroupIdx(home.group), PodSetIdx(home.pod_set)))
+            # The other members of a bundle come with its first.
+            if i is not None:
+                count = home.count // demands[i].members[0].pods
+                yield HomeUnits(i, NodeIdx(home.node), count)
+
+    def _keeps(
+        self, demands: Sequence[Demand], minimums: Mapping[tuple[int, int], int]
+    ) -> Iterator[int]:
+        for requirement in self._requirements if minimums else ():
+            group = demands[requirement.demands[0]].members[0].group
+            # A bundle is one unit, whatever its pods.
+            yield min(minimums.get((self.index, group), 0), requirement.missing)
 
     def set_level(self) -> LevelIdx:
         """Where gangs based on this one should be near, -1 for nowhere."""

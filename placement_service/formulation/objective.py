@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.solution import Solution, Tier, TierName
-from placement_service.formulation.plan import Plan, assignments
+from placement_service.formulation.plan import Plan, assignments, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Goal
@@ -64,8 +64,8 @@ def trivial_bounds(every: Sequence[Goal]) -> Bounds:
     return tuple(goal.trivial_bound() for goal in every)
 
 
-def tiers(mine: Worth, bounds: Bounds) -> tuple[Tier, ...]:
-    """The tiers as they are reported.
+def tiers(mine: Worth, bounds: Bounds, home: Sequence[int]) -> tuple[Tier, ...]:
+    """The tiers as they are reported: beyond `home`, what each goal is when nothing moves.
 
     Up to the first goal that does not reach its bound the bounds are about plans like this
     one. From there on a better plan may gain, and change everything below.
@@ -76,9 +76,10 @@ def tiers(mine: Worth, bounds: Bounds) -> tuple[Tier, ...]:
     for tier in TierName:
         unit = next((g.unit for g in mine.goals if g.tier is tier), 1)
         bound = sum(b for g, b in zip(mine.goals, valid, strict=True) if g.tier is tier)
-        reported.append(
-            Tier(tier, sum(mine.of(tier)) / unit, bound / unit if tier.provable else None)
-        )
+        known_before = sum(h for g, h in zip(mine.goals, home, strict=True) if g.tier is tier)
+        value = sum(mine.of(tier)) - known_before
+        bound -= known_before
+        reported.append(Tier(tier, value / unit, bound / unit if tier.provable else None))
     return tuple(reported)
 
 
@@ -94,10 +95,16 @@ def report_plan(
     """Counts of pods on nodes, tiers and bounds."""
     return Solution(
         assignments=assignments(problem, plan),
-        tiers=tiers(mine, bounds),
+        tiers=tiers(mine, bounds, _at_home(problem, mine)),
         fewest_domains=tuple(sorted(fewest.items())),
         phase=phase,
     )
+
+
+def _at_home(problem: Problem, mine: Worth) -> Sequence[int]:
+    """The value of each goal when nothing moves."""
+    home = home_plan(problem)
+    return worth(problem, home).values if home else (0,) * len(mine.goals)
 
 
 def to_solution(problem: Problem, plan: Plan, *, phase: str = "greedy") -> Solution:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from placement_service.entities.solution import Assignment, Solution
@@ -9,8 +10,14 @@ from placement_service.formulation.problem import Gang, Problem
 
 #: Units of a demand on a node: (demand, node, count), count > 0.
 Units = tuple[tuple[int, int, int], ...]
-#: New units by gang. A gang that is absent gets nothing.
+#: Units by gang, new ones and those of running gangs that are open to decision. A gang that
+#: is absent gets nothing, and does not stay.
 Plan = Mapping[int, Units]
+
+
+def home_plan(problem: Problem) -> Plan:
+    """The plan in which nothing moves: open gangs are at home, nobody else gets anything."""
+    return {g.index: tuple(g.home) for g in problem.gangs if g.home}
 
 
 def is_placed(gang: Gang, plan: Plan) -> bool:
@@ -49,3 +56,18 @@ def from_solution(problem: Problem, solution: Solution) -> Plan:
         if units:
             plan[gang.index] = tuple(sorted(units))
     return plan
+
+
+def kept_by_demand(gang: Gang, units: Units) -> dict[int, int]:
+    """The running pods of an open gang that stay at home, by demand.
+
+    None of a gang that may be moved and keeps less than its minimum: it moves whole.
+    """
+    there = Counter({(d, n): count for d, n, count in units})
+    kept: Counter[int] = Counter()
+    for home in gang.home:
+        kept[home.demand] += min(home.units, there[home.demand, home.node])
+    for requirement, least in zip(gang.requirements, gang.keeps, strict=False):
+        if sum(kept[d] for d in requirement.demands) < least:
+            return {}
+    return {d: count * pods_of(gang, d) for d, count in kept.items()}

@@ -78,6 +78,14 @@ class Scope:
     running: tuple[int, ...] = ()
 
 
+class HomeUnits(NamedTuple):
+    """Units of a demand that run on a node."""
+
+    demand: int
+    node: NodeIdx
+    units: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
     """A gang as the engine sees it; `index` is its place in the snapshot.
@@ -87,6 +95,10 @@ class Gang:
     or -1. `set_level` is the level at which a base and the gangs based on it
     should be near, -1 for none, and `set_running` the places there that the
     gang's running pods use. `previous` are node indices that it would like again.
+
+    A running gang that may give way (see `running_gangs`) is pending, and `home` are its
+    units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
+    home of each requirement for the rest to stay.
     """
 
     index: int
@@ -101,6 +113,8 @@ class Gang:
     set_level: LevelIdx
     set_running: tuple[int, ...]
     previous: frozenset[NodeIdx]
+    home: tuple[HomeUnits, ...] = ()
+    keeps: tuple[int, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -109,6 +123,14 @@ class Gang:
     @property
     def extras(self) -> int:
         return sum(q.pending - q.missing for q in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Of the pods at home of these gangs, by gang and demand, at least `least` stay."""
+
+    demands: frozenset[tuple[int, int]]
+    least: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,6 +160,7 @@ class Problem:
     node_gpus_free: Ints
     whole_free: Bools
     demand_rank: Ints
+    budgets: tuple[Budget, ...] = ()
 
     @property
     def node_count(self) -> int:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 
 from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.objective import to_solution, worth
-from placement_service.formulation.plan import Plan, from_solution, is_placed
+from placement_service.formulation.plan import Plan, from_solution, home_plan, is_placed
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.victims import make_room
 
 #: Seconds that the first answer may take even when there are none.
 LEAST_SECONDS = 1.0
@@ -29,17 +31,20 @@ def first_answer(
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
+    Where running gangs may give way, all stay at first, and then make room.
+
     After `deadline` (in `time.monotonic` seconds) no further order is begun, and
     gangs that are not placed by then wait; but a short time is always taken.
     """
     builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
     best: Plan | None = None
     tried = orders(problem)[::2]
-    if previous:
+    home = home_plan(problem)
+    if previous and not home:
         kept = builder.adopt(_earlier_plan(problem, previous))
         best = builder.build(tried[0], start=kept)
     for order in tried:
-        plan = builder.build(order)
+        plan = builder.build(order, start=home)
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
             best = plan
         everyone = all(is_placed(g, best) for g in problem.pending)
@@ -47,6 +52,12 @@ def first_answer(
         if everyone or large or time.monotonic() > deadline:
             break
     assert best is not None
+    if home:
+        opened = make_room(builder, best, until=deadline)
+        if opened is not best:
+            plan = builder.build(tried[0], start=opened)
+            if budgets_hold(problem, plan):
+                best = max(best, plan, key=lambda p: worth(problem, p).rank)
     return to_solution(problem, best)
 
 

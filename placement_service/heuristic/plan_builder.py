@@ -136,6 +136,23 @@ class Builder:
         used.update(int(place[n]) for _, n, _ in plan.get(base.index, ()))
         return gang.set_level, frozenset(used)
 
+    def put_back_home(self, plan: Plan, gangs: Iterable[int]) -> Plan:
+        """The plan with open gangs at home again, one after another, where there is room."""
+        result = dict(plan)
+        residual = ResidualCapacity(self.problem)
+        residual.take_plan(result)
+        for index in gangs:
+            gang = self.problem.gangs[index]
+            mark = residual.mark()
+            mine = result.get(index, ())
+            for d, node, count in mine:
+                residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))
+            if mine != gang.home and self._retake(residual, gang, gang.home):
+                result[index] = gang.home
+            else:
+                residual.undo(mark)
+        return result
+
     # --- one gang ---------------------------------------------------------
 
     def place(
@@ -160,6 +177,8 @@ class Builder:
             attempts.append(there if within is None else np.intersect1d(there, within))
         if gang.previous:
             attempts.append(np.array(sorted(gang.previous)))
+        if gang.home:
+            attempts.append(np.unique([home.node for home in gang.home]))
         for nodes in (*attempts, within):
             mark = residual.mark()
             work = GangPlacer(self.topology, residual, gang, layout, self.until)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import (
     HOSTNAME,
     PODS,
@@ -87,9 +88,14 @@ class Score:
         )
 
 
-def score(snapshot: Snapshot, policy: Policy, bindings: Sequence[Binding]) -> Score:
+def score(
+    snapshot: Snapshot,
+    policy: Policy,
+    bindings: Sequence[Binding],
+    evictions: Sequence[Eviction] = (),
+) -> Score:
     """The score of a plan that keeps the rules."""
-    outcome = read(snapshot, bindings)
+    outcome = read(snapshot, bindings, evictions)
     return Score(
         {tier: TIERS[tier].measure(outcome, policy) for tier in TierName},
         tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
@@ -102,6 +108,9 @@ def _admitted(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
     for gang in outcome.gangs:
         if gang.gang.is_pending and gang.placed:
             units[gang.gang.priority] += values[gang.gang.name]
+        elif not gang.gang.is_pending and not gang.placed:
+            # It ran, and had to go.
+            units[gang.gang.priority] -= values[gang.gang.name]
     return tuple(units[priority] for priority in sorted(units, reverse=True))
 
 
@@ -110,8 +119,8 @@ def _extra(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
 
 
 def _disruption(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
-    """Running pods that had to give way; plans evict nobody so far."""
-    return (0,)
+    """Running pods that have to go, or that run elsewhere."""
+    return (len(outcome.evicted),)
 
 
 def _topology(outcome: Outcome, policy: Policy) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.entities.solution import Limit, Solution, TierName
+from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.objective import Worth, report_plan, trivial_bounds, worth
 from placement_service.formulation.plan import Plan, from_solution
 from placement_service.formulation.problem import Problem
@@ -143,7 +144,7 @@ class State:
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
         mine = worth(self.problem, plan)
-        if mine.rank <= self.worth.rank:
+        if mine.rank <= self.worth.rank or not budgets_hold(self.problem, plan):
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"
         self.plan, self.worth = plan, mine

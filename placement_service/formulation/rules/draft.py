@@ -78,16 +78,10 @@ class RuleDraft:
                 found.setdefault(term, np.zeros(len(self.templates), dtype=bool))[s] = True
         return found
 
-    def running_by_domain(self, term: Term, level: Level, nodes: Bools | None = None) -> Ints:
-        """Running pods that a term matches, per domain of its level [D]; not to be changed.
-
-        With `nodes[N]` only those on them.
-        """
+    def running_by_domain(self, term: Term, level: Level) -> Ints:
+        """Running pods that a term matches, per domain of its level [D]; not to be changed."""
         homes = self.homes[self._selectors.running(term)]
-        homes = homes[homes >= 0]
-        if nodes is not None:
-            homes = homes[nodes[homes]]
-        domains = level.domain[homes]
+        domains = level.domain[homes[homes >= 0]]
         count = np.bincount(domains[domains >= 0], minlength=level.count).astype(np.int64)
         return self.shared(count)
 

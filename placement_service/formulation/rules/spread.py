@@ -66,22 +66,20 @@ class Spread(Rule):
 
 def formulate(draft: RuleDraft) -> None:
     """One rule for all pod classes with the same constraint over the same domains."""
-    seen: dict[tuple[SpreadConstraint, int, int], Spread] = {}
+    seen: dict[tuple[SpreadConstraint, int], Spread] = {}
     for s, (_, t) in enumerate(draft.templates):
         for c in t.spread_constraints:
             number, level = draft.level(c.topology_key)
-            nodes = _counted_nodes(draft, t, c, level)
-            domains = _domains(draft, nodes, level)
+            domains = _counted_domains(draft, t, c, level)
             match = draft.matched(c)
-            base = draft.running_by_domain(c, level, nodes)
-            # Equal arrays are one.
-            key = (c, id(domains), id(base))
+            # Equal domains are one array.
+            key = (c, id(domains))
             if key not in seen:
                 seen[key] = Spread(
                     level=number,
                     carriers=np.zeros(len(draft.templates), dtype=bool),
                     counted=match,
-                    base=base,
+                    base=draft.running_by_domain(c, level),
                     eligible=domains,
                     max_skew=c.max_skew,
                     floor_is_zero=int(domains.sum()) < c.min_domains,
@@ -94,18 +92,13 @@ def formulate(draft: RuleDraft) -> None:
             draft.special[s] = True
 
 
-def _counted_nodes(draft: RuleDraft, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
-    """The nodes that a constraint looks at [N]; pods on all others do not count."""
+def _counted_domains(draft: RuleDraft, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
+    """Domains whose least counts for a constraint [D]."""
     nodes = level.domain >= 0
     if not c.ignore_node_affinity:
         nodes = nodes & draft.masks.selected(t)
     if c.honor_taints:
         nodes = nodes & draft.masks.tolerated(t)
-    return nodes
-
-
-def _domains(draft: RuleDraft, nodes: Bools, level: Level) -> Bools:
-    """Domains whose least counts for a constraint [D]."""
     domains = np.zeros(level.count, dtype=bool)
     domains[level.domain[nodes]] = True
     return draft.shared(domains)

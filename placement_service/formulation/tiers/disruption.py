@@ -1,4 +1,8 @@
-"""Disruption: fewest running pods evicted or moved. Plans evict nobody so far."""
+"""Disruption: fewest running pods evicted or moved, where the policy allows any.
+
+Counted is what stays: the pods of open gangs that are at home, with the sign that makes
+more of them better. What is reported is the difference to the plan in which nothing moves.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,40 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from placement_service.entities.solution import TierName
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disruption:
-    """Running pods that the plan evicts or moves."""
+    """Minus the running pods of open gangs that stay at home."""
 
     tier: ClassVar[TierName] = TierName.DISRUPTION
     unit: ClassVar[int] = 1
 
+    problem: Problem
+
     def value(self, plan: Plan) -> int:
-        return 0
+        return -sum(_pods(g, plan.get(g.index, ())) for g in self._open())
 
     def trivial_bound(self) -> int:
-        return 0
+        return -sum(_pods(g, g.home) for g in self._open())
 
-    def terms(self, model: GoalModel[V]) -> Terms[V]:
-        return []
+    def terms(self, model: GoalModel[V]) -> Terms[V] | None:
+        kept = model.kept_pods()
+        return None if kept is None else [(v, -weight) for v, weight in kept]
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
-        return []
+        return [g for g in self._open() if _pods(g, plan.get(g.index, ())) < _pods(g, g.home)]
+
+    def _open(self) -> list[Gang]:
+        return [g for g in self.problem.gangs if g.home]
 
 
 def goals(problem: Problem) -> tuple[Disruption, ...]:
-    return (Disruption(),)
+    return (Disruption(problem),)
+
+
+def _pods(gang: Gang, units: Units) -> int:
+    return sum(kept_by_demand(gang, units).values())

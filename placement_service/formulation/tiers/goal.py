@@ -42,6 +42,9 @@ class GoalModel(Protocol[V]):
     def extra_units(self) -> Terms[V]:
         """Units beyond the minimum."""
 
+    def kept_pods(self) -> Terms[V] | None:
+        """Running pods of open gangs that stay at home, or more."""
+
     def topology_cost(self) -> Terms[V]:
         """What `topology` counts, or less."""
 

@@ -1,0 +1,184 @@
+"""From the counts of an open request back to names: bindings, evictions and moves.
+
+The inverse of `running_gangs`. A running pod that is not at home in the plan is evicted or
+moved; of pods that are alike the last names go first. A gang that keeps fewer pods than its
+minimum moves whole, also the pods whose new node is the old one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
+from placement_service.entities.pod_assignment import name_pods, natural_key
+from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
+from placement_service.entities.solution import Assignment
+from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.running_gangs import WAITING, OpenRequest
+
+
+class NamedPlan(NamedTuple):
+    """A plan in names."""
+
+    bindings: tuple[Binding, ...]
+    evictions: tuple[Eviction, ...]
+
+
+class _Lost(NamedTuple):
+    """A running pod that leaves its node; `to` is where it runs again, "" for nowhere."""
+
+    gang: int
+    pod: str
+    node: str
+    to: str = ""
+
+
+def name_plan(
+    request: Snapshot, policy: Policy, opened: OpenRequest, assignments: Sequence[Assignment]
+) -> NamedPlan:
+    """Bindings and evictions of a solution, in order of gang and pod name.
+
+    Raises ValueError and IndexError like `name_pods`, and ValueError when a pod is evicted
+    in favour of nobody who may take its room: all are defects of the engine.
+    """
+    running = {(h.gang, h.group, h.pod_set) for h in opened.homes}
+    new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in running]
+    bindings = tuple(
+        replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
+        for b in name_pods(opened.snapshot, new)
+    )
+    if not running:
+        return NamedPlan(bindings, ())
+    placed = Counter[tuple[int, int, int, int]]()
+    for a in assignments:
+        placed[a.gang, a.group, a.pod_set, a.node] += a.count
+    if policy.eviction is EvictionPolicy.REPACK:
+        lost = list(_moved(opened, placed))
+    else:
+        lost = list(_gone(opened, placed))
+    return NamedPlan(bindings, tuple(_evictions(request, policy, bindings, lost)))
+
+
+def _gone(opened: OpenRequest, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+    for home in opened.homes:
+        stay = placed[home.gang, home.group, home.pod_set, home.node]
+        group = opened.snapshot.gangs[home.gang].groups[home.group]
+        pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
+        node = opened.snapshot.nodes[home.node].name
+        yield from (_Lost(home.gang, pod, node) for pod in pods[stay:])
+
+
+def _moved(opened: OpenRequest, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
+    for home in opened.homes:
+        homes[home.gang].append(home)
+    for gang, mine in homes.items():
+        kept = Counter[int]()
+        for h in mine:
+            kept[h.group] += min(h.count, placed[gang, h.group, h.pod_set, h.node])
+        whole = any(kept[h.group] < opened.minimums[gang, h.group] for h in mine)
+        sets = dict.fromkeys((h.group, h.pod_set) for h in mine)
+        for group, pod_set in sets:
+            yield from _moved_of_set(opened, placed, gang, group, pod_set, whole=whole)
+
+
+def _moved_of_set(
+    opened: OpenRequest,
+    placed: Mapping[tuple[int, int, int, int], int],
+    gang: int,
+    group: int,
+    pod_set: int,
+    *,
+    whole: bool,
+) -> Iterator[_Lost]:
+    nodes = opened.snapshot.nodes
+    pods = opened.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods
+    at_home: defaultdict[int, list[str]] = defaultdict(list)
+    names = iter(pods)
+    for h in opened.homes:
+        if (h.gang, h.group, h.pod_set) == (gang, group, pod_set):
+            # The pods of a set stand in the order of the homes.
+            at_home[h.node] = sorted((next(names).name for _ in range(h.count)), key=natural_key)
+    leaving: list[tuple[str, int]] = []
+    open_slots: list[int] = []
+    for (g, r, s, node), count in sorted(placed.items()):
+        if (g, r, s) == (gang, group, pod_set):
+            stay = min(count, len(at_home.get(node, ())))
+            open_slots += [node] * (count - stay)
+    for node, here in sorted(at_home.items()):
+        stay = min(placed[gang, group, pod_set, node], len(here))
+        leaving += [(pod, node) for pod in here[stay:]]
+        if whole:
+            yield from (_Lost(gang, p, nodes[node].name, nodes[node].name) for p in here[:stay])
+    for (pod, node), to in zip(leaving, open_slots, strict=True):
+        yield _Lost(gang, pod, nodes[node].name, nodes[to].name)
+
+
+def _evictions(
+    request: Snapshot, policy: Policy, bindings: Iterable[Binding], lost: Sequence[_Lost]
+) -> Iterator[Eviction]:
+    if not lost:
+        return
+    by_name = {gang.name: gang for gang in request.gangs}
+    winners = list(dict.fromkeys(b.gang for b in bindings))
+    here: defaultdict[str, list[str]] = defaultdict(list)
+    for b in bindings:
+        here[b.node].append(b.gang)
+    rights = EvictionRights(request, policy)
+
+    def order(one: _Lost) -> tuple[object, ...]:
+        return natural_key(request.gangs[one.gang].name), natural_key(one.pod)
+
+    for one in sorted(lost, key=order):
+        victim = request.gangs[one.gang]
+        candidates = [by_name[name] for name in dict.fromkeys((*here[one.node], *winners))]
+        if one.to:
+            winner = candidates[0] if candidates else None
+            yield Eviction(
+                pod=one.pod,
+                gang=victim.name,
+                node=one.node,
+                kind=EvictionKind.MOVE,
+                for_gang=winner.name if winner else "",
+                to_node=one.to,
+                reason=f"makes room for {_short(winner)}" if winner else "makes room",
+            )
+            continue
+        for winner in candidates:
+            kind = rights.kind(rights.winner(winner), rights.victim(victim))
+            if kind is not None:
+                yield Eviction(
+                    pod=one.pod,
+                    gang=victim.name,
+                    node=one.node,
+                    kind=kind,
+                    for_gang=winner.name,
+                    reason=_reason(kind, winner, victim),
+                )
+                break
+        else:
+            raise ValueError(f"pod {one.pod} of {victim.name} is evicted for nobody")
+
+
+def _reason(kind: EvictionKind, winner: PodGang, victim: PodGang) -> str:
+    if kind is EvictionKind.PREEMPT:
+        return (
+            f"gives way to {_short(winner)} of priority {winner.priority}; "
+            f"its own priority is {victim.priority}"
+        )
+    return (
+        f"gives way to {_short(winner)}, whose {_queue(winner)} is below its guaranteed GPUs; "
+        f"its own {_queue(victim)} is above"
+    )
+
+
+def _short(gang: PodGang) -> str:
+    namespace, name = gang.name.split("/")[1], gang.name.split("/")[3]
+    return f"gang {namespace}/{name}"
+
+
+def _queue(gang: PodGang) -> str:
+    return f"queue {gang.queue.removeprefix('queues/')}"

@@ -1,0 +1,199 @@
+"""Who may take whose room, and which groups of gangs share what (rule 15).
+
+PREEMPT: a gang takes from gangs of strictly lower priority, unless its priority class never
+preempts. RECLAIM: it also takes from a queue above its guaranteed GPUs, when its own queue
+is below and stays within them with the gang. The queues compared are the first two that
+differ, going down from the roots. The minimum of a victim is safe until its minimum run
+time is over; its extras are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement_service.entities.eviction import EvictionKind, EvictionPolicy
+from placement_service.entities.queues import GPUS
+from placement_service.entities.request import PodGang, Policy, Snapshot
+
+#: Unions of groups that share are added up to so many.
+MOST_UNIONS = 16
+
+
+class Winner(NamedTuple):
+    """What the rights of a gang that gains depend on; `gpus` of all its waiting pods."""
+
+    priority: int
+    queue: str
+    never_preempts: bool
+    gpus: int
+
+
+class Victim(NamedTuple):
+    """What the rights on a running gang depend on; which minimum run times are over."""
+
+    priority: int
+    queue: str
+    may_be_preempted: bool
+    may_be_reclaimed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Winners that may use no more than the room of some victims."""
+
+    rights: EvictionRights
+    winners: frozenset[Winner]
+    victims: frozenset[Victim]
+
+    def takes(self, gang: PodGang) -> bool:
+        """Whether the new pods of a gang count."""
+        return self.rights.winner(gang) in self.winners
+
+    def gives(self, gang: PodGang) -> bool:
+        """Whether the room of a running gang is part of it."""
+        return self.rights.victim(gang) in self.victims
+
+
+class EvictionRights:
+    """The rights that the policy gives the gangs of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._policy = policy
+        self._as_of = snapshot.as_of
+        self._queues = {queue.name: queue for queue in snapshot.queues}
+        self._used = self._gpus_by_queue(snapshot)
+        self._winners = {
+            self.winner(gang)
+            for gang in snapshot.gangs
+            if any(group.pending_count for group in gang.groups)
+        }
+
+    # --- classes --------------------------------------------------------------
+
+    def winner(self, gang: PodGang) -> Winner:
+        """The class of a gang that may gain."""
+        reclaims = self._policy.eviction is EvictionPolicy.RECLAIM and gang.queue
+        gpus = sum(
+            self._policy.gpus(s.template.requests) * len(s.pods)
+            for group in gang.groups
+            for s in group.pod_sets
+        )
+        return Winner(
+            gang.priority,
+            gang.queue if reclaims else "",
+            gang.never_preempts,
+            gpus if reclaims else 0,
+        )
+
+    def victim(self, gang: PodGang) -> Victim:
+        """The class of a running gang."""
+        # Of a gang that keeps its minimum only extras go, and those are never protected.
+        only_extras = self.keeps_its_minimum(gang)
+        return Victim(
+            gang.priority,
+            gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else "",
+            only_extras or self._has_run(gang, gang.minimum_run_time),
+            only_extras or self._has_run(gang, gang.minimum_run_time_before_reclaim),
+        )
+
+    def _has_run(self, gang: PodGang, minimum: int) -> bool:
+        if not minimum or gang.start is None:
+            return True
+        return self._as_of is not None and gang.start + minimum <= self._as_of
+
+    # --- rights ---------------------------------------------------------------
+
+    def may_be_disturbed(self, gang: PodGang) -> bool:
+        """Whether any gang that may gain could gain by this one."""
+        if gang.not_preemptible:
+            return False
+        if self._policy.eviction is EvictionPolicy.REPACK:
+            return bool(self._winners)
+        victim = self.victim(gang)
+        return any(self.kind(winner, victim) is not None for winner in self._winners)
+
+    def keeps_its_minimum(self, gang: PodGang) -> bool:
+        """Whether only the extras of a gang may go, because it has not run long enough."""
+        reclaim = self._policy.eviction is EvictionPolicy.RECLAIM
+        return not self._has_run(gang, gang.minimum_run_time) and not (
+            reclaim and self._has_run(gang, gang.minimum_run_time_before_reclaim)
+        )
+
+    def kind(self, winner: Winner, victim: Victim) -> EvictionKind | None:
+        """By which right a winner takes the room of a victim, None without any."""
+        if (
+            winner.priority > victim.priority
+            and not winner.never_preempts
+            and victim.may_be_preempted
+        ):
+            return EvictionKind.PREEMPT
+        if victim.may_be_reclaimed and self._may_reclaim(winner, victim.queue):
+            return EvictionKind.RECLAIM
+        return None
+
+    def _may_reclaim(self, winner: Winner, theirs: str) -> bool:
+        if self._policy.eviction is not EvictionPolicy.RECLAIM or not (winner.queue and theirs):
+            return False
+        mine_down, theirs_down = self._from_root(winner.queue), self._from_root(theirs)
+        for mine, other in zip(mine_down, theirs_down, strict=False):
+            if mine != other:
+                entitled = self._guaranteed(mine)
+                return (
+                    self._used[mine] < entitled
+                    and self._used[mine] + winner.gpus <= entitled
+                    and self._used[other] > self._guaranteed(other)
+                )
+        return False
+
+    def _guaranteed(self, queue: str) -> int:
+        return self._queues[queue].guaranteed.get(GPUS, 0)
+
+    def _from_root(self, name: str) -> list[str]:
+        path: list[str] = []
+        while name in self._queues and name not in path:
+            path.append(name)
+            name = self._queues[name].parent
+        return path[::-1]
+
+    def _gpus_by_queue(self, snapshot: Snapshot) -> Counter[str]:
+        """GPUs that run in each queue and below it."""
+        used: Counter[str] = Counter()
+        for queue in snapshot.queues:
+            for name in self._from_root(queue.name):
+                used[name] += queue.used.get(GPUS, 0)
+        for gang in snapshot.gangs:
+            gpus = sum(
+                self._policy.gpus(s.template.requests) * len(s.bound_pods)
+                for group in gang.groups
+                for s in group.pod_sets
+            )
+            for name in self._from_root(gang.queue) if gpus else ():
+                used[name] += gpus
+        return used
+
+    # --- who shares -----------------------------------------------------------
+
+    def sharings(self, victims: Iterable[PodGang]) -> list[Sharing]:
+        """Every group of winners that may use the room of some victims and not of all.
+
+        Together the winners of a sharing use no more than what is free and what its
+        victims leave. For priorities alone the groups form a chain, and say all there is
+        to say (Hall's condition); unions of others are added while they are few.
+        """
+        every = frozenset(self.victim(gang) for gang in victims)
+        allowed = {
+            w: frozenset(v for v in every if self.kind(w, v) is not None) for w in self._winners
+        }
+        found = dict.fromkeys(sorted(set(allowed.values()), key=lambda s: (len(s), sorted(s))))
+        for one in list(found):
+            for other in list(found):
+                if len(found) < MOST_UNIONS:
+                    found.setdefault(one | other)
+        return [
+            Sharing(self, frozenset(w for w, mine in allowed.items() if mine <= some), some)
+            for some in found
+            if some != every
+        ]

@@ -1,0 +1,344 @@
+"""Running gangs that may give way become gangs to decide about.
+
+Where the policy allows evictions, a running gang that may be disturbed enters the
+problem as if it waited, with its pods at home: the node that each runs on. Its room is
+free, and the plan in which nothing moves takes all of it again. So every model and every
+bound decides about evictions without a word of its own:
+
+    PREEMPT, RECLAIM   a pod stays at home or goes: one pod set for each node
+    REPACK             every pod runs after the plan, at home or elsewhere
+
+Which gang may use the room of which victim is a matter of `eviction_rights`; it becomes
+columns of room here, one for each group of gangs that may not use all of it.
+
+A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
+a disruption budget that allows nothing), when it lacks a pod of its minimum, when not every
+pod of it is told with its node, when it is the base of gangs that run, and when its pods
+have rules about other pods, ports, reservations or devices of their own.
+
+Preferred levels of open gangs are left out: what runs already is no cost of the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import (
+    Node,
+    PackingScope,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    RunningPod,
+    Snapshot,
+    Toleration,
+)
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.entities.solution import Assignment
+from placement_service.formulation.eviction_rights import EvictionRights
+
+#: The priority of gangs that have to run after the plan: above all others.
+MUST_RUN = 2**31
+
+#: Ends the name of the group that holds the waiting pods of a group that may be moved.
+WAITING = " (waiting)"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A snapshot in which some running gangs are open to decision.
+
+    `homes` are the running pods of those gangs in the indices of `snapshot`: the plan in
+    which nothing moves. Gangs keep the indices of the request; new groups stand behind the
+    old ones. `minimums` are, only where gangs are moved and not evicted, the pods of each
+    (gang, group) that have to stay at home for the rest of the gang to stay.
+    """
+
+    snapshot: Snapshot
+    homes: tuple[Assignment, ...] = ()
+    minimums: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def opened(self) -> frozenset[int]:
+        """The gangs that are open to decision."""
+        return frozenset(home.gang for home in self.homes)
+
+
+def open_running_gangs(snapshot: Snapshot, policy: Policy) -> OpenRequest:
+    """The snapshot with all gangs open that the policy allows to disturb."""
+    if policy.eviction is EvictionPolicy.NONE:
+        return OpenRequest(snapshot)
+    rights = EvictionRights(snapshot, policy)
+    chosen = frozenset(_able(snapshot, rights))
+    if not chosen:
+        return OpenRequest(snapshot)
+    if policy.eviction is EvictionPolicy.REPACK:
+        return _open_for_moves(snapshot, chosen)
+    return _open_for_evictions(snapshot, chosen, rights)
+
+
+# --- who may be disturbed --------------------------------------------------------
+
+
+def _able(snapshot: Snapshot, rights: EvictionRights) -> Iterator[int]:
+    usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
+    bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
+    for index, gang in enumerate(snapshot.gangs):
+        if (
+            gang.name not in bases
+            and rights.may_be_disturbed(gang)
+            and _is_told(gang, usable)
+            and not _is_in_closed_budget(gang, snapshot)
+        ):
+            yield index
+
+
+def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
+    """Whether the problem can say all about the running pods of a gang."""
+    running = [pod for group in gang.groups for pod in group.running_pods]
+    return (
+        bool(running)
+        and not gang.is_pending
+        and not gang.unsupported
+        and not any(group.fixed_pods for group in gang.groups)
+        and all(p.node in usable and not p.reservation and not p.devices for p in running)
+        and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
+        and all(_holds(scope, gang, usable) for scope in gang.packing_scopes)
+    )
+
+
+def _holds(scope: PackingScope, gang: PodGang, nodes: Mapping[str, Node]) -> bool:
+    """Whether the running pods of a scope are in one domain of its required level."""
+    level = scope.required_level
+    domains = {
+        nodes[pod.node].labels.get(level)
+        for group in gang.groups
+        if group.name in scope.groups
+        for pod in group.running_pods
+    }
+    return not level or (len(domains) <= 1 and None not in domains)
+
+
+def _is_plain(template: PodTemplate) -> bool:
+    return not (
+        template.required_affinity
+        or template.required_anti_affinity
+        or template.spread_constraints
+        or template.host_ports
+        or template.device_share
+        or template.compute_domain
+        or template.required_reservation
+    )
+
+
+def _is_in_closed_budget(gang: PodGang, snapshot: Snapshot) -> bool:
+    return any(
+        budget.allowed <= 0 and budget.matches(gang.namespace, s.template.labels)
+        for budget in snapshot.disruption_budgets
+        for group in gang.groups
+        for s in group.pod_sets
+        if s.bound_pods
+    )
+
+
+def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int) -> PodGang:
+    """The gang with other groups, open to decision."""
+    renamed: defaultdict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        renamed[group.name.removesuffix(WAITING)].append(group.name)
+    scopes = tuple(
+        PackingScope(
+            scope.name, tuple(n for g in scope.groups for n in renamed[g]), scope.required_level
+        )
+        for scope in gang.packing_scopes
+    )
+    return replace(
+        gang,
+        groups=tuple(groups),
+        packing_scopes=scopes,
+        priority=priority,
+        base_gang="",
+        previous_nodes=(),
+    )
+
+
+# --- evictions: pods stay at home or go ---------------------------------------------
+
+
+def _open_for_evictions(
+    snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
+) -> OpenRequest:
+    room = _Room(snapshot, chosen, rights)
+    number = {node.name: n for n, node in enumerate(snapshot.nodes)}
+    gangs: list[PodGang] = []
+    homes: list[Assignment] = []
+    for i, gang in enumerate(snapshot.gangs):
+        opens = i in chosen
+        groups = []
+        for r, group in enumerate(gang.groups):
+            sets = [
+                replace(s, template=room.charged(gang, s.template, opens=opens), bound_pods=())
+                if opens
+                else replace(s, template=room.charged(gang, s.template, opens=opens))
+                for s in group.pod_sets
+                if s.pods or not opens
+            ]
+            for s in group.pod_sets if opens else ():
+                at_home: defaultdict[str, list[Pod]] = defaultdict(list)
+                for pod in s.bound_pods:
+                    at_home[pod.node].append(Pod(pod.name))
+                for node, pods in at_home.items():
+                    template = room.charged(gang, _at_home(s.template, node), opens=True)
+                    homes.append(Assignment(i, r, len(sets), number[node], len(pods)))
+                    sets.append(PodSet(template, tuple(pods)))
+            groups.append(replace(group, pod_sets=tuple(sets)))
+        if opens:
+            priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
+            gangs.append(_open(gang, groups, priority))
+        else:
+            gangs.append(replace(gang, groups=tuple(groups)))
+    return OpenRequest(
+        replace(
+            snapshot,
+            nodes=tuple(room.nodes()),
+            gangs=tuple(gangs),
+            running_pods=_others(snapshot, chosen),
+        ),
+        tuple(homes),
+    )
+
+
+def _at_home(template: PodTemplate, node: str) -> PodTemplate:
+    """The template of a pod that stays on its node, whatever the node asks of new pods."""
+    by_name = Requirement("metadata.name", Operator.IN, (node.removeprefix("nodes/"),))
+    return replace(
+        template,
+        node_selector=(),
+        required_node_affinity=(NodeSelectorTerm(match_fields=(by_name,)),),
+        tolerations=(Toleration(key="", exists=True, value="", effect=None),),
+    )
+
+
+class _Room:
+    """What nodes have when all open gangs are gone, and who may use it.
+
+    For each `Sharing` of the rights there is a column a resource: it holds the room that
+    the gangs of the sharing may use, and is charged with them and with the victims whose
+    room it is. What others use does not count.
+    """
+
+    def __init__(self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights) -> None:
+        self._snapshot = snapshot
+        victims = [snapshot.gangs[i] for i in sorted(chosen)]
+        self._sharings = rights.sharings(victims)
+        self._freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._shared: list[defaultdict[str, Counter[str]]] = [
+            defaultdict(Counter) for _ in self._sharings
+        ]
+        resources: set[str] = set()
+        for gang in victims:
+            for s in (s for group in gang.groups for s in group.pod_sets):
+                for pod in s.bound_pods:
+                    resources.update(s.template.requests)
+                    self._freed[pod.node].update(s.template.requests)
+                    for shared, sharing in zip(self._shared, self._sharings, strict=True):
+                        if sharing.gives(gang):
+                            shared[pod.node].update(s.template.requests)
+        self._resources = sorted(resources)
+
+    def charged(self, gang: PodGang, template: PodTemplate, *, opens: bool) -> PodTemplate:
+        """The template with what it takes of each column."""
+        counts = tuple(s.gives(gang) if opens else s.takes(gang) for s in self._sharings)
+        if not any(counts):
+            return template
+        requests = dict(template.requests)
+        for k, counted in enumerate(counts):
+            if counted:
+                for resource in self._resources:
+                    if resource in template.requests:
+                        requests[_column(resource, k)] = template.requests[resource]
+        return replace(template, requests=requests)
+
+    def nodes(self) -> Iterator[Node]:
+        for node in self._snapshot.nodes:
+            freed = self._freed.get(node.name, Counter())
+            requested = _less(node, freed)
+            allocatable = {r: max(amount, freed[r]) for r, amount in node.allocatable.items()} | {
+                r: freed[r] for r in freed.keys() - node.allocatable.keys()
+            }
+            for k, shared in enumerate(self._shared):
+                here = shared.get(node.name, Counter())
+                for r in self._resources:
+                    left = allocatable.get(r, 0) - requested.get(r, 0) - freed[r] + here[r]
+                    allocatable[_column(r, k)] = max(0, left)
+            yield replace(node, allocatable=allocatable, requested=requested)
+
+
+def _column(resource: str, sharing: int) -> str:
+    return f"{resource} for sharing {sharing}"
+
+
+# --- moves: every pod runs, at home or elsewhere ------------------------------------
+
+
+def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> OpenRequest:
+    number = {node.name: n for n, node in enumerate(snapshot.nodes)}
+    freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    gangs: list[PodGang] = []
+    homes: list[Assignment] = []
+    minimums: dict[tuple[int, int], int] = {}
+    for i, gang in enumerate(snapshot.gangs):
+        if i not in chosen:
+            gangs.append(gang)
+            continue
+        groups: list[PodGroup] = []
+        waiting: list[PodGroup] = []
+        for r, group in enumerate(gang.groups):
+            sets: list[PodSet] = []
+            for s in (s for s in group.pod_sets if s.bound_pods):
+                at_home = Counter(pod.node for pod in s.bound_pods)
+                for node, count in at_home.items():
+                    homes.append(Assignment(i, r, len(sets), number[node], count))
+                    freed[node].update({k: v * count for k, v in s.template.requests.items()})
+                # In the order of the homes, by which the pods are told apart again.
+                turn = {node: k for k, node in enumerate(at_home)}
+                in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
+                sets.append(PodSet(s.template, tuple(Pod(pod.name) for pod in in_order)))
+            minimums[i, r] = group.min_replicas
+            groups.append(replace(group, pod_sets=tuple(sets), min_replicas=group.running_count))
+            if group.pending_count:
+                rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
+                name = group.name + WAITING
+                waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
+        gangs.append(_open(gang, (*groups, *waiting), MUST_RUN))
+    nodes = tuple(
+        replace(node, requested=_less(node, freed[node.name])) if node.name in freed else node
+        for node in snapshot.nodes
+    )
+    return OpenRequest(
+        replace(snapshot, nodes=nodes, gangs=tuple(gangs), running_pods=_others(snapshot, chosen)),
+        tuple(homes),
+        minimums,
+    )
+
+
+def _less(node: Node, freed: Counter[str]) -> dict[str, int]:
+    # A node that holds more than it has can take all of it back, and nothing else.
+    return {
+        r: min(amount, max(node.allocatable.get(r, 0), freed[r])) - freed[r]
+        for r, amount in node.requested.items()
+    }
+
+
+def _others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]:
+    """The running pods besides those of open gangs, which are pods to place now."""
+    opened = {
+        pod.name for i in chosen for group in snapshot.gangs[i].groups for pod in group.running_pods
+    }
+    return tuple(pod for pod in snapshot.running_pods if pod.name not in opened)

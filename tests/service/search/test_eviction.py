@@ -1,0 +1,157 @@
+"""Running gangs give way as the policy says: the fewest pods, proven, and nobody for nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
+from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
+from placement_service.entities.selectors import LabelSelector
+from placement_service.entities.solution import Solution, TierName
+from placement_service.formulation.evicted_pods import name_plan
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.running_gangs import open_running_gangs
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import score
+from placement_service.judge.verify import verify
+from placement_service.search.engine import search
+from tests.service.formulation.test_running_gangs import (
+    PREEMPT,
+    REPACK,
+    cluster,
+    running,
+    urgent,
+)
+from tests.service.questions import gang, node
+from tests.waiting import LONG
+
+
+class Answer(NamedTuple):
+    solution: Solution
+    bindings: Sequence[Binding]
+    evictions: Sequence[Eviction]
+
+    def evicted(self) -> list[str]:
+        """Short names of the gangs that lose pods, one for each pod."""
+        return sorted(e.gang.rsplit("/", 1)[1] for e in self.evictions)
+
+    def tier(self, name: TierName) -> float:
+        return next(t.value for t in self.solution.tiers if t.name is name)
+
+
+def answer(question: Snapshot, policy: Policy) -> Answer:
+    """What the engine says, judged: no rule is broken and every value is what it claims."""
+    opened = open_running_gangs(question, policy)
+    problem = formulate(question, policy, opened)
+    found: list[Solution] = [first_answer(problem)]
+    found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
+    for solution in found:
+        plan = name_plan(question, policy, opened, solution.assignments)
+        assert not verify(question, policy, *plan)
+        counted = score(question, policy, *plan)
+        for tier in solution.tiers:
+            if tier.name.provable:
+                assert tier.value == pytest.approx(counted.value(tier.name)), tier
+    return Answer(found[-1], *name_plan(question, policy, opened, found[-1].assignments))
+
+
+def test_a_gang_of_lower_priority_gives_way() -> None:
+    result = answer(cluster(running("old", "n0", gpus=8), urgent()), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert [e.kind for e in result.evictions] == [EvictionKind.PREEMPT]
+    assert result.solution.proven
+
+
+def test_nothing_gives_way_where_there_is_room() -> None:
+    question = Snapshot((node("n0", used=8), node("n1")), (running("old", "n0", gpus=8), urgent()))
+    result = answer(question, PREEMPT)
+    assert [b.node for b in result.bindings] == ["nodes/n1"]
+    assert not result.evictions
+
+
+def test_equal_priority_is_no_reason() -> None:
+    result = answer(cluster(running("old", "n0", gpus=8, priority=100), urgent()), PREEMPT)
+    assert not result.evictions
+    assert not result.bindings
+    assert result.solution.proven
+
+
+def test_the_fewest_pods_go() -> None:
+    """Two nodes full of equal value: eight pods on one, one pod on the other."""
+    many = running("many", *["n0"] * 8, gpus=1)
+    one = running("one", "n1", gpus=8)
+    result = answer(cluster(many, one, urgent(), nodes=2), PREEMPT)
+    assert result.evicted() == ["one"]
+    assert result.tier(TierName.DISRUPTION) == 1
+    assert result.solution.proven
+
+
+def test_extras_go_before_a_gang() -> None:
+    elastic = running("elastic", *["n0"] * 4, gpus=2, minimum=1)
+    result = answer(cluster(elastic, urgent(gpus=4)), PREEMPT)
+    assert result.evicted() == ["elastic", "elastic"]
+    assert result.tier(TierName.EXTRA) == -2
+    assert result.solution.proven
+
+
+def test_the_room_of_a_victim_serves_nobody_of_its_own_priority() -> None:
+    """Half of what the victim leaves stays free, though a gang of its priority waits."""
+    middle = replace(gang("middle", pods=1, gpus=4), priority=10)
+    victim = running("old", "n0", gpus=8, priority=10)
+    result = answer(cluster(victim, urgent(gpus=4), middle), PREEMPT)
+    assert [b.gang.rsplit("/", 1)[1] for b in result.bindings] == ["urgent"]
+    assert result.solution.proven
+
+
+def test_a_gang_spread_over_nodes_goes_whole() -> None:
+    wide = running("wide", "n0", "n1", gpus=8)
+    result = answer(cluster(wide, urgent(), nodes=2), PREEMPT)
+    assert result.evicted() == ["wide", "wide"]
+
+
+def test_a_budget_is_not_passed() -> None:
+    """Of the two victims that are enough, the one with the smaller budget stays."""
+    two = running("two", "n0", "n0", gpus=4)
+    three = running("three", *["n1"] * 4, gpus=2)
+    question = cluster(two, three, urgent(), nodes=2)
+    assert answer(question, PREEMPT).evicted() == ["two", "two"]
+    selector = LabelSelector((("app", "two"),))
+    budget = DisruptionBudget("namespaces/ml/poddisruptionbudgets/b", selector, 1)
+    kept = answer(replace(question, disruption_budgets=(budget,)), PREEMPT)
+    assert kept.evicted() == ["three"] * 4
+    assert kept.solution.proven
+
+
+def halves(*gangs: PodGang) -> Snapshot:
+    nodes = (node("n0", used=4), node("n1", used=4))
+    return Snapshot(nodes, (*gangs, urgent(priority=0)))
+
+
+def test_one_move_joins_two_halves() -> None:
+    result = answer(halves(running("a", "n0"), running("b", "n1")), REPACK)
+    assert [e.kind for e in result.evictions] == [EvictionKind.MOVE]
+    assert result.evictions[0].to_node != result.evictions[0].node
+    assert len(result.bindings) == 1
+    assert result.solution.proven
+
+
+def test_what_is_fixed_stays() -> None:
+    fixed = replace(running("a", "n0"), not_preemptible=True)
+    result = answer(halves(fixed, running("b", "n1")), REPACK)
+    assert result.evicted() == ["b"]
+    assert result.solution.proven
+
+
+def test_a_gang_whose_minimum_moves_moves_whole() -> None:
+    """One of two pods would be enough, but the gang needs both to run."""
+    nodes = (node("n0", used=4), node("n1", used=4), node("n2", used=0))
+    pair = running("pair", "n0", "n1")
+    waiting = replace(gang("wide", pods=2, gpus=8), priority=0)
+    result = answer(Snapshot(nodes, (pair, waiting)), REPACK)
+    assert result.evicted() == ["pair", "pair"]
+    assert len(result.bindings) == 2
