@@ -1,6 +1,6 @@
 # One image: the placement service, its controller, and placementctl beside them.
 #
-#   docker run --rm -p 50051:50051 placement-service
+#   docker run --rm -p 127.0.0.1:50051:50051 -e PLACEMENT_ALLOW_PLAINTEXT=true placement-service
 #   docker run --rm --entrypoint placement-controller placement-service --help
 #   docker run --rm -i --entrypoint placementctl placement-service plan -f - < objects.yaml
 #
@@ -18,7 +18,10 @@ FROM ${PYTHON}
 COPY --from=build /opt/placement /opt/placement
 ENV PATH=/opt/placement/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    PLACEMENT_HOST=0.0.0.0
+# Reached from outside or not at all; so it wants certificates, or to be told that it needs
+# none (docs/operations.md, TLS).
 # By number, so that Kubernetes can tell that it is not root. Nothing is written to disk
 # unless PLACEMENT_DUMP_DIR names a volume, so the root file system may be read-only.
 USER 65532:65532

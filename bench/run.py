@@ -261,7 +261,8 @@ def running() -> Iterator[BenchServer]:
         process = subprocess.Popen(
             [sys.executable, "-m", "placement_service"],
             env={
-                **os.environ,
+                # Of the shell's settings none: what is measured is the service as it comes.
+                **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
                 "PLACEMENT_HOST": "127.0.0.1",
                 "PLACEMENT_PORT": str(port),
                 "PLACEMENT_LOG_LEVEL": "WARNING",

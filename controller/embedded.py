@@ -24,6 +24,7 @@ def serving(*, time_limit: float) -> Iterator[str]:
         Settings(
             host="127.0.0.1",
             port=0,
+            max_concurrent=1,
             tls_certificate=None,
             tls_key=None,
             tls_client_ca=None,

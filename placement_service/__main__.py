@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 import threading
 from datetime import UTC, datetime
+from importlib import metadata
 
 from pydantic import ValidationError
 
 from placement_service.api.server import make_server
-from placement_service.api.settings import Settings, faults
+from placement_service.api.settings import Settings, faults, unknown_variables
 
 #: Seconds between two looks at whether it was told to stop: a signal that another thread
 #: takes, as when the process stood still, does not end the wait of the main one.
@@ -22,17 +24,23 @@ _GLANCE = 0.2
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT, then drains; a second signal cuts it short."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="placement-service",
         description="Serves placement.v1.PlacementService over gRPC. Settings are environment"
         " variables with PLACEMENT_ in front: "
         + ", ".join(f"PLACEMENT_{name.upper()}" for name in Settings.model_fields)
         + ".",
-    ).parse_args()
+    )
+    version = metadata.version("placement-service")
+    parser.add_argument("--version", action="version", version=f"placement-service {version}")
+    parser.parse_args()
+    wrong = list(unknown_variables(os.environ))
     try:
         settings = Settings()
     except ValidationError as error:
-        sys.exit(f"placement-service: the settings are wrong\n{faults(error)}")
+        wrong.append(faults(error))
+    if wrong:
+        sys.exit("placement-service: the settings are wrong\n" + "\n".join(wrong))
     configure_logging(settings)
 
     told_to_stop = threading.Event()

@@ -23,8 +23,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from placement_service.entities.devices import Device
+from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
 from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,
     HOSTNAME,
@@ -48,6 +52,7 @@ from placement_service.entities.request import (
     Taint,
     Toleration,
 )
+from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
@@ -94,7 +99,9 @@ def spread(level: str, skew: int = 1, min_domains: int = 1, **labels: str) -> Sp
 class Group:
     """A group of a gang: pods to place, and by `on` the nodes of those that run.
 
-    Every pod has the label ``group`` with the group's name, besides `labels`.
+    Pods on the nodes in `told` run as well, and the request says what they ask for, so
+    that they may be evicted. Every pod has the label ``group`` with the group's name,
+    besides `labels`. `asks` are further fields of the template.
     `min` None means all of them. `others` are pods of the same group that ask for
     something else: of them only `name`, `pods` and what a pod asks for count.
     """
@@ -115,10 +122,12 @@ class Group:
     away: tuple[PodAffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     others: tuple[Group, ...] = ()
+    told: tuple[str, ...] = ()
+    asks: Mapping[str, Any] = field(default_factory=dict)
 
     def template(self) -> PodTemplate:
         requests = {PODS: 1, CPU: self.cpus * 1000, GPU: self.gpus}
-        return PodTemplate(
+        template = PodTemplate(
             requests={name: amount for name, amount in requests.items() if amount},
             labels={"group": self.name, **self.labels},
             node_selector=tuple(sorted(self.select.items())),
@@ -128,19 +137,25 @@ class Group:
             host_ports=tuple(HostPort(port) for port in self.ports),
             spread_constraints=self.spread,
         )
+        return replace(template, **self.asks)
 
     def pod_group(self, gang: str) -> PodGroup:
         bound = tuple(
             BoundPod(pod_name(f"{gang}-{self.name}-bound-{i}"), f"nodes/{node}")
             for i, node in enumerate(self.on)
         )
-        pod_sets = tuple(kind.pod_set(gang) for kind in (self, *self.others) if kind.pods)
-        total = sum(len(pod_set.pods) for pod_set in pod_sets) + len(bound)
+        kinds = (kind for kind in (self, *self.others) if kind.pods or kind.told)
+        pod_sets = tuple(kind.pod_set(gang) for kind in kinds)
+        total = sum(len(s.pods) + len(s.bound_pods) for s in pod_sets) + len(bound)
         return PodGroup(self.name, total if self.min is None else self.min, pod_sets, bound)
 
     def pod_set(self, gang: str) -> PodSet:
         pods = (Pod(pod_name(f"{gang}-{self.name}-{i}")) for i in range(self.pods))
-        return PodSet(self.template(), tuple(pods))
+        told = (
+            BoundPod(pod_name(f"{gang}-{self.name}-runs-{i}"), f"nodes/{node}")
+            for i, node in enumerate(self.told)
+        )
+        return PodSet(self.template(), tuple(pods), tuple(told))
 
     def scopes(self) -> tuple[PackingScope, ...]:
         return _scopes(self.name, (self.name,), self.pack, self.prefer)
@@ -155,6 +170,10 @@ class Scenario:
     gangs: tuple[PodGang, ...] = ()
     running: tuple[RunningPod, ...] = ()
     policy: Policy = field(default_factory=Policy)
+    queues: tuple[Queue, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    budgets: tuple[DisruptionBudget, ...] = ()
+    as_of: int | None = None
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -209,10 +228,13 @@ class Scenario:
         uninitialized: bool = False,
         unsupported: Sequence[str] = (),
         scopes: Sequence[PackingScope] = (),
+        queue: str = "",
+        **more: Any,
     ) -> Scenario:
         """A gang of these groups, or of one group "w" of `pods` pods of `gpus` GPUs each.
 
-        `pack` and `prefer` are the required and preferred level of the whole gang.
+        `pack` and `prefer` are the required and preferred level of the whole gang, `more`
+        are further fields of it.
         """
         groups = groups or (Group("w", pods=pods, gpus=gpus, min=min),)
         names = tuple(group.name for group in groups)
@@ -229,11 +251,102 @@ class Scenario:
             uninitialized=uninitialized,
             previous_nodes=tuple(f"nodes/{node}" for node in previous),
             unsupported=tuple(unsupported),
+            queue=f"queues/{queue}" if queue else "",
+            **more,
         )
         return replace(self, gangs=(*self.gangs, gang))
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.nodes, self.gangs, self.running)
+        return Snapshot(
+            self.nodes,
+            self.gangs,
+            self.running,
+            as_of=self.as_of,
+            queues=self.queues,
+            reservations=self.reservations,
+            disruption_budgets=self.budgets,
+        )
+
+    def queue(
+        self,
+        name: str,
+        parent: str = "",
+        *,
+        limit: Mapping[str, int] | None = None,
+        guaranteed: Mapping[str, int] | None = None,
+        used: int = 0,
+        fixed: int = 0,
+    ) -> Scenario:
+        """A queue; `used` GPUs run in it, of which `fixed` are not preemptible."""
+        queue = Queue(
+            f"queues/{name}",
+            f"queues/{parent}" if parent else "",
+            limit or {},
+            guaranteed or {},
+            {GPUS: used} if used else {},
+            {GPUS: fixed} if fixed else {},
+        )
+        return replace(self, queues=(*self.queues, queue))
+
+    def with_devices(self, name: str, *devices: Device, **more: Any) -> Scenario:
+        """The devices of a node, and what else is to be said of it."""
+        nodes = (
+            replace(n, devices=devices, **more) if n.short_name == name else n for n in self.nodes
+        )
+        return replace(self, nodes=tuple(nodes))
+
+    def give(self, **pods: tuple[str | int, ...]) -> tuple[Binding, ...]:
+        """As `bind`, with devices: ``give(train_w_0=("x1", 0, 1))``."""
+        return tuple(
+            replace(binding, devices=tuple(int(i) for i in place[1:]))
+            for short, place in pods.items()
+            for binding in self.bind(**{short: str(place[0])})
+        )
+
+    def hold(self, name: str, on: str, gpus: int, *owners: str, **more: Any) -> Scenario:
+        """A reservation of GPUs on a node for pods with one of these labels of `group`."""
+        reservation = Reservation(
+            f"reservations/{name}",
+            f"nodes/{on}",
+            {GPU: gpus} if gpus else {},
+            tuple(
+                ReservationOwner(selector=LabelSelector((("group", owner),))) for owner in owners
+            ),
+            **more,
+        )
+        return replace(self, reservations=(*self.reservations, reservation))
+
+    def budget(self, allowed: int, **labels: str) -> Scenario:
+        """At most so many of the pods with these labels may be evicted."""
+        selector = LabelSelector(tuple(sorted(labels.items())))
+        name = f"namespaces/{NAMESPACE}/poddisruptionbudgets/b{len(self.budgets)}"
+        return replace(self, budgets=(*self.budgets, DisruptionBudget(name, selector, allowed)))
+
+    def evict(
+        self, kind: EvictionKind, winner: str = "", **pods: str | None
+    ) -> tuple[Eviction, ...]:
+        """Evictions by hand of pods that are told, each with the node that it moves to."""
+        runs = {
+            pod.name: (gang.name, pod.node)
+            for gang in self.gangs
+            for group in gang.groups
+            for pod in group.running_pods
+        }
+        evictions = []
+        for short, to in pods.items():
+            name = pod_name(short.replace("_", "-"))
+            gang, node = runs.get(name, ("", ""))
+            evictions.append(
+                Eviction(
+                    name,
+                    gang,
+                    node,
+                    kind,
+                    for_gang=gang_name(winner) if winner else "",
+                    to_node=f"nodes/{to}" if to else "",
+                )
+            )
+        return tuple(evictions)
 
     def bind(self, **pods: str) -> tuple[Binding, ...]:
         """Bindings by hand: ``bind(train_w_0="x1")`` puts pod "train-w-0" on node "x1"."""

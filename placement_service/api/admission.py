@@ -1,103 +1,188 @@
-"""Who may compute now, who waits, and who is sent away.
+"""Who may send its request now, who may stay with it, and who is sent away.
 
-At most `max_concurrent` requests compute at once, in order of arrival, and at
-most `max_pending` wait for them. A request holds its place from the moment it
-arrives, so that even reading it is bounded.
+A call costs nothing until it is let in to send its request: a few at a time, and of one
+connection fewer still, so that calls whose message never comes keep nobody out. With its
+request a call takes a place; places are bounded by number, those of the computing and the
+waiting, and by bytes. All of it runs on the edge's event loop.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Iterator
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from placement_service.entities.errors import Busy, DeadlineTooShort, Draining
-from placement_service.entities.progress import Interrupted, Interrupter
+from placement_service.entities.errors import Busy, Draining, NotArrived
+
+#: Requests that arrive at once.
+ARRIVING = 8
+
+#: Of these, of one connection.
+ARRIVING_PER_PEER = 4
+
+#: Calls that may wait to send their request.
+MOST_EXPECTED = 512
+
+#: Seconds that an arriving request is left alone while others wait to send theirs.
+PATIENCE = 2.0
+
+#: Seconds between two looks at that.
+_GLANCE = 0.2
+
+_T = TypeVar("_T")
 
 
 class Admission:
     """The door of the service."""
 
     def __init__(
-        self, *, max_concurrent: int, max_pending: int, retry_after_seconds: float
+        self,
+        *,
+        places: int,
+        pending: int,
+        held_bytes: int,
+        retry_after_seconds: float,
+        arrival_seconds: float,
     ) -> None:
-        self._changed = threading.Condition()
-        self._max_concurrent = max_concurrent
-        self._max_pending = max_pending
+        self._places = places
+        self._pending = pending
+        self._most_bytes = held_bytes
         self._retry_after_seconds = retry_after_seconds
+        self._arrival_seconds = arrival_seconds
         self._present = 0
-        self._computing = 0
-        self._queue: deque[object] = deque()
+        self._bytes = 0
         self._draining = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._arriving: Counter[str] = Counter()
+        self._expected: list[_Expected] = []
+
+    @property
+    def present(self) -> int:
+        """Calls that hold a place."""
+        return self._present
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the requests of those calls."""
+        return self._bytes
 
     def drain(self) -> None:
         """Lets nobody in from now on; those inside go on."""
-        with self._changed:
-            self._draining = True
+        self._draining = True
 
-    def wait_until_empty(self, timeout: float) -> bool:
+    async def wait_until_empty(self, timeout: float) -> bool:
         """Whether nobody is inside, after waiting `timeout` seconds at most."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._present, timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._empty.wait()
+        return self._empty.is_set()
 
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """A place inside; raises Draining, or Busy when all are taken."""
-        with self._changed:
-            if self._draining:
-                raise Draining
-            if self._present >= self._max_concurrent + self._max_pending:
-                raise Busy(
-                    maximum_pending=self._max_pending,
-                    retry_after_seconds=self._retry_after_seconds,
-                )
-            self._present += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._present -= 1
-                self._changed.notify_all()
+    async def arrival(self, peer: str, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
+        """Reads a message of a connection, when it is its turn to come.
 
-    @contextmanager
-    def turn(self, *, deadline: float, interrupter: Interrupter) -> Iterator[None]:
-        """A turn to compute, first come first served.
-
-        Raises Interrupted when the interrupter says so while waiting, and
-        DeadlineTooShort when `time.monotonic()` passes `deadline`.
+        Raises Draining, Busy, or NotArrived when it does not come in time.
         """
-        me = object()
-        begin = time.monotonic()
-
-        def wake() -> None:
-            with self._changed:
-                self._changed.notify_all()
-
-        def is_my_turn() -> bool:
-            return self._queue[0] is me and self._computing < self._max_concurrent
-
-        with self._changed:
-            self._queue.append(me)
+        self._check()
+        if len(self._expected) >= MOST_EXPECTED:
+            raise self._busy()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._arrival_seconds
+        await self._let_in(peer, end)
+        coming = asyncio.ensure_future(read())
         try:
-            with interrupter.calling(wake), self._changed:
-                self._changed.wait_for(
-                    lambda: is_my_turn() or interrupter.interrupted,
-                    min(max(0.0, deadline - begin), threading.TIMEOUT_MAX),
-                )
-                if interrupter.interrupted:
-                    raise Interrupted
-                if not is_my_turn():
-                    raise DeadlineTooShort(elapsed_seconds=time.monotonic() - begin)
-                self._computing += 1
+            begin = loop.time()
+            while True:
+                left = end - loop.time()
+                done, _ = await asyncio.wait({coming}, timeout=max(0.0, min(_GLANCE, left)))
+                if done:
+                    return coming.result()
+                if left <= 0:
+                    raise NotArrived(seconds=self._arrival_seconds)
+                if self._expected and loop.time() > begin + PATIENCE:
+                    raise self._busy()
         finally:
-            with self._changed:
-                self._queue.remove(me)
-                self._changed.notify_all()
+            if not coming.done():
+                # Ends with its call; nobody asks what became of it.
+                coming.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._leave(peer)
+
+    @contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """A place for a request of so many bytes; raises Draining, or Busy when none is free."""
+        self._check()
+        if self._present and self._bytes + size > self._most_bytes:
+            raise self._busy()
+        self._present += 1
+        self._bytes += size
+        self._empty.clear()
         try:
             yield
         finally:
-            with self._changed:
-                self._computing -= 1
-                self._changed.notify_all()
+            self._present -= 1
+            self._bytes -= size
+            if not self._present:
+                self._empty.set()
+
+    def busy(self) -> Busy:
+        """The error of a call that waited for its turn in vain."""
+        return self._busy()
+
+    def _check(self) -> None:
+        if self._draining:
+            raise Draining
+        if self._present >= self._places:
+            raise self._busy()
+
+    def _busy(self) -> Busy:
+        return Busy(maximum_pending=self._pending, retry_after_seconds=self._retry_after_seconds)
+
+    async def _let_in(self, peer: str, end: float) -> None:
+        if not self._expected and self._may_arrive(peer):
+            self._arriving[peer] += 1
+            return
+        me = _Expected(peer)
+        self._expected.append(me)
+        self._let_others_in()
+        try:
+            async with asyncio.timeout_at(end):
+                await me.turn
+        except TimeoutError:
+            if not me.turn.done() or me.turn.cancelled():
+                raise NotArrived(seconds=self._arrival_seconds) from None
+        except asyncio.CancelledError:
+            if me.turn.done() and not me.turn.cancelled():
+                self._leave(peer)
+            raise
+        finally:
+            if me in self._expected:
+                self._expected.remove(me)
+
+    def _leave(self, peer: str) -> None:
+        self._arriving[peer] -= 1
+        if not self._arriving[peer]:
+            del self._arriving[peer]
+        self._let_others_in()
+
+    def _let_others_in(self) -> None:
+        for one in tuple(self._expected):
+            if self._arriving.total() >= ARRIVING:
+                return
+            if self._may_arrive(one.peer) and not one.turn.done():
+                self._arriving[one.peer] += 1
+                self._expected.remove(one)
+                one.turn.set_result(None)
+
+    def _may_arrive(self, peer: str) -> bool:
+        return self._arriving.total() < ARRIVING and self._arriving[peer] < ARRIVING_PER_PEER
+
+
+class _Expected:
+    """A call that waits to send its request."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

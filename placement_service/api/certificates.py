@@ -1,66 +1,69 @@
 """The server's certificates, from files that are renewed while it runs.
 
-Every new connection is greeted with what the files hold then; those that stand go on. A
-renewal that is half done, or cannot be read, changes nothing until it is whole.
+What the files hold counts only when it is whole: a renewal that is half done, an authority
+that is empty, or a file that cannot be read changes nothing until it is mended.
 """
 
 from __future__ import annotations
 
-import logging
 import ssl
-import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
 from placement_service.api.settings import Settings
 
-logger = logging.getLogger(__name__)
+_BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 
-def server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    """What the server shows and demands; None without TLS.
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What the server shows, and the authority that it demands of clients, if any."""
 
-    Raises OSError when a file cannot be read, or certificate and key do not belong together.
+    key: bytes
+    certificate: bytes
+    client_ca: bytes | None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.client_ca,
+            require_client_auth=self.client_ca is not None,
+        )
+
+
+def read_certificates(settings: Settings) -> Certificates | None:
+    """What the files hold; None without TLS.
+
+    Raises OSError when a file cannot be read or is not whole, or when certificate and key do
+    not belong together.
     """
-    if settings.tls_certificate is None or settings.tls_key is None:
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None or key is None:
         return None
-    files = _Files(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    return grpc.dynamic_ssl_server_credentials(
-        files.latest(),
-        files.latest,
-        require_client_authentication=settings.tls_client_ca is not None,
+    found = _read(certificate, key, settings.tls_client_ca)
+    _demand_whole(found.certificate, certificate)
+    # Demands that they belong together: a renewal replaces one file after the other.
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    if found.client_ca is not None and settings.tls_client_ca is not None:
+        _demand_whole(found.client_ca, settings.tls_client_ca)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(
+            cadata=found.client_ca.decode("ascii", errors="replace")
+        )
+    if _read(certificate, key, settings.tls_client_ca) != found:
+        raise OSError("the certificates are being written")
+    return found
+
+
+def _read(certificate: Path, key: Path, client_ca: Path | None) -> Certificates:
+    return Certificates(
+        key.read_bytes(),
+        certificate.read_bytes(),
+        None if client_ca is None else client_ca.read_bytes(),
     )
 
 
-class _Files:
-    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        self._certificate = certificate
-        self._key = key
-        self._client_ca = client_ca
-        self._lock = threading.Lock()
-        self._contents = self._read()
-
-    def latest(self) -> grpc.ServerCertificateConfiguration:
-        """What the files hold, or held when they were last whole. Asked for each connection."""
-        with self._lock:
-            try:
-                contents = self._read()
-            except OSError as error:
-                logger.warning("certificates not renewed: %s", error)
-            else:
-                if contents != self._contents:
-                    logger.info("certificates renewed")
-                self._contents = contents
-            key, certificate, client_ca = self._contents
-        return grpc.ssl_server_certificate_configuration([(key, certificate)], client_ca)
-
-    def _read(self) -> tuple[bytes, bytes, bytes | None]:
-        contents = (
-            self._key.read_bytes(),
-            self._certificate.read_bytes(),
-            None if self._client_ca is None else self._client_ca.read_bytes(),
-        )
-        # Demands that they belong together: a renewal replaces one file after the other.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._certificate, self._key)
-        return contents
+def _demand_whole(content: bytes, path: Path) -> None:
+    if not 0 < content.count(_BEGIN) == content.count(_END):
+        raise OSError(f"{path} holds no whole certificate")

@@ -1,20 +1,16 @@
-"""Placement for callers that send Kubernetes objects: translate, then answer as ever.
+"""Kubernetes objects as they are: to the request that they stand for, and its answer.
 
 Translation is the library that the command line uses (`placement.kubernetes`), so that no
-other language needs one. It is bounded like a computation: whoever translates holds a place
-inside, and is refused when all are taken.
+other language needs one.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-import grpc
 
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
@@ -24,80 +20,51 @@ from placement.kubernetes.v1 import (
     PlaceObjectsResponse,
     TranslateObjectsRequest,
     TranslateObjectsResponse,
-    kubernetes_placement_service_pb2,
 )
-from placement.kubernetes.v1.kubernetes_placement_service_pb2_grpc import (
-    KubernetesPlacementServiceServicer,
-)
-from placement_service.api.admission import Admission
-from placement_service.api.service import PlacementServicer, errors_as_status
-from placement_service.entities.errors import (
-    Internal,
-    InvalidRequest,
-    PlacementError,
-    Violation,
-)
-
-logger = logging.getLogger(__name__)
-
-SERVICE_NAME = kubernetes_placement_service_pb2.DESCRIPTOR.services_by_name[
-    "KubernetesPlacementService"
-].full_name
+from placement.v1 import ComputePlacementRequest, Placement
+from placement_service.entities.errors import InvalidRequest, Violation
 
 #: An escape that may be half a character: what JSON lets through and no message can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-class KubernetesPlacementServicer(KubernetesPlacementServiceServicer):
-    """Answers the calls of placement.kubernetes.v1.KubernetesPlacementService."""
+def question(content: bytes) -> tuple[ComputePlacementRequest, tuple[str, ...]]:
+    """The request that a PlaceObjectsRequest stands for, and warnings about its objects.
 
-    def __init__(self, placement: PlacementServicer, admission: Admission) -> None:
-        self._placement = placement
-        self._admission = admission
+    Raises DecodeError when the bytes are none, InvalidRequest when objects are wrong.
+    """
+    message = PlaceObjectsRequest.FromString(content)
+    translation = _translated(message.objects)
+    request = translation.request
+    request.snapshot.revision = message.revision
+    if message.HasField("as_of"):
+        request.snapshot.as_of.CopyFrom(message.as_of)
+    if message.HasField("policy"):
+        request.policy.CopyFrom(message.policy)
+    if message.HasField("time_limit"):
+        request.time_limit.CopyFrom(message.time_limit)
+    request.previous_placement.extend(message.previous_placement)
+    request.validate_only = message.validate_only
+    request.label = message.label
+    return request, tuple(map(str, translation.warnings))
 
-    def PlaceObjects(
-        self, request: PlaceObjectsRequest, context: grpc.ServicerContext
-    ) -> PlaceObjectsResponse:
-        with errors_as_status(context):
-            translation = self._translate(request.objects, request.label)
-        question = translation.request
-        question.snapshot.revision = request.revision
-        if request.HasField("as_of"):
-            question.snapshot.as_of.CopyFrom(request.as_of)
-        if request.HasField("policy"):
-            question.policy.CopyFrom(request.policy)
-        if request.HasField("time_limit"):
-            question.time_limit.CopyFrom(request.time_limit)
-        question.previous_placement.extend(request.previous_placement)
-        question.validate_only = request.validate_only
-        question.label = request.label
-        # What is left of the deadline is its budget: it is read when this call begins.
-        answer = self._placement.ComputePlacement(question, context)
-        return PlaceObjectsResponse(
-            placement=answer.placement, warnings=map(str, translation.warnings)
-        )
 
-    def TranslateObjects(
-        self, request: TranslateObjectsRequest, context: grpc.ServicerContext
-    ) -> TranslateObjectsResponse:
-        with errors_as_status(context):
-            translation = self._translate(request.objects, "")
-        return TranslateObjectsResponse(
-            request=translation.request, warnings=map(str, translation.warnings)
-        )
+def answer(placement: Placement, warnings: Iterable[str]) -> PlaceObjectsResponse:
+    """The answer to a PlaceObjectsRequest."""
+    return PlaceObjectsResponse(placement=placement, warnings=warnings)
 
-    def _translate(self, contents: Sequence[bytes], label: str) -> Translation:
-        """What the objects stand for. Raises a PlacementError."""
-        try:
-            with self._admission.place():
-                return translate(read_objects(contents))
-        except InputError as error:
-            raise InvalidRequest([_violation(problem) for problem in error.problems]) from error
-        except PlacementError:
-            raise
-        except Exception as error:
-            logger.exception("the objects of request %r were not translated", label)
-            raise Internal(dump="") from error
+
+def translation(content: bytes) -> TranslateObjectsResponse:
+    """The answer to a TranslateObjectsRequest; raises as `question` does."""
+    found = _translated(TranslateObjectsRequest.FromString(content).objects)
+    return TranslateObjectsResponse(request=found.request, warnings=map(str, found.warnings))
+
+
+def _translated(contents: Sequence[bytes]) -> Translation:
+    try:
+        return translate(read_objects(contents))
+    except InputError as error:
+        raise InvalidRequest([_violation(problem) for problem in error.problems]) from error
 
 
 def read_objects(contents: Iterable[bytes]) -> Objects:

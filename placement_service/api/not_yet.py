@@ -30,11 +30,6 @@ def reservations(request: Request) -> Iterator[Violation]:
             yield Violation(f"{path}.required_reservation", WORDS)
 
 
-def waiting(request: Request) -> Iterator[Violation]:
-    if request.snapshot.as_of is not None:
-        yield Violation("snapshot.as_of", WORDS)
-
-
 def starvation(request: Request) -> Iterator[Violation]:
     if request.policy.starvation_after is not None:
         yield Violation("policy.starvation_after", WORDS)
@@ -72,7 +67,6 @@ def compute_domains(request: Request) -> Iterator[Violation]:
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     queues,
     reservations,
-    waiting,
     starvation,
     tolerances,
     extras_with_priority,

@@ -1,145 +1,100 @@
-"""The server around the service: ports, TLS, health, reflection, and a quiet end."""
+"""The server around the service: its event loop, ports, TLS, health, and a quiet end."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import socket
 import threading
-import time
-from concurrent import futures
-from importlib import metadata
-from importlib.util import find_spec
+from collections.abc import Coroutine
+from typing import TypeVar
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from placement.v1 import placement_service_pb2, placement_service_pb2_grpc
 from placement_service.api.admission import Admission
-from placement_service.api.certificates import server_credentials
+from placement_service.api.certificates import Certificates, read_certificates
+from placement_service.api.compute_pool import ComputePool
 from placement_service.api.dumps import Dumps
-from placement_service.api.service import PlacementServicer
+from placement_service.api.health import Health
+from placement_service.api.service import PlacementCalls
 from placement_service.api.settings import Settings
-from placement_service.explain.gang_reasons import explain
-from placement_service.formulation.formulate import formulate
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import score
-from placement_service.judge.verify import verify
-from placement_service.pipeline import Stages
-from placement_service.solver_process.pool import SolverPool
 
 logger = logging.getLogger(__name__)
 
-SERVICE_NAME = placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name
+#: Seconds between two looks at the files of certificates.
+RENEWAL_SECONDS = 1.0
 
-#: Threads beyond those of admitted calls: for refusals, health and reflection.
-_SPARE_THREADS = 8
+#: Seconds that a connection gets to shake hands, answer a ping, stay idle, and grow old.
+HANDSHAKE, PING_EVERY, PING_ANSWER, IDLE, OLD = 10, 30, 15, 15 * 60, 60 * 60
+
+_T = TypeVar("_T")
 
 
 class Server:
-    """A placement server with its solver processes.
+    """A placement server with its compute processes.
 
-    The processes start with the object, so that they are warm by the first call.
+    The processes start with the object, so that they are warm by the first call. It works in
+    a thread of its own; these methods may be called from any other.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.pool = SolverPool(
-            settings.max_concurrent, engine=settings.engine, memory_bytes=settings.solver_memory
-        )
-        self._admission = Admission(
-            max_concurrent=settings.max_concurrent,
-            max_pending=settings.max_pending,
-            retry_after_seconds=settings.retry_after,
-        )
-        self._health = health.HealthServicer()
-        threads = settings.max_concurrent + settings.max_pending + _SPARE_THREADS
-        self._grpc = grpc.server(
-            futures.ThreadPoolExecutor(threads, thread_name_prefix="call"),
-            options=[
-                ("grpc.max_receive_message_length", settings.max_message_bytes),
-                ("grpc.max_send_message_length", settings.max_message_bytes),
-                # A second server on the same port is a mistake, not a helper.
-                ("grpc.so_reuseport", 0),
-            ],
-        )
-        servicer = PlacementServicer(
-            settings,
-            stages=Stages(
-                formulate=formulate,
-                first_answer=first_answer,
-                search=self.pool.search,
-                verify=verify,
-                score=score,
-                explain=explain,
-                engine=_engine_version(settings.engine),
-            ),
-            admission=self._admission,
-            dumps=Dumps(settings.dump_dir, settings.max_dumps),
-        )
-        placement_service_pb2_grpc.add_PlacementServiceServicer_to_server(servicer, self._grpc)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
-        self._names = (SERVICE_NAME, *self._add_kubernetes(servicer))
-        reflection.enable_server_reflection(
-            (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._grpc
-        )
-        self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="edge", daemon=True)
+        self._thread.start()
+        self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._edge = self._call(_made(settings))
 
     def start(self) -> int:
-        """Listens and serves; returns the port. Raises RuntimeError when it is taken."""
-        address = f"{self.settings.host}:{self.settings.port}"
-        credentials = server_credentials(self.settings)
-        try:
-            if credentials is None:
-                port = self._grpc.add_insecure_port(address)
-            else:
-                port = self._grpc.add_secure_port(address, credentials)
-        except RuntimeError as error:
-            raise RuntimeError(f"cannot listen on {address} (PLACEMENT_PORT)") from error
-        self._grpc.start()
-        self._set_health(health_pb2.HealthCheckResponse.SERVING)
-        logger.info("serving on %s:%d", self.settings.host, port)
-        return port
+        """Listens and serves; returns the port.
+
+        Raises RuntimeError when it is taken, and OSError when certificates cannot be used.
+        """
+        return self._call(self._edge.start())
 
     def drain(self) -> None:
         """Refuses new calls as draining; those that run go on."""
-        self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
-        self._admission.drain()
+        self._loop.call_soon_threadsafe(self._edge.drain)
 
     def stop(self, grace: float) -> None:
         """Drains for at most `grace` seconds, then cancels what still runs. Idempotent."""
-        end = time.monotonic() + grace
-        self.drain()
-        # While the last ones run, newcomers are told to go elsewhere. gRPC's own
-        # stop would refuse them without a reason.
-        self._admission.wait_until_empty(grace)
-        self._grpc.stop(max(0.0, end - time.monotonic())).wait()
-        self.pool.close()
-        self._stopped.set()
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._call(self._edge.stop(grace))
+            self._call(self._loop.shutdown_default_executor())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._stopped.set()
 
     def wait(self) -> None:
         """Returns once `stop` is done."""
         self._stopped.wait()
 
-    def _add_kubernetes(self, servicer: PlacementServicer) -> tuple[str, ...]:
-        """Serves Kubernetes objects too, and returns the names of what does.
+    def wait_until_warm(self, timeout: float) -> bool:
+        """Whether some process could search at once, after so many seconds at most."""
 
-        The library that translates them is optional: without it nothing is added.
-        """
-        if find_spec("yaml") is None:
-            logger.info("PyYAML is not installed: Kubernetes objects are not served")
-            return ()
-        from placement.kubernetes.v1 import kubernetes_placement_service_pb2_grpc
-        from placement_service.api import kubernetes
+        async def warm() -> bool:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while not self._edge.pool.warm_count():
+                        await asyncio.sleep(0.02)
+                    return True
+            return False
 
-        kubernetes_placement_service_pb2_grpc.add_KubernetesPlacementServiceServicer_to_server(
-            kubernetes.KubernetesPlacementServicer(servicer, self._admission), self._grpc
-        )
-        return (kubernetes.SERVICE_NAME,)
+        return self._call(warm())
 
-    def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        for name in ("", *self._names):
-            self._health.set(name, status)
+    def process_ids(self) -> tuple[int, ...]:
+        """The compute processes that run, busy ones included."""
+        return self._edge.pool.process_ids()
+
+    def _call(self, work: Coroutine[None, None, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 def make_server(settings: Settings | None = None) -> Server:
@@ -147,7 +102,168 @@ def make_server(settings: Settings | None = None) -> Server:
     return Server(Settings() if settings is None else settings)
 
 
-def _engine_version(engine: str) -> str:
-    """Name and versions, found without loading the solver into this process."""
-    versions = [f"{name} {metadata.version(name)}" for name in ("placement-service", "ortools")]
-    return f"{engine} ({', '.join(versions)})"
+async def _made(settings: Settings) -> _Edge:
+    return _Edge(settings)
+
+
+class _Edge:
+    """What runs on the event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.pool = ComputePool(
+            settings.max_concurrent,
+            [
+                *("--engine", settings.engine),
+                *("--solver-memory", str(settings.solver_memory)),
+                *("--largest-answer", str(settings.max_message_bytes)),
+            ],
+        )
+        self.pool.open()
+        self._admission = Admission(
+            places=settings.max_concurrent + settings.max_pending,
+            pending=settings.max_pending,
+            held_bytes=settings.max_pending_bytes,
+            retry_after_seconds=settings.retry_after,
+            arrival_seconds=settings.arrival_timeout,
+        )
+        self._calls = PlacementCalls(
+            settings,
+            pool=self.pool,
+            admission=self._admission,
+            dumps=Dumps(settings.dump_dir, settings.max_dumps),
+        )
+        self._health = Health(("", *self._calls.service_names))
+        self._listeners: set[grpc.aio.Server] = set()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> int:
+        certificates = read_certificates(self._settings)
+        if certificates is not None:
+            # The next listener shall share its port, but a stranger's is a mistake.
+            _demand_free(self._settings.host, self._settings.port)
+        if self._settings.is_open:
+            logger.warning(
+                "serving other machines without TLS: whoever reaches the port may read and ask"
+            )
+        port = await self._listen(self._settings.port, certificates)
+        if certificates is not None:
+            self._in_background(self._renew(port, certificates))
+        self._health.set(health_pb2.HealthCheckResponse.SERVING)
+        logger.info("serving on %s:%d", self._settings.host, port)
+        return port
+
+    def drain(self) -> None:
+        self._health.set(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._admission.drain()
+
+    async def stop(self, grace: float) -> None:
+        end = self._loop_time() + grace
+        self.drain()
+        # While the last ones run, newcomers are told to go elsewhere. gRPC's own
+        # stop would refuse them without a reason.
+        await self._admission.wait_until_empty(grace)
+        for task in tuple(self._background):
+            task.cancel()
+        left = max(0.0, end - self._loop_time())
+        await asyncio.gather(*(listener.stop(left) for listener in tuple(self._listeners)))
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.pool.close()
+
+    async def _listen(self, port: int, certificates: Certificates | None) -> int:
+        """Serves on a port; returns it. Raises RuntimeError when it is taken."""
+        settings = self._settings
+        listener = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", settings.max_message_bytes),
+                # Answers are smaller; what is around them takes a few bytes.
+                ("grpc.max_send_message_length", min(settings.max_message_bytes + 64, 2**31 - 1)),
+                # A second server on the same port is a mistake, not a helper; but with TLS
+                # the next listener takes over while the last one ends.
+                ("grpc.so_reuseport", int(certificates is not None)),
+                ("grpc.max_allowed_incoming_connections", settings.max_connections),
+                ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE * 1000),
+                ("grpc.keepalive_time_ms", PING_EVERY * 1000),
+                ("grpc.keepalive_timeout_ms", PING_ANSWER * 1000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+                ("grpc.max_connection_idle_ms", IDLE * 1000),
+                ("grpc.max_connection_age_ms", OLD * 1000),
+                (
+                    "grpc.max_connection_age_grace_ms",
+                    int((settings.max_time_limit + settings.arrival_timeout) * 1000),
+                ),
+            ]
+        )
+        listener.add_generic_rpc_handlers(self._calls.handlers())
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, listener)
+        if settings.reflection:
+            reflection.enable_server_reflection(
+                (*self._calls.service_names, health.SERVICE_NAME, reflection.SERVICE_NAME), listener
+            )
+        address = f"{settings.host}:{port}"
+        try:
+            if certificates is None:
+                bound: int = listener.add_insecure_port(address)
+            else:
+                bound = listener.add_secure_port(address, certificates.credentials())
+        except RuntimeError as error:
+            raise RuntimeError(f"cannot listen on {address} (PLACEMENT_PORT)") from error
+        await listener.start()
+        self._listeners.add(listener)
+        return bound
+
+    async def _renew(self, port: int, certificates: Certificates) -> None:
+        """Puts a new listener in place of the last one when the files have changed.
+
+        gRPC can also ask for certificates with each connection, but then it changes what
+        other connections are using: servers died of it.
+        """
+        complaint = ""
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                found = await asyncio.to_thread(read_certificates, self._settings)
+                if found is None or found == certificates:
+                    continue
+                last = tuple(self._listeners)
+                await self._listen(port, found)
+            except (OSError, RuntimeError) as error:
+                if str(error) != complaint:
+                    logger.warning("certificates not renewed: %s", error)
+                complaint = str(error)
+                continue
+            complaint = ""
+            certificates = found
+            logger.info("certificates renewed")
+            for listener in last:
+                self._in_background(self._retire(listener))
+
+    async def _retire(self, listener: grpc.aio.Server) -> None:
+        """Ends a listener: its callers connect anew, and calls that run go on."""
+        await listener.stop(self._settings.max_time_limit + self._settings.arrival_timeout)
+        self._listeners.discard(listener)
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _demand_free(host: str, port: int) -> None:
+    """Raises RuntimeError when somebody listens on the port."""
+    if not port or host.startswith("unix:"):
+        return
+    try:
+        for family, kind, *_, address in socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        raise RuntimeError(f"cannot listen on {host}:{port} (PLACEMENT_PORT)") from error

@@ -1,189 +1,333 @@
-"""The two calls of the API: each is parse, place, dump.
+"""The calls of the API at the edge: bytes in, bytes out, and always in time.
 
-This module ties a call to a computation: its deadline becomes a budget, its end
-(cancelled, timed out or done) becomes an interruption, and errors become
-statuses. What is computed is in `pipeline`.
+This module ties a call to a computation: its deadline becomes a budget, its end (cancelled,
+timed out or done) ends the computation, and errors become statuses. The bytes are read,
+answered and written in a compute process; whatever goes wrong there, the best answer that it
+handed out leaves here by the deadline.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import queue
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
 
 import grpc
-from google.protobuf import json_format
-from grpc_status import rpc_status
+from google.protobuf import duration_pb2
+from google.rpc import status_pb2
 
-from placement.v1 import placement_pb2, placement_service_pb2, placement_service_pb2_grpc
-from placement_service import pipeline
+from placement.v1 import placement_pb2
+from placement_service.api import envelope
 from placement_service.api.admission import Admission
+from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
+from placement_service.api.frames import JobHead, Kind
+from placement_service.api.methods import Method, methods
 from placement_service.api.settings import Settings
 from placement_service.api.status import to_status
-from placement_service.api.wire import placements, requests
-from placement_service.entities.errors import Internal, PlacementError
-from placement_service.entities.placement import Progress
-from placement_service.entities.progress import SILENT, Interrupted, Observer, Switch
-from placement_service.entities.request import Request
+from placement_service.entities.errors import DeadlineTooShort, Internal, PlacementError
 
 logger = logging.getLogger(__name__)
-
-_Request = placement_service_pb2.ComputePlacementRequest
 
 #: gRPC tells of a call without deadline as one in the far future, in seconds.
 _FOREVER = 10 * 365 * 86400.0
 
+#: Characters of a label in a log line.
+_SHOWN = 80
 
-class PlacementServicer(placement_service_pb2_grpc.PlacementServiceServicer):
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class PlacementCalls:
     """Answers the calls of placement.v1.PlacementService."""
 
     def __init__(
-        self, settings: Settings, *, stages: pipeline.Stages, admission: Admission, dumps: Dumps
+        self, settings: Settings, *, pool: ComputePool, admission: Admission, dumps: Dumps
     ) -> None:
+        self._methods = methods()
+        self.service_names = tuple(dict.fromkeys(method.service for method in self._methods))
         self._settings = settings
-        self._stages = stages
+        self._pool = pool
         self._admission = admission
         self._dumps = dumps
 
-    def ComputePlacement(
-        self, request: _Request, context: grpc.ServicerContext
-    ) -> placement_service_pb2.ComputePlacementResponse:
-        call = _Call(request, context, self._settings)
-        with errors_as_status(context):
-            return placement_service_pb2.ComputePlacementResponse(
-                placement=self._place(call, SILENT)
+    def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
+        """The handlers for gRPC, one for each service.
+
+        All calls are streams of bytes to it, though most answer once: only so may we wait for
+        a message no longer than we like, and for a reader no longer either.
+        """
+        return tuple(
+            grpc.method_handlers_generic_handler(
+                service,
+                {
+                    method.name: grpc.stream_stream_rpc_method_handler(
+                        partial(self._answer, method)
+                    )
+                    for method in self._methods
+                    if method.service == service
+                },
             )
+            for service in self.service_names
+        )
 
-    def StreamPlacement(
-        self, request: placement_service_pb2.StreamPlacementRequest, context: grpc.ServicerContext
-    ) -> Iterator[placement_service_pb2.StreamPlacementResponse]:
-        call = _Call(request.request, context, self._settings)
-        events: queue.SimpleQueue[Progress | placement_pb2.Placement | BaseException]
-        events = queue.SimpleQueue()
-
-        def compute() -> None:
+    async def _answer(self, method: Method, _: Any, context: _Context) -> None:
+        async with _errors_as_status(context):
+            request = memoryview(await self._message(context))
+            news = _News(context)
             try:
-                events.put(self._place(call, events.put))
-            except BaseException as error:
-                events.put(error)
+                answer = await self._computed(method, request, context, news)
+                await self._send(context, answer, news.sent())
+            finally:
+                news.end()
 
-        # gRPC takes events from this thread, so the work is in another; it always
-        # ends with a placement or an error, also when the caller leaves.
-        threading.Thread(target=compute, name="stream", daemon=True).start()
-        with errors_as_status(context):
-            while True:
-                event = events.get()
-                # A slow reader gets the latest news, not all of them.
-                while isinstance(event, Progress) and not events.empty():
-                    event = events.get()
-                if isinstance(event, BaseException):
-                    raise event
-                if not isinstance(event, Progress):
-                    yield placement_service_pb2.StreamPlacementResponse(placement=event)
-                    return
-                yield placement_service_pb2.StreamPlacementResponse(
-                    progress=placements.progress_to_proto(event)
-                )
-
-    def _place(self, call: _Call, observer: Observer) -> placement_pb2.Placement:
-        """The answer to a call; raises a PlacementError, or Interrupted."""
+    async def _message(self, context: _Context) -> bytes:
         try:
-            with self._admission.place():
-                request = requests.parse_request(call.message)
-                budget = call.budget(request)
-                if request.validate_only:
-                    return self._compute(call, request, budget, observer)
-                with self._admission.turn(deadline=budget.deadline, interrupter=call.switch):
-                    return self._compute(call, request, budget, observer)
-        except (PlacementError, Interrupted) as error:
-            logger.info("%s was not answered: %r", _title(call.message.label), error)
+            message = await self._admission.arrival(context.peer(), context.read)
+        except PlacementError as error:
+            logger.info("a call was not answered: %r", error)
             raise
-        except Exception as error:
-            logger.exception("%s failed", _title(call.message.label))
-            dump = self._report_defect(call, "a request failed", repr(error))
-            raise Internal(dump=dump) from error
+        if not isinstance(message, bytes):
+            raise envelope.not_a_message()
+        return message
 
-    def _compute(
-        self, call: _Call, request: Request, budget: pipeline.Budget, observer: Observer
-    ) -> placement_pb2.Placement:
-        placement = pipeline.place(
-            request,
-            stages=self._stages,
-            budget=budget,
-            observer=observer,
-            interrupter=call.switch,
-            report_defect=lambda what, detail: self._report_defect(call, what, detail),
-        )
-        end = placement.termination
-        logger.info(
-            "%s: %d nodes, %d gangs, %d bindings, %s in %.3f s",
-            _title(request.label, request.snapshot.revision),
-            len(request.snapshot.nodes),
-            len(request.snapshot.gangs),
-            len(placement.bindings),
-            "checked" if end is None else "optimal" if end.optimal else f"gap {end.gap}",
-            time.monotonic() - budget.arrival,
-        )
-        return placements.placement_to_proto(placement)
+    async def _send(self, context: _Context, message: bytes, before: Awaitable[None]) -> None:
+        """Sends the last message; gives up on a caller who does not read."""
 
-    def _report_defect(self, call: _Call, what: str, detail: str) -> str:
-        message = call.message
-        name = self._dumps.save(
-            message.SerializeToString(deterministic=True),
-            lambda: json_format.MessageToJson(message, indent=1),
+        async def send() -> None:
+            await before
+            await context.write(message)
+
+        sending = asyncio.ensure_future(send())
+        done, _ = await asyncio.wait({sending}, timeout=self._settings.send_timeout)
+        if not done:
+            sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+            logger.info("an answer was not taken within %g s", self._settings.send_timeout)
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody reads the answer")
+        sending.result()
+
+    async def _computed(
+        self, method: Method, request: memoryview, context: _Context, news: _News
+    ) -> bytes:
+        """The answer to a request; raises a PlacementError or Refused."""
+        arrival = asyncio.get_running_loop().time()
+        title = "a request"
+        try:
+            with self._admission.place(len(request)):
+                if method.inner:
+                    request = await envelope.unwrapped(request, method.inner)
+                header = await envelope.read_header(
+                    request, time_limit=method.time_limit, label=method.label
+                )
+                title = _title(header.label)
+                budget = _budget(
+                    self._settings, arrival, context.time_remaining(), header.time_limit
+                )
+                call = _Call(method, request, title, budget, news.tell)
+                process = await self._turn(call)
+                try:
+                    return await self._in_time(process, call)
+                finally:
+                    self._pool.give_back(process)
+        except (PlacementError, Refused) as error:
+            logger.info("%s was not answered: %r", title, error)
+            raise
+        except asyncio.CancelledError:
+            logger.info("%s was not answered: the caller left", title)
+            raise
+
+    async def _turn(self, call: _Call) -> ComputeProcess:
+        """A compute process, when it is this call's turn."""
+        try:
+            async with asyncio.timeout_at(call.budget.answer_by):
+                return await self._pool.take()
+        except TimeoutError:
+            if call.budget.ended_by_deadline:
+                raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
+            raise self._admission.busy() from None
+
+    async def _in_time(self, process: ComputeProcess, call: _Call) -> bytes:
+        try:
+            async with asyncio.timeout_at(call.budget.late):
+                await process.begin(call.head(), call.request)
+                return await self._followed(process, call)
+        except TimeoutError:
+            # It is far behind; its caller is not to wait for it, and neither is the next one.
+            process.kill()
+            logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
+            if call.best is None:
+                raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
+            return call.best_so_far()
+
+    async def _followed(self, process: ComputeProcess, call: _Call) -> bytes:
+        """The answer that a process comes to."""
+        while True:
+            frame = await process.next_frame()
+            if frame is None:
+                return self._after_death(call)
+            content = frame.content
+            match frame.kind:
+                case Kind.PROGRESS:
+                    call.tell(content)
+                case Kind.BEST:
+                    call.proven, call.best = bool(content[0]), content[1:]
+                case Kind.DEFECT:
+                    self._defect(call, content.decode(errors="replace"))
+                case Kind.SUMMARY:
+                    summary = content.decode(errors="replace")
+                    logger.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
+                case Kind.DONE:
+                    return content
+                case Kind.REFUSED:
+                    raise Refused(status_pb2.Status.FromString(content))
+                case Kind.CANCELLED:
+                    raise asyncio.CancelledError
+                case _:
+                    raise Internal(
+                        dump=self._defect(call, content.decode(errors="replace").strip())
+                    )
+
+    def _after_death(self, call: _Call) -> bytes:
+        dump = self._defect(call, "the compute process died")
+        if call.best is None:
+            raise Internal(dump=dump)
+        limit = placement_pb2.TERMINATION_LIMIT_SOLVER_LOST
+        detail = "The compute process was lost; this is the best answer before."
+        return call.best_so_far(
+            None if call.proven else placement_pb2.Termination(limit=limit, detail=detail)
         )
-        logger.error("defect: %s; request %r, dump %r: %s", what, message.label, name, detail)
+
+    def _defect(self, call: _Call, what: str) -> str:
+        name = self._dumps.save(call.request)
+        logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 
 
+class Refused(Exception):
+    """The compute process answers with an error, ready to be sent."""
+
+    def __init__(self, status: status_pb2.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Times on the clock of the event loop, which is the machine's monotonic one.
+
+    `late` is when the best answer leaves, whatever the compute process does.
+    """
+
+    arrival: float
+    answer_by: float
+    deadline: float
+    late: float
+
+    @property
+    def ended_by_deadline(self) -> bool:
+        return self.answer_by >= self.deadline
+
+
+@dataclass(slots=True)
 class _Call:
-    """One call: its message, its end, its time."""
+    """One call: its request, its time, and the best answer so far."""
 
-    def __init__(
-        self, message: _Request, context: grpc.ServicerContext, settings: Settings
-    ) -> None:
-        self.message = message
-        self.switch = Switch()
-        self._settings = settings
-        self._arrival = time.monotonic()
-        self._remaining = context.time_remaining()
-        if not context.add_callback(self.switch.interrupt):
-            self.switch.interrupt()
+    method: Method
+    request: memoryview
+    title: str
+    budget: _Budget
+    tell: Callable[[bytes], None]
+    best: bytes | None = field(default=None, init=False)
+    proven: bool = field(default=False, init=False)
 
-    def budget(self, request: Request) -> pipeline.Budget:
-        """The sooner of time limit and deadline, the latter less a margin."""
-        settings = self._settings
-        limit = min(
-            request.time_limit_seconds or settings.default_time_limit, settings.max_time_limit
-        )
-        deadline = float("inf")
-        if self._remaining is not None and self._remaining < _FOREVER:
-            margin = min(settings.deadline_margin, 0.1 * self._remaining)
-            deadline = self._arrival + self._remaining - margin
-        return pipeline.Budget(
-            arrival=self._arrival,
-            answer_by=min(self._arrival + min(limit, settings.max_time_limit), deadline),
-            deadline=deadline,
-        )
+    def head(self) -> JobHead:
+        """What the compute process is told with the request."""
+        budget = self.budget
+        return JobHead(self.method.call, budget.arrival, budget.answer_by, budget.deadline)
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return asyncio.get_running_loop().time() - self.budget.arrival
+
+    def best_so_far(self, termination: placement_pb2.Termination | None = None) -> bytes:
+        """The best answer, with the time that passed and maybe another end."""
+        assert self.best is not None
+        elapsed = duration_pb2.Duration()
+        elapsed.FromNanoseconds(int(self.elapsed() * 1e9))
+        stats = placement_pb2.SolveStats(elapsed=elapsed)
+        change = placement_pb2.Placement(stats=stats, termination=termination)
+        return envelope.amended(self.best, self.method.placement, change)
 
 
-@contextmanager
-def errors_as_status(context: grpc.ServicerContext) -> Iterator[None]:
+def _budget(
+    settings: Settings, arrival: float, remaining: float | None, time_limit: float | None
+) -> _Budget:
+    """The sooner of time limit and deadline, the latter less a margin."""
+    limit = time_limit if time_limit is not None and time_limit > 0 else settings.default_time_limit
+    limit = min(limit, settings.max_time_limit)
+    answer_by = arrival + limit
+    late = answer_by + 0.05 * limit + 0.1
+    deadline = float("inf")
+    if remaining is not None and remaining < _FOREVER:
+        margin = min(settings.deadline_margin, 0.1 * remaining)
+        deadline = arrival + remaining - margin
+        late = min(late, arrival + remaining - margin / 3)
+    return _Budget(arrival, min(answer_by, deadline), deadline, late)
+
+
+class _News:
+    """Progress on its way to a caller: a slow reader gets the latest, not all of it."""
+
+    def __init__(self, context: _Context) -> None:
+        self._context = context
+        self._latest: bytes | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def tell(self, progress: bytes) -> None:
+        self._latest = progress
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def sent(self) -> None:
+        """Returns when what is on its way has been taken; what is not yet stays."""
+        self._latest = None
+        if self._sending is not None:
+            await self._sending
+
+    def end(self) -> None:
+        if self._sending is not None and not self._sending.done():
+            self._sending.cancel()
+
+    async def _send(self) -> None:
+        while self._latest is not None:
+            progress, self._latest = self._latest, None
+            await self._context.write(progress)
+
+
+@asynccontextmanager
+async def _errors_as_status(context: _Context) -> AsyncIterator[None]:
     """Ends the call with the status of an error that leaves the block."""
     try:
         yield
     except PlacementError as error:
-        context.abort_with_status(rpc_status.to_status(to_status(error)))
-    except Interrupted:
-        # Nobody is left to read this.
-        context.abort(grpc.StatusCode.CANCELLED, "the caller left")
+        await _abort(context, to_status(error))
+    except Refused as error:
+        await _abort(context, error.status)
 
 
-def _title(label: str, revision: str = "") -> str:
+async def _abort(context: _Context, status: status_pb2.Status) -> NoReturn:
+    (code,) = (code for code in grpc.StatusCode if code.value[0] == status.code)
+    details = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(code, status.message, details)
+    raise AssertionError("gRPC ends the call")
+
+
+def _title(label: str) -> str:
     """What a request is called in log lines; callers name it, or not."""
-    title = repr(label) if label else "a request without a label"
-    return f"{title} at revision {revision!r}" if revision else title
+    if not label:
+        return "a request without a label"
+    return ascii(label if len(label) <= _SHOWN else label[:_SHOWN] + "...")

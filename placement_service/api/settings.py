@@ -6,6 +6,9 @@ example ``PLACEMENT_PORT=50051``. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -13,16 +16,23 @@ from typing import Literal
 from pydantic import Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from placement_service.api.machine import concurrent_requests
+
 _MIB = 1024 * 1024
+
+PREFIX = "PLACEMENT_"
+
+#: Variables of programs that share the prefix, and often the container.
+_OTHERS = "PLACEMENT_CONTROLLER_"
 
 
 class Settings(BaseSettings):
     """The server's settings."""
 
-    model_config = SettingsConfigDict(env_prefix="PLACEMENT_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
-    host: str = "0.0.0.0"
-    """Address to listen on."""
+    host: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` or `[::]` for all of this machine."""
     port: int = Field(default=50051, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     tls_certificate: FilePath | None = None
@@ -31,13 +41,27 @@ class Settings(BaseSettings):
     """PEM file with the server's private key."""
     tls_client_ca: FilePath | None = None
     """PEM file with the authorities of clients; turns on mutual TLS."""
+    allow_plaintext: bool = False
+    """Serves other machines without TLS: whoever reaches the port may read and ask."""
+    reflection: bool = True
+    """Tells callers what the API looks like, for tools such as grpcurl."""
     max_message_bytes: int = Field(default=64 * _MIB, ge=1024)
     """Largest request and largest answer."""
 
-    max_concurrent: int = Field(default=1, ge=1)
-    """Requests computed at once; each has its own solver process."""
+    max_concurrent: int = Field(default_factory=concurrent_requests, ge=1)
+    """Requests computed at once; each has a compute process with a solver of its own."""
     max_pending: int = Field(default=16, ge=0)
     """Requests that may wait for their turn; more are refused as busy."""
+    max_pending_bytes: int = Field(default=256 * _MIB, ge=1024)
+    """Bytes of the requests that wait or are computed; more are refused as busy."""
+    max_connections: int = Field(default=256, ge=1)
+    """Connections at once; more are closed."""
+    max_calls_per_connection: int = Field(default=64, ge=1)
+    """Calls at once on one connection; more wait in the client."""
+    arrival_timeout: float = Field(default=30.0, gt=0)
+    """How long a call may take to bring its request."""
+    send_timeout: float = Field(default=30.0, gt=0)
+    """How long a caller may take to read its answer."""
     retry_after: float = Field(default=1.0, ge=0)
     """What a refused caller is told to wait."""
     drain_grace: float = Field(default=30.0, ge=0)
@@ -60,7 +84,7 @@ class Settings(BaseSettings):
     needs at least a few GiB."""
 
     dump_dir: Path | None = None
-    """Folder that gets the requests on which the service failed, as JSON."""
+    """Folder that gets the requests on which the service failed."""
     max_dumps: int = Field(default=20, ge=1)
     """Dumps kept; the oldest are deleted."""
 
@@ -86,18 +110,51 @@ class Settings(BaseSettings):
             raise ValueError("tls_client_ca needs tls_certificate and tls_key")
         return self
 
+    @model_validator(mode="after")
+    def _plaintext_for_others_is_wanted(self) -> Settings:
+        if self.is_open and not self.allow_plaintext:
+            raise ValueError(
+                f"others can reach host {self.host!r}: set tls_certificate and tls_key, or"
+                " allow_plaintext if this network is yours alone"
+            )
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines are served, and without TLS."""
+        return self.tls_certificate is None and not _is_loopback(self.host)
+
+
+def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
+    """What is wrong with variables that look like settings and are none, a line for each."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_OTHERS):
+            near = get_close_matches(name, sorted(known), n=2)
+            hint = f"; is it {' or '.join(near)}?" if near else ""
+            yield f"{name}: no such setting{hint}"
+
 
 def faults(error: ValidationError) -> str:
     """A line for each wrong setting, by the name of its variable."""
     return "\n".join(
         ": ".join(
             [
-                *(f"PLACEMENT_{str(part).upper()}" for part in one["loc"][:1]),
+                *(f"{PREFIX}{str(part).upper()}" for part in one["loc"][:1]),
                 one["msg"].removeprefix("Value error, "),
             ]
         )
         for one in error.errors()
     )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.startswith("unix:"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_there(module: str) -> bool:

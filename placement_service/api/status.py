@@ -12,6 +12,7 @@ from placement_service.entities.errors import (
     Draining,
     Internal,
     InvalidRequest,
+    NotArrived,
     PlacementError,
 )
 
@@ -26,6 +27,7 @@ CODES: dict[type[PlacementError], int] = {
     Busy: code_pb2.RESOURCE_EXHAUSTED,
     Draining: code_pb2.UNAVAILABLE,
     DeadlineTooShort: code_pb2.DEADLINE_EXCEEDED,
+    NotArrived: code_pb2.DEADLINE_EXCEEDED,
     Internal: code_pb2.INTERNAL,
 }
 

@@ -92,6 +92,14 @@ class DeadlineTooShort(PlacementError):
         return {"elapsed_ms": str(round(self.elapsed_seconds * 1000))}
 
 
+class NotArrived(DeadlineTooShort):
+    """The call was made, and its request did not come."""
+
+    def __init__(self, *, seconds: float) -> None:
+        super().__init__(elapsed_seconds=seconds)
+        self.args = (f"the request did not arrive within {seconds:g} s",)
+
+
 class Internal(PlacementError):
     """A defect of the service. `dump` names the saved request, "" if none was."""
 

@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 GRACE_SECONDS = 0.2
 
 #: How long a process may take to load the engine.
-BOOT_SECONDS = 120.0
+BOOT_SECONDS = 60.0
 
 #: Pauses between attempts to start a process that does not come up.
-BOOT_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
+BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class SolverPool:
         if process.is_idle and process.is_alive and not self._closed.is_set():
             with self._changed:
                 self._idle.append(process)
-                self._changed.notify()
+                self._changed.notify_all()
         else:
             process.kill()
             self._boot_in_background(instead_of=process)
@@ -186,7 +186,7 @@ class SolverPool:
                 with self._changed:
                     self._failing = False
                     self._idle.append(process)
-                    self._changed.notify()
+                    self._changed.notify_all()
                 return True
             process.kill()
         with self._changed:
@@ -234,8 +234,6 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 # Standard output belongs to the program that embeds the server.
                 stdout=2,
-                # Out of reach of the terminal's Ctrl-C.
-                process_group=0,
             )
 
     @contextmanager

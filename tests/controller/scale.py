@@ -131,7 +131,8 @@ def _processes(
     server: ApiServer, directory: Path, options: argparse.Namespace
 ) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes], int]]:
     service_port, http_port = 50551, 50552
-    environment = {**os.environ, "PLACEMENT_HOST": "127.0.0.1"}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PLACEMENT_")}
+    environment = {**ours, "PLACEMENT_HOST": "127.0.0.1"}
     service = subprocess.Popen(
         [sys.executable, "-m", "placement_service"],
         env={**environment, "PLACEMENT_PORT": str(service_port)},

@@ -117,7 +117,7 @@ class Runner:
         """`folder` gets the commands that an installation would put on the path."""
         self.address = address
         self._environment = {
-            **os.environ,
+            **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }

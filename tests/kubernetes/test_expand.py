@@ -400,7 +400,9 @@ def test_a_set_with_pods_but_no_gangs_is_planned_anew_and_said() -> None:
 def test_a_pod_of_the_very_name_is_taken_as_it_is() -> None:
     there = pod("s-0-a-0", nodeName="n1")
     (only,) = translate(Objects.of([there, clique_set(clique("a", 2))])).request.gangs
-    assert [p.name for p in only.groups[0].bound_pods] == ["namespaces/ml/pods/s-0-a-0"]
+    assert [p.name for s in only.groups[0].pod_sets for p in s.bound_pods] == [
+        "namespaces/ml/pods/s-0-a-0"
+    ]
     assert [p.name for s in only.groups[0].pod_sets for p in s.pods] == [
         "namespaces/ml/pods/s-0-a-1"
     ]

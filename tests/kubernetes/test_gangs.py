@@ -39,8 +39,8 @@ def test_a_gang_with_everything() -> None:
     )  # fmt: skip
     (only,) = sent.groups
     assert (only.name, only.min_replicas, only.gated_count) == ("W", 3, 1)
-    assert list(only.bound_pods) == [v1.BoundPod(name="namespaces/ml/pods/c", node="nodes/n1")]
     (pod_set,) = only.pod_sets
+    assert list(pod_set.bound_pods) == [v1.BoundPod(name="namespaces/ml/pods/c", node="nodes/n1")]
     assert list(pod_set.pods) == [
         v1.Pod(name="namespaces/ml/pods/a", uid="u-a"),
         v1.Pod(name="namespaces/ml/pods/b"),
@@ -259,15 +259,15 @@ def test_a_reservation_of_an_unknown_gang_is_no_wish() -> None:
 
 
 def test_what_several_pods_use_is_said_once() -> None:
-    claims = [{"name": "x"}]
+    disk = [{"name": "x", "awsElasticBlockStore": {}}]
     sent = only_gang(
         node(),
-        *(pod(n, resourceClaims=claims) for n in "ab"),
-        pod("c", resourceClaims=claims, nodeName="n1"),
+        *(pod(n, volumes=disk) for n in "ab"),
+        pod("c", volumes=disk, nodeName="n1"),
         pod("d"),
         gang(podgroups=[group("w", "a", "b", "c", "d")]),
     )
-    assert list(sent.unsupported) == ["pod ml/a and 1 more: spec.resourceClaims"]
+    assert list(sent.unsupported) == ["pod ml/a and 1 more: spec.volumes[0].awsElasticBlockStore"]
 
 
 def test_a_gang_that_is_being_deleted_is_refused_by_name() -> None:

@@ -382,19 +382,6 @@ def test_on_the_host_network_every_container_port_is_a_host_port() -> None:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        ({"resourceClaims": [{"name": "x"}]}, "resourceClaims"),
-        ({"workloadRef": {"name": "x"}}, "workloadRef"),
-        ({"schedulingGroup": {"podGroupName": "x"}}, "schedulingGroup"),
-        (
-            {
-                "volumes": [
-                    {"name": "a", "emptyDir": {}},
-                    {"name": "b", "persistentVolumeClaim": {}},
-                ]
-            },
-            "volumes[1].persistentVolumeClaim",
-        ),
-        ({"volumes": [{"name": "a", "ephemeral": {}}]}, "volumes[0].ephemeral"),
         (
             {"volumes": [{"name": "a", "awsElasticBlockStore": {}}]},
             "volumes[0].awsElasticBlockStore",
@@ -415,13 +402,6 @@ def test_what_cannot_be_honoured_is_named(spec: dict[str, Any], want: str) -> No
     assert read(**spec).unsupported == (want,)
     gang_ = only_gang(node(), pod("a", **spec), gang(podgroups=[group("w", "a")]))
     assert list(gang_.unsupported) == [f"pod ml/a: spec.{want}"]
-
-
-@pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"])
-def test_gpu_sharing_is_named(key: str) -> None:
-    sharing = pod("a", metadata={"annotations": {key: "0.5"}})
-    gang_ = only_gang(node(), sharing, gang(podgroups=[group("w", "a")]))
-    assert list(gang_.unsupported) == [f"pod ml/a: metadata.annotations[{key}]"]
 
 
 def test_what_is_harmless_is_ignored() -> None:

@@ -20,7 +20,7 @@ from placement_service.formulation.problem import Problem
 Report = Callable[[Solution], None]
 
 #: The variable with the folder in which `meeting` engines meet.
-MEETING: Final = "PLACEMENT_TESTS_MEETING"
+MEETING: Final = "TESTS_MEETING"
 
 
 def last_node(problem: Problem, start: Solution) -> Solution:
@@ -61,6 +61,20 @@ def dying(problem: Problem, start: Solution, *, deadline: float, report: Report)
     """Reports something better, then crashes as native code does."""
     report(replace(last_node(problem, start), tiers=start.tiers))
     os.kill(os.getpid(), signal.SIGSEGV)
+    raise AssertionError("still alive")
+
+
+def patricidal(problem: Problem, start: Solution, *, deadline: float, report: Report) -> Solution:
+    """Kills the process that started this one, as the kernel may when memory runs out."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+    raise AssertionError("still alive")
+
+
+def halting(problem: Problem, start: Solution, *, deadline: float, report: Report) -> Solution:
+    """Stops the process that started this one, so that it neither works nor dies."""
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(600)
     raise AssertionError("still alive")
 
 

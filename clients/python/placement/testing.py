@@ -55,7 +55,9 @@ def serve(**settings: Any) -> Iterator[str]:
     from placement_service.api.server import make_server
     from placement_service.api.settings import Settings
 
-    server = make_server(Settings(**{"host": "127.0.0.1", "port": 0, **settings}))
+    server = make_server(
+        Settings(**{"host": "127.0.0.1", "port": 0, "max_concurrent": 1, **settings})
+    )
     port = server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -78,10 +78,16 @@ class RuleDraft:
                 found.setdefault(term, np.zeros(len(self.templates), dtype=bool))[s] = True
         return found
 
-    def running_by_domain(self, term: Term, level: Level) -> Ints:
-        """Running pods that a term matches, per domain of its level [D]; not to be changed."""
+    def running_by_domain(self, term: Term, level: Level, nodes: Bools | None = None) -> Ints:
+        """Running pods that a term matches, per domain of its level [D]; not to be changed.
+
+        With `nodes[N]` only those on them.
+        """
         homes = self.homes[self._selectors.running(term)]
-        domains = level.domain[homes[homes >= 0]]
+        homes = homes[homes >= 0]
+        if nodes is not None:
+            homes = homes[nodes[homes]]
+        domains = level.domain[homes]
         count = np.bincount(domains[domains >= 0], minlength=level.count).astype(np.int64)
         return self.shared(count)
 

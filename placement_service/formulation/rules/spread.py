@@ -66,20 +66,22 @@ class Spread(Rule):
 
 def formulate(draft: RuleDraft) -> None:
     """One rule for all pod classes with the same constraint over the same domains."""
-    seen: dict[tuple[SpreadConstraint, int], Spread] = {}
+    seen: dict[tuple[SpreadConstraint, int, int], Spread] = {}
     for s, (_, t) in enumerate(draft.templates):
         for c in t.spread_constraints:
             number, level = draft.level(c.topology_key)
-            domains = _counted_domains(draft, t, c, level)
+            nodes = _counted_nodes(draft, t, c, level)
+            domains = _domains(draft, nodes, level)
             match = draft.matched(c)
-            # Equal domains are one array.
-            key = (c, id(domains))
+            base = draft.running_by_domain(c, level, nodes)
+            # Equal arrays are one.
+            key = (c, id(domains), id(base))
             if key not in seen:
                 seen[key] = Spread(
                     level=number,
                     carriers=np.zeros(len(draft.templates), dtype=bool),
                     counted=match,
-                    base=draft.running_by_domain(c, level),
+                    base=base,
                     eligible=domains,
                     max_skew=c.max_skew,
                     floor_is_zero=int(domains.sum()) < c.min_domains,
@@ -92,13 +94,18 @@ def formulate(draft: RuleDraft) -> None:
             draft.special[s] = True
 
 
-def _counted_domains(draft: RuleDraft, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
-    """Domains whose least counts for a constraint [D]."""
+def _counted_nodes(draft: RuleDraft, t: PodTemplate, c: SpreadConstraint, level: Level) -> Bools:
+    """The nodes that a constraint looks at [N]; pods on all others do not count."""
     nodes = level.domain >= 0
     if not c.ignore_node_affinity:
         nodes = nodes & draft.masks.selected(t)
     if c.honor_taints:
         nodes = nodes & draft.masks.tolerated(t)
+    return nodes
+
+
+def _domains(draft: RuleDraft, nodes: Bools, level: Level) -> Bools:
+    """Domains whose least counts for a constraint [D]."""
     domains = np.zeros(level.count, dtype=bool)
     domains[level.domain[nodes]] = True
     return draft.shared(domains)

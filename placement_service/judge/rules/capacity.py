@@ -50,7 +50,10 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
                 v for v in leaving if v not in theirs and v.eviction.kind is EvictionKind.RECLAIM
             ]
             others = [pod for pod in those if pod.gang.name not in reclaiming]
-            for asking, room in ((others, theirs), (those, [*theirs, *of_reclaimed])):
+            cases = [(others, theirs)]
+            if len(others) < len(those):
+                cases.append((those, [*theirs, *of_reclaimed]))
+            for asking, room in cases:
                 for short in _shortages(plan, node, asking, room):
                     yield (
                         f"node {node.name}: pods of priority {level} and less ask for "

@@ -1,94 +1,162 @@
-"""The door of the service: bounded, in order, and honest about why it is shut."""
+"""The door of the service: bounded, fair, and honest about why it is shut."""
 
 from __future__ import annotations
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+from collections.abc import Coroutine
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from placement_service.api.admission import Admission
-from placement_service.entities.errors import Busy, DeadlineTooShort, Draining
-from placement_service.entities.progress import NEVER, Interrupted, Switch
-from tests.waiting import LONG, wait_until
-
-FOREVER = float("inf")
+from placement_service.api import admission as module
+from placement_service.api.admission import ARRIVING_PER_PEER, Admission
+from placement_service.entities.errors import Busy, Draining, NotArrived
 
 
-def door(max_concurrent: int = 1, max_pending: int = 1) -> Admission:
+def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 60.0) -> Admission:
     return Admission(
-        max_concurrent=max_concurrent, max_pending=max_pending, retry_after_seconds=1.0
+        places=places,
+        pending=1,
+        held_bytes=held_bytes,
+        retry_after_seconds=1.0,
+        arrival_seconds=arrival_seconds,
     )
 
 
-def test_places_are_bounded_by_the_computing_and_the_waiting() -> None:
-    admission = door(max_concurrent=2, max_pending=1)
-    with ExitStack() as inside:
-        for _ in range(3):
-            inside.enter_context(admission.place())
-        with pytest.raises(Busy), admission.place():
+def run(work: Coroutine[None, None, None]) -> None:
+    asyncio.run(work)
+
+
+async def never() -> bytes:
+    await asyncio.Event().wait()
+    raise AssertionError("nothing comes")
+
+
+async def at_once() -> bytes:
+    return b"request"
+
+
+async def reading(admission: Admission, peer: str, count: int) -> list[asyncio.Task[bytes]]:
+    """Calls of a connection whose message does not come, once they wait for it."""
+    tasks = [asyncio.ensure_future(admission.arrival(peer, never)) for _ in range(count)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def end(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_places_are_bounded_by_number_and_by_bytes() -> None:
+    async def work() -> None:
+        admission = door(places=2, held_bytes=100)
+        with ExitStack() as inside:
+            inside.enter_context(admission.place(60))
+            with pytest.raises(Busy), admission.place(41):
+                pass
+            inside.enter_context(admission.place(40))
+            with pytest.raises(Busy), admission.place(0):
+                pass
+        assert (admission.present, admission.held_bytes) == (0, 0)
+
+    run(work())
+
+
+def test_a_request_larger_than_all_bytes_still_gets_in_alone() -> None:
+    async def work() -> None:
+        with door(held_bytes=10).place(1000):
             pass
-    with admission.place():
-        pass
+
+    run(work())
+
+
+def test_a_full_door_refuses_before_a_request_is_sent() -> None:
+    async def work() -> None:
+        admission = door(places=1)
+        with admission.place(1), pytest.raises(Busy):
+            await admission.arrival("a", never)
+
+    run(work())
 
 
 def test_a_drained_door_is_shut_and_those_inside_stay() -> None:
-    admission = door()
-    with admission.place():
-        admission.drain()
-        with admission.turn(deadline=FOREVER, interrupter=NEVER):
-            assert not admission.wait_until_empty(0.0)
-        with pytest.raises(Draining), admission.place():
-            pass
-    assert admission.wait_until_empty(0.0)
+    async def work() -> None:
+        admission = door()
+        with admission.place(1):
+            admission.drain()
+            assert not await admission.wait_until_empty(0.0)
+            with pytest.raises(Draining), admission.place(1):
+                pass
+            with pytest.raises(Draining):
+                await admission.arrival("a", at_once)
+        assert await admission.wait_until_empty(0.0)
+
+    run(work())
 
 
-def test_turns_are_taken_in_order_and_one_at_a_time() -> None:
-    admission = door(max_concurrent=1, max_pending=8)
-    order: list[int] = []
+def test_a_message_that_does_not_come_is_not_waited_for() -> None:
+    async def work() -> None:
+        admission = door(arrival_seconds=0.05)
+        with pytest.raises(NotArrived, match=r"within 0\.05 s"):
+            await admission.arrival("a", never)
+        assert await admission.arrival("a", at_once) == b"request"
 
-    def take(number: int) -> None:
-        with admission.turn(deadline=FOREVER, interrupter=NEVER):
-            order.append(number)
-            time.sleep(0.01)
-
-    with ThreadPoolExecutor(8) as threads, admission.turn(deadline=FOREVER, interrupter=NEVER):
-        for number in range(5):
-            threads.submit(take, number)
-            wait_until(lambda: len(admission._queue) > number, "it waits")  # noqa: B023
-        assert order == []
-    assert order == [0, 1, 2, 3, 4]
+    run(work())
 
 
-def test_waiting_ends_with_the_deadline() -> None:
-    admission = door()
-    with (
-        admission.turn(deadline=FOREVER, interrupter=NEVER),
-        pytest.raises(DeadlineTooShort),
-        admission.turn(deadline=time.monotonic() + 0.05, interrupter=NEVER),
-    ):
-        pass
-    with admission.turn(deadline=FOREVER, interrupter=NEVER):
-        pass
+def test_calls_without_message_of_one_connection_keep_no_other_out() -> None:
+    async def work() -> None:
+        admission = door()
+        idle = await reading(admission, "hostile", 100)
+        async with asyncio.timeout(1.0):
+            assert await admission.arrival("honest", at_once) == b"request"
+        await end(idle)
+
+    run(work())
 
 
-def test_waiting_ends_when_the_caller_leaves() -> None:
-    admission = door()
-    switch = Switch()
-    with admission.turn(deadline=FOREVER, interrupter=NEVER):
-        threading.Timer(0.05, switch.interrupt).start()
-        with (
-            pytest.raises(Interrupted),
-            admission.turn(deadline=time.monotonic() + LONG, interrupter=switch),
-        ):
-            pass
+def test_calls_without_message_of_many_connections_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_GLANCE", 0.01)
+
+    async def work() -> None:
+        admission = door()
+        idle = [task for peer in "abcd" for task in await reading(admission, peer, 3)]
+        assert await admission.arrival("honest", at_once) == b"request"
+        assert any(isinstance(task.exception(), Busy) for task in idle if task.done())
+        await end(idle)
+
+    run(work())
 
 
-def test_a_turn_is_free_again_after_an_error() -> None:
-    admission = door()
-    with pytest.raises(ZeroDivisionError), admission.turn(deadline=FOREVER, interrupter=NEVER):
-        raise ZeroDivisionError
-    with admission.turn(deadline=time.monotonic(), interrupter=NEVER):
-        pass
+def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_EXPECTED", 5)
+
+    async def work() -> None:
+        admission = door()
+        idle = await reading(admission, "hostile", ARRIVING_PER_PEER + 5)
+        with pytest.raises(Busy):
+            await admission.arrival("hostile", at_once)
+        await end(idle)
+
+    run(work())
+
+
+def test_a_caller_who_leaves_while_arriving_leaves_nothing_behind() -> None:
+    async def work() -> None:
+        admission = door()
+        for _ in range(3):
+            await end(await reading(admission, "a", 20))
+        async with asyncio.timeout(1.0):
+            for peer in ("a", "b"):
+                assert await admission.arrival(peer, at_once) == b"request"
+        assert not admission._expected
+        assert not admission._arriving.total()
+
+    run(work())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import threading
 from pathlib import Path
 
@@ -14,29 +15,45 @@ def wait_for_writers() -> None:
             thread.join()
 
 
-def test_a_request_is_saved_once(tmp_path: Path) -> None:
+def test_a_request_is_saved_once_as_it_came(tmp_path: Path) -> None:
     dumps = Dumps(tmp_path / "new", 5)
-    names = {dumps.save(b"request", lambda: "{}") for _ in range(3)}
+    names = {dumps.save(b"request") for _ in range(3)}
     wait_for_writers()
-    assert [p.name for p in (tmp_path / "new").iterdir()] == list(names)
+    (path,) = (tmp_path / "new").iterdir()
+    assert {path.name} == names
+    assert path.read_bytes() == b"request"
+
+
+def test_only_the_owner_may_read_dumps(tmp_path: Path) -> None:
+    name = Dumps(tmp_path / "new", 5).save(b"request")
+    wait_for_writers()
+    assert stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 def test_the_oldest_dumps_are_deleted(tmp_path: Path) -> None:
-    (tmp_path / "20200101T000000-00000000.json").write_text("old")
-    (tmp_path / "notes.json").write_text("not ours")
+    (tmp_path / "20200101T000000-0000000000000000.binpb").write_text("old")
+    (tmp_path / "notes.binpb").write_text("not ours")
     dumps = Dumps(tmp_path, 2)
     names = []
     for i in range(2):
-        names.append(dumps.save(bytes([i]), lambda: "{}"))
+        names.append(dumps.save(bytes([i])))
         wait_for_writers()
-    assert {p.name for p in tmp_path.iterdir()} == {*names, "notes.json"}
+    assert {p.name for p in tmp_path.iterdir()} == {*names, "notes.binpb"}
+
+
+def test_what_a_killed_server_left_half_written_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / ".20200101T000000-0000000000000000.binpb.tmp").write_text("half")
+    (tmp_path / ".notes.tmp").write_text("not ours")
+    Dumps(tmp_path, 2)
+    assert [p.name for p in tmp_path.iterdir()] == [".notes.tmp"]
 
 
 def test_without_folder_nothing_is_saved() -> None:
-    assert Dumps(None, 2).save(b"request", lambda: "{}") == ""
+    assert Dumps(None, 2).save(b"request") == ""
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert Dumps(tmp_path / "file", 2).save(b"request", lambda: "{}")
+    assert Dumps(tmp_path / "file", 2).save(b"request")
     wait_for_writers()

@@ -22,7 +22,6 @@ from placement.kubernetes.v1 import (
 from placement.kubernetes.v1.kubernetes_placement_service_pb2_grpc import (
     KubernetesPlacementServiceStub,
 )
-from placement_service.api.kubernetes import SERVICE_NAME
 from placement_service.api.server import Server, make_server
 from placement_service.api.settings import Settings
 from tests.kubernetes.build import Body, gang, group, node, pod
@@ -43,7 +42,7 @@ def server() -> Iterator[tuple[Server, grpc.Channel]]:
     server = make_server(Settings(host="127.0.0.1", port=0, engine="tests.service.engines:moving"))
     try:
         port = server.start()
-        assert server.pool.wait_until_ready(LONG)
+        assert server.wait_until_warm(LONG)
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield server, channel
     finally:
@@ -155,7 +154,9 @@ def test_reflection_tells_of_the_service(server: tuple[Server, grpc.Channel]) ->
     stub = reflection_pb2_grpc.ServerReflectionStub(server[1])
     question = reflection_pb2.ServerReflectionRequest(list_services="")
     answer = next(iter(stub.ServerReflectionInfo(iter([question]), timeout=LONG)))
-    assert SERVICE_NAME in [one.name for one in answer.list_services_response.service]
+    assert "placement.kubernetes.v1.KubernetesPlacementService" in [
+        one.name for one in answer.list_services_response.service
+    ]
 
 
 def test_a_draining_server_translates_nothing() -> None:

@@ -21,7 +21,6 @@ USES: dict[str, tuple[Change, str]] = {
         lambda m: m.snapshot.reservations.add(name="reservations/a"),
         "snapshot.reservations",
     ),
-    "waiting": (lambda m: m.snapshot.as_of.FromSeconds(1), "snapshot.as_of"),
     "starvation": (
         lambda m: m.policy.starvation_after.FromSeconds(1),
         "policy.starvation_after",

@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import json_format
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -36,7 +36,7 @@ from placement_service.entities.request import Request
 from placement_service.entities.solution import TierName
 from placement_service.judge.verify import verify
 from tests.service.engines import MEETING
-from tests.service.questions import message, open_snapshot, request, snapshot
+from tests.service.questions import gang, message, open_snapshot, request, snapshot
 from tests.waiting import LONG, wait_until
 
 #: Seconds for what must come within them: a machine that stands still for longer than the
@@ -47,8 +47,9 @@ EVER_MORE = (1.5, 6.0, 24.0)
 class Running:
     """A server that runs, with a connection to it."""
 
-    def __init__(self, server: Server, channel: grpc.Channel) -> None:
+    def __init__(self, server: Server, channel: grpc.Channel, port: int = 0) -> None:
         self.server = server
+        self.port = port
         self.channel = channel
         self.stub = PlacementServiceStub(channel)
 
@@ -67,9 +68,9 @@ def running(engine: str = "moving", **settings: Any) -> Iterator[Running]:
     server = make_server(Settings(host="127.0.0.1", port=0, engine=name, **settings))
     try:
         port = server.start()
-        assert server.pool.wait_until_ready(LONG)
+        assert server.wait_until_warm(LONG)
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield Running(server, channel)
+            yield Running(server, channel, port)
     finally:
         server.stop(0)
 
@@ -110,8 +111,18 @@ def details(error: grpc.RpcError) -> dict[str, Any]:
 
 
 def wait_until_searching(service: Running) -> None:
-    """Waits until the only solver process has something to do."""
-    wait_until(lambda: not service.server.pool.wait_until_ready(0), "a search runs")
+    """Waits until the only compute process has something to do."""
+    wait_until(lambda: not service.server.wait_until_warm(0), "a search runs")
+
+
+def solver_ids(service: Running) -> tuple[int, ...]:
+    """The solver processes, which are children of the compute processes."""
+    return tuple(
+        int(child)
+        for pid in service.server.process_ids()
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    )
 
 
 def nodes_of(placement: Placement) -> set[str]:
@@ -241,19 +252,20 @@ def test_a_deadline_before_the_first_answer_is_an_error_with_its_reason() -> Non
 @pytest.mark.parametrize("kind", ["unary", "stream"])
 def test_a_cancelled_call_frees_its_turn_and_its_solver(kind: str) -> None:
     with running("stubborn", max_concurrent=1, max_pending=0) as service:
-        (before,) = service.server.pool.process_ids()
+        (before,) = solver_ids(service)
         there = message(time_limit=500.0)
         if kind == "stream":
             call = service.stream(there, timeout=500.0)
-            next(call)
+            while next(call).progress.phase != "moved":
+                pass
         else:
             call = service.stub.ComputePlacement.future(there, timeout=500.0)
         wait_until_searching(service)
         assert is_busy(service)
         call.cancel()
         wait_until(lambda: not is_busy(service), "the turn is free")
-        wait_until(lambda: before not in service.server.pool.process_ids(), "the solver is gone")
-        assert service.server.pool.wait_until_ready(LONG)
+        if kind == "stream":  # Else it may not have been asked yet.
+            wait_until(lambda: before not in solver_ids(service), "the solver is gone")
         assert service.compute(message(time_limit=1.0)).gangs[0].placed
 
 
@@ -286,8 +298,8 @@ def test_kill_9_of_the_solver_still_yields_a_verified_answer_in_time() -> None:
         call = service.stream(request_to_proto(question), timeout=500.0)
         assert next(call).progress.phase == "greedy"
         wait_until_searching(service)
-        for pid in service.server.pool.process_ids():
-            os.kill(pid, signal.SIGKILL)
+        (before,) = solver_ids(service)
+        os.kill(before, signal.SIGKILL)
         *_, last = call
         assert last.placement.termination.limit == placement_pb2.TERMINATION_LIMIT_SOLVER_LOST
         assert last.placement.gangs[0].placed
@@ -295,7 +307,7 @@ def test_kill_9_of_the_solver_still_yields_a_verified_answer_in_time() -> None:
             verify(question.snapshot, question.policy, parse_placement(last.placement).bindings)
             == ()
         )
-        assert service.server.pool.wait_until_ready(LONG), "a new solver is there"
+        wait_until(lambda: bool(set(solver_ids(service)) - {before}), "a new solver is there")
 
 
 def test_a_plan_that_breaks_rules_is_dumped_and_never_sent(tmp_path: Path) -> None:
@@ -305,9 +317,9 @@ def test_a_plan_that_breaks_rules_is_dumped_and_never_sent(tmp_path: Path) -> No
         assert len(placement.bindings) == 3
         assert verify(question.snapshot, question.policy, parse_placement(placement).bindings) == ()
         assert placement.termination.reason == placement_pb2.TERMINATION_REASON_FEASIBLE
-        wait_until(lambda: bool(list((tmp_path / "dumps").glob("*.json"))), "a dump is there")
+        wait_until(lambda: bool(list((tmp_path / "dumps").glob("*.binpb"))), "a dump is there")
     (dump,) = (tmp_path / "dumps").iterdir()
-    replayed = json_format.Parse(dump.read_text(), ComputePlacementRequest())
+    replayed = ComputePlacementRequest.FromString(dump.read_bytes())
     assert parse_request(replayed) == question
 
 
@@ -401,35 +413,114 @@ def test_a_draining_server_refuses_newcomers_and_finishes_the_rest(meeting: Path
         service.server.wait()
 
 
-def test_a_defect_is_an_internal_error_that_names_the_dump(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_that_dies_without_an_answer_is_an_internal_error_that_names_the_dump(
+    tmp_path: Path,
 ) -> None:
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("a defect")
-
-    monkeypatch.setattr("placement_service.api.server.formulate", broken)
     with running("moving", dump_dir=tmp_path) as service:
+        (pid,) = service.server.process_ids()
+        os.kill(pid, signal.SIGSTOP)
+        call = service.stub.ComputePlacement.future(message(), timeout=LONG)
+        wait_until_searching(service)
+        os.kill(pid, signal.SIGKILL)
         with pytest.raises(grpc.RpcError) as caught:
-            service.compute(message())
+            call.result()
         assert caught.value.code() == grpc.StatusCode.INTERNAL
         info = details(caught.value)["ErrorInfo"]
         assert info.reason == "INTERNAL"
-        assert "a defect" not in str(caught.value), "what is inside stays inside"
         dump = tmp_path / info.metadata["dump"]
         wait_until(dump.exists, "the dump is there")
-        assert json.loads(dump.read_text())["label"] == "test"
+        shown = subprocess.run(
+            [sys.executable, "-m", "placement_service.api.dumps", str(dump)],
+            capture_output=True,
+            check=True,
+        )
+        assert json.loads(shown.stdout)["label"] == "test"
+        assert service.compute(message()).gangs[0].placed, "another process took over"
 
 
-def test_bytes_that_are_no_message_do_no_harm(usual: Running) -> None:
-    call = usual.channel.unary_unary(
-        "/placement.v1.PlacementService/ComputePlacement",
-        request_serializer=bytes,
-        response_deserializer=bytes,
-    )
-    for nonsense in (b"\xff" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"\x12" * 1000):
-        with pytest.raises(grpc.RpcError):
-            call(nonsense, timeout=LONG)
+def test_a_process_that_dies_with_an_answer_is_survived_by_it() -> None:
+    """It is the first answer here, because the engine kills the process that started it."""
+    question = request(open_snapshot())
+    with running("patricidal") as service:
+        placement = service.compute(request_to_proto(question))
+        assert placement.termination.limit == placement_pb2.TERMINATION_LIMIT_SOLVER_LOST
+        assert placement.termination.reason == placement_pb2.TERMINATION_REASON_FEASIBLE
+        assert placement.gangs[0].placed
+        assert placement.gangs[1].reasons
+        assert verify(question.snapshot, question.policy, parse_placement(placement).bindings) == ()
+
+
+def test_bytes_that_are_no_message_are_an_invalid_request(
+    usual: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for name in ("ComputePlacement", "StreamPlacement"):
+        call = usual.channel.stream_stream(
+            f"/placement.v1.PlacementService/{name}",
+            request_serializer=bytes,
+            response_deserializer=bytes,
+        )
+        for nonsense in (
+            b"\xff" * 100,
+            b"\x0a\xff\xff\xff\xff\x0f",
+            b"\x12" * 99,
+            b"\x03",
+            b"\x02\x01a",
+            b"\x3a\x02\xff\xff",
+            b"\x0a\x04\x0a\x02\xff\xff",  # A snapshot of nonsense.
+        ):
+            if name == "StreamPlacement":
+                nonsense = b"\x0a" + bytes((len(nonsense),)) + nonsense
+            caplog.clear()
+            with pytest.raises(grpc.RpcError) as caught:
+                list(call(iter([nonsense]), timeout=LONG))
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT, nonsense
+            (violation,) = details(caught.value)["BadRequest"].field_violations
+            assert (violation.field, "no message" in violation.description) == ("request", True)
+            assert len(caplog.records) == 1
+            assert caplog.records[0].exc_info is None
     assert usual.compute(message()).gangs[0].placed
+
+
+def test_a_call_without_a_message_is_an_invalid_request(usual: Running) -> None:
+    call = usual.channel.stream_stream(
+        "/placement.v1.PlacementService/ComputePlacement", bytes, bytes
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call(iter(()), timeout=LONG))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_callers_write_is_cut_and_escaped_in_the_log(
+    usual: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    question = message()
+    question.label = "two\nlines \x1b[31m" + "x" * 1000
+    question.snapshot.revision = "r" * 1000
+    with suppress(grpc.RpcError):
+        usual.compute(question)
+    for record in caplog.records:
+        assert record.getMessage().isprintable()
+        assert len(record.getMessage()) < 500
+
+
+def test_an_answer_that_would_be_too_large_explains_less_or_is_refused() -> None:
+    many = tuple(gang(f"huge-{i}", pods=1, gpus=9) for i in range(30))
+    question = message(snapshot(1, (gang("train", pods=2, gpus=4), *many)))
+    with running("moving") as service:
+        usual = service.compute(question)
+    with running("moving", max_message_bytes=usual.ByteSize() - 100) as service:
+        placement = service.compute(question)
+        assert placement.bindings == usual.bindings
+        assert all(g.placed or len(g.reasons) == 1 for g in placement.gangs)
+    pods = message(snapshot(10, (gang("train", pods=80, gpus=1),)))
+    with running("moving", max_message_bytes=pods.ByteSize() + 20) as service:
+        with pytest.raises(grpc.RpcError) as caught:
+            service.compute(pods)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        (violation,) = details(caught.value)["BadRequest"].field_violations
+        assert "its answer takes" in violation.description
 
 
 def test_a_message_beyond_the_size_limit_is_refused() -> None:
@@ -475,6 +566,12 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             second.stop(0)
 
 
+def environment() -> dict[str, str]:
+    """That of a program that finds our modules, and no settings."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PLACEMENT_")}
+    return {**ours, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 @contextmanager
 def program() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The service as people run it, once it serves, and its port."""
@@ -482,9 +579,7 @@ def program() -> Iterator[tuple[subprocess.Popen[str], str]]:
         [sys.executable, "-m", "placement_service"],
         stderr=subprocess.PIPE,
         env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PLACEMENT_HOST": "127.0.0.1",
+            **environment(),
             "PLACEMENT_PORT": "0",
             "PLACEMENT_LOG_FORMAT": "json",
             "PLACEMENT_ENGINE": "tests.service.engines:meeting",
@@ -525,19 +620,27 @@ def test_the_program_ends_also_when_it_was_told_while_it_stood_still() -> None:
         assert process.wait(LONG) == 0
 
 
+def test_the_program_tells_its_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "placement_service", "--version"],
+        capture_output=True,
+        check=True,
+        env=environment(),
+        text=True,
+    )
+    assert done.stdout == f"placement-service {version('placement-service')}\n"
+
+
 def test_wrong_settings_are_named_and_end_the_program() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "placement_service"],
         capture_output=True,
         check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PLACEMENT_PORT": "high",
-        },
+        env={**environment(), "PLACEMENT_PORT": "high", "PLACEMENT_TLS_CLIENTCA": "ca.pem"},
         text=True,
         timeout=LONG,
     )
     assert done.returncode == 1
     assert "PLACEMENT_PORT: " in done.stderr
+    assert "PLACEMENT_TLS_CLIENTCA: no such setting; is it PLACEMENT_TLS_CLIENT_CA" in done.stderr
     assert "Traceback" not in done.stderr

@@ -397,6 +397,15 @@ class TestPodRules:
         wider = replace(group, spread=(spread("rack", 2, group="w"),))
         cluster.gang("a", wider).place().expect(nodes={"a": {"x1": 3, "x2": 1}})
 
+    def test_spread_leaves_out_pods_on_nodes_that_it_leaves_out(self) -> None:
+        # Both racks look even, but the pod of r2 runs behind a taint that is honoured.
+        drawing = Scenario("r1: x1=1 | r2: x2=0 x3=0").node("x3", taints=["no"])
+        drawing = drawing.runs("m", on="x3", group="w").runs("n", on="x1", group="w")
+        honoring = replace(spread("rack", group="w"), honor_taints=True)
+        for constraint, placed in ((spread("rack", group="w"), ["a"]), (honoring, [])):
+            group = Group("w", pods=1, gpus=1, spread=(constraint,))
+            drawing.gang("a", group).place().expect(placed=placed)
+
     def test_spread_binds_only_those_who_ask_for_it(self) -> None:
         # "b" asks for a skew that nobody could keep on one host; "a" is counted by it, no more.
         counted = {"app": "x"}

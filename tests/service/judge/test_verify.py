@@ -439,6 +439,18 @@ class TestSpread:
         group = replace(self.EVEN, spread=(honoring,))
         assert accepts(drawing.gang("a", group), a_w_0="x1", a_w_1="x1")
 
+    def test_pods_on_nodes_that_are_left_out_do_not_count(self) -> None:
+        """Two pods run behind a taint, or on a node that the selector excludes."""
+        drawing = Scenario(self.RACKS).node("x2", taints=["no"], labels={"old": "yes"})
+        drawing = drawing.runs("m", on="x2", group="w").runs("n", on="x2", group="w")
+        drawing = drawing.node("x1", labels={"old": "no"}).node("x3", labels={"old": "no"})
+        assert refuses(drawing.gang("a", self.EVEN), "with 3 pods", a_w_0="x1")
+        honoring = replace(self.EVEN.spread[0], honor_taints=True)
+        tainted = replace(self.EVEN, spread=(honoring,))
+        assert accepts(drawing.gang("a", tainted), a_w_0="x1")
+        selected = replace(self.EVEN, select={"old": "no"})
+        assert accepts(drawing.gang("a", selected), a_w_0="x1")
+
     def test_too_few_domains_make_the_emptiest_count_as_empty(self) -> None:
         drawing = Scenario("r1: x1=8 | r2: x2=8")
         four = replace(self.EVEN, pods=4)

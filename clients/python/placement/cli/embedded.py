@@ -59,6 +59,7 @@ def _start(time_limit: float) -> tuple[Server, int]:
     settings = Settings(
         host="127.0.0.1",
         port=0,
+        max_concurrent=1,
         # A deployed service's variables may be set in this shell; these are not for us.
         tls_certificate=None,
         tls_key=None,

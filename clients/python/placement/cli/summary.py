@@ -213,7 +213,7 @@ def _seats(
         new[binding.node].append(requests[binding.pod])
     for group in gang.groups:
         each = _gpus_of_each(group, gpu_resources)
-        for pod in group.bound_pods:
+        for pod in (*group.bound_pods, *(p for s in group.pod_sets for p in s.bound_pods)):
             before[pod.node] += 1
             known = gpus_before.get(pod.node, 0)
             gpus_before[pod.node] = None if each is None or known is None else known + each
@@ -246,7 +246,9 @@ def _gang(
 ) -> GangSummary:
     namespace, name = namespaced(gang.name)
     new = sum(s.new for s in seats)
-    before = sum(len(g.bound_pods) for g in gang.groups)
+    before = sum(
+        len(g.bound_pods) + sum(len(s.bound_pods) for s in g.pod_sets) for g in gang.groups
+    )
     pending = sum(len(s.pods) for g in gang.groups for s in g.pod_sets)
     asked = before + pending + sum(g.gated_count for g in gang.groups)
     if not result.placed:

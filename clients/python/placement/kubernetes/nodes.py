@@ -3,53 +3,111 @@
 A node without a Ready condition counts as ready, for inventories written by hand
 or made by a tool have no kubelet to set one. A node that does not say what is
 allocatable allocates its capacity, as the API server has it. A cordoned node gets
-no pods, not even those that tolerate it.
+no pods, not even those that tolerate it. A node of which nobody knows what is left, because
+a pod there holds what cannot be counted, is closed too, and a warning says why.
 """
 
 from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from placement import v1
+from placement.kubernetes.devices import Devices
+from placement.kubernetes.label_paths import HOSTNAME, LabelPaths
 from placement.kubernetes.objects import Object
 from placement.kubernetes.pods import Pod
 from placement.kubernetes.podspec import HostPort, read_taint, resources_message
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.shares import GPU
 
-HOSTNAME = "kubernetes.io/hostname"
+#: Koordinator's names of GPUs, a hundred of which make one.
+_HUNDREDTHS: Final = (
+    "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-core", "koordinator.sh/gpu",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """What other objects say of nodes: `bound` are the pods that hold resources, by node."""
+
+    bound: Mapping[str, Sequence[Pod]]
+    paths: LabelPaths
+    devices: Devices
+    #: Devices of claims, counted like resources, by node.
+    claimable: Mapping[str, Mapping[str, int]]
 
 
 def read_nodes(
-    objects: Iterable[Object], bound: Mapping[str, Sequence[Pod]], problems: list[Problem]
+    objects: Iterable[Object],
+    around: Surroundings,
+    problems: list[Problem],
+    warnings: list[Problem],
 ) -> list[v1.Node]:
-    """All nodes in input order; `bound` are the pods that hold resources, by node name."""
+    """All nodes in input order."""
     nodes = []
     allocatable = _Allocatable()
     for one in objects:
         findings: Findings = {}
-        nodes.append(_read_node(one, At(one.body, findings), bound.get(one.name, ()), allocatable))
+        bound = around.bound.get(one.name, ())
+        node = _read_node(one, At(one.body, findings), bound, around, allocatable)
         problems += [one.problem(*finding) for finding in findings]
+        reason = _uncountable(bound, node.compute_domain)
+        if reason:
+            node.unschedulable = True
+            warnings.append(one.problem("", f"is closed for new pods: {reason}"))
+        nodes.append(node)
     return nodes
 
 
-def _read_node(one: Object, at: At, bound: Sequence[Pod], allocatable: _Allocatable) -> v1.Node:
+def _read_node(
+    one: Object, at: At, bound: Sequence[Pod], around: Surroundings, allocatable: _Allocatable
+) -> v1.Node:
     spec, status = at.get("spec"), at.get("status")
     labels = at.get("metadata").get("labels").labels()
     if HOSTNAME not in labels:
         labels = {**labels, HOSTNAME: one.name}
-    resources = status.get("allocatable")
+    told = status.get("allocatable")
+    amounts = allocatable.read(status.get("capacity") if told.absent else told)
+    board = around.devices.board(one.name, labels, amounts.get(GPU, 0), bound)
+    amounts = _with_gpus(amounts, board.healthy)
+    more = around.claimable.get(one.name)
     return v1.Node(
         name=f"nodes/{one.name}",
-        labels=labels,
-        allocatable=allocatable.read(status.get("capacity") if resources.absent else resources),
+        labels={**labels, **around.paths.added(labels)},
+        allocatable=resources_message({**amounts, **more} if more else amounts),
         requested=_requested(bound),
         taints=[read_taint(taint) for taint in spec.get("taints").items()],
         unschedulable=spec.get("unschedulable").flag(),
         not_ready=not _is_ready(status),
         host_ports=_host_ports(bound),
+        devices=board.devices,
+        partitions=board.partitions,
+        partition_policy=board.policy,
+        compute_domain=next((p.needs.compute_domain for p in bound if p.needs.compute_domain), ""),
     )
+
+
+def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
+    """The amounts with the GPUs that a node counts in hundredths, or as devices, only."""
+    if GPU in amounts:
+        return amounts
+    hundredths = next((amounts[name] for name in _HUNDREDTHS if name in amounts), 0)
+    pieces = hundredths // 100 or devices
+    return {**amounts, GPU: pieces} if pieces else amounts
+
+
+def _uncountable(bound: Sequence[Pod], domain: str) -> str:
+    """Why nobody knows what is left on a node; empty when it is known."""
+    for pod in bound:
+        if pod.needs.unknown:
+            return f"{pod} holds something that cannot be counted ({pod.needs.unknown})"
+        if pod.needs.compute_domain not in ("", domain):
+            return f"its pods are of two ComputeDomains: {domain}, {pod.needs.compute_domain}"
+    return ""
 
 
 def _is_ready(status: At) -> bool:
@@ -64,16 +122,16 @@ class _Allocatable:
     """Reads what nodes allocate, once for all nodes of a kind of machine."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, v1.Resources] = {}
+        self._known: dict[bytes, Mapping[str, int]] = {}
 
-    def read(self, at: At) -> v1.Resources:
+    def read(self, at: At) -> Mapping[str, int]:
         if not isinstance(at.value, dict):
-            return resources_message(at.amounts(round_up=False))
+            return at.amounts(round_up=False)
         key = marshal.dumps(at.value, 2)
         known = self._known.get(key)
         if known is None:
             before = at.finding_count
-            known = resources_message(at.amounts(round_up=False))
+            known = at.amounts(round_up=False)
             if at.finding_count == before:
                 self._known[key] = known
         return known
@@ -84,7 +142,7 @@ def _requested(bound: Sequence[Pod]) -> v1.Resources | None:
         return None
     total: dict[str, int] = {}
     for pod in bound:
-        for resource, amount in pod.spec.requests.items():
+        for resource, amount in pod.needs.requests.items():
             total[resource] = total.get(resource, 0) + amount
     return resources_message(total)
 

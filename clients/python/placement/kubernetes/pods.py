@@ -3,44 +3,51 @@
 The phases of a pod reduce to what placement cares about: a pod that has finished
 holds nothing and is left out; one with a node holds its requests there, also
 while it is being deleted; any other waits. A waiting pod that is gated, or is
-being deleted, cannot be bound.
+being deleted, cannot be bound. A pod that a scheduler has decided about, and that
+is merely not bound yet, counts as bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
+from placement.kubernetes.needs import Needs, NeedsReader
 from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpec, PodSpecReader
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.times import read_time
 
 _FINISHED: Final = ("Succeeded", "Failed")
-
-#: Annotations by which pods share GPUs; what is left of a GPU is not known here.
-GPU_SHARING: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
     """A pod that has not finished.
 
-    `node` is the name of the node that it is bound to, or empty. `unsupported`
-    are the paths of the fields that cannot be honoured.
+    `node` is the name of the node that it is bound to, or empty. `priority` is what the API
+    server wrote. `started` is None for a pod that has not, or where it is not known.
     """
 
     object: Object
     spec: PodSpec
+    needs: Needs
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
     uid: str
     node: str
     gated: bool
     terminating: bool
     priority: int | None
     priority_class: str
-    unsupported: tuple[str, ...]
+    never_preempts: bool
+    created: datetime | None
+    started: datetime | None
+    #: The PodGroup of Kubernetes' own gang API that it belongs to, or empty.
+    pod_group: str
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,17 +61,35 @@ class Pod:
     def resource_name(self) -> str:
         return f"namespaces/{self.object.namespace}/pods/{self.object.name}"
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may be bound now."""
+        return not (self.node or self.gated or self.terminating)
+
+    @property
+    def unsupported(self) -> list[str]:
+        """What it uses that cannot be honoured, by field."""
+        return [f"spec.{path}" for path in self.spec.unsupported] + [*self.needs.unsupported]
+
     def __str__(self) -> str:
         return f"pod {self.object.namespace}/{self.object.name}"
 
 
-def read_pods(objects: Iterable[Object], problems: list[Problem]) -> dict[tuple[str, str], Pod]:
-    """All pods that have not finished, by namespace and name, in input order."""
-    reader = PodSpecReader()
+def read_pods(
+    objects: Iterable[Object],
+    specs: PodSpecReader,
+    needs: NeedsReader,
+    assigned: Mapping[tuple[str, str], str],
+    problems: list[Problem],
+) -> dict[tuple[str, str], Pod]:
+    """All pods that have not finished, by namespace and name, in input order.
+
+    `assigned` are the nodes of pods that are as good as bound.
+    """
     pods = {}
     for one in objects:
         findings: Findings = {}
-        pod = _read_pod(one, At(one.body, findings), reader)
+        pod = _read_pod(one, At(one.body, findings), specs, needs, assigned.get(one.key, ""))
         problems += [one.problem(*finding) for finding in findings]
         if pod is not None:
             problems += [one.problem(f"spec.{p}", text) for p, text in pod.spec.findings]
@@ -72,30 +97,47 @@ def read_pods(objects: Iterable[Object], problems: list[Problem]) -> dict[tuple[
     return pods
 
 
-def _read_pod(one: Object, at: At, reader: PodSpecReader) -> Pod | None:
-    if at.get("status").get("phase").text() in _FINISHED:
+def _read_pod(
+    one: Object, at: At, specs: PodSpecReader, needs: NeedsReader, assigned: str
+) -> Pod | None:
+    status = at.get("status")
+    if status.get("phase").text() in _FINISHED:
         return None
     metadata, spec = at.get("metadata"), at.get("spec")
     if not isinstance(spec.value, dict):
         spec.problem("is missing" if spec.absent else "must be a mapping")
         return None
     annotations = metadata.get("annotations").labels()
+    labels = metadata.get("labels").labels()
     priority = spec.get("priority")
     node = spec.get("nodeName").text()
     if node and not is_name(node):
         spec.get("nodeName").problem(not_a_name(node))
-    facts = reader.read(spec.value)
-    unsupported = [f"spec.{path}" for path in facts.unsupported]
-    unsupported += [f"metadata.annotations[{key}]" for key in GPU_SHARING if key in annotations]
+    facts = specs.read(spec.value)
     return Pod(
         object=one,
         spec=facts,
-        labels=metadata.get("labels").labels(),
+        needs=needs.read(one, facts, metadata, status),
+        labels=labels,
+        annotations=annotations,
         uid=metadata.get("uid").text(),
-        node=node,
+        node=node or assigned,
         gated=any(True for _ in spec.get("schedulingGates").items()),
         terminating=not metadata.get("deletionTimestamp").absent,
         priority=None if priority.absent else priority.integer(least=-(2**31)),
         priority_class=spec.get("priorityClassName").text(),
-        unsupported=tuple(unsupported),
+        never_preempts=spec.get("preemptionPolicy").text() == "Never",
+        created=read_time(metadata.get("creationTimestamp")),
+        started=read_time(status.get("startTime")),
+        pod_group=_pod_group(spec),
     )
+
+
+def _pod_group(spec: At) -> str:
+    """The native gang of a pod: a PodGroup, or in older versions a part of a Workload."""
+    group = spec.get("schedulingGroup").get("podGroupName").text()
+    reference = spec.get("workloadRef")
+    if group or reference.absent:
+        return group
+    parts = (reference.get(f).text() for f in ("name", "podGroup", "podGroupReplicaKey"))
+    return "/".join(part for part in parts if part)

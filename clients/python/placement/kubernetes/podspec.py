@@ -8,21 +8,20 @@ Honoured
     and `overhead`, counted as the kubelet does (limits stand in for requests
     that are absent). `nodeName`, `schedulingGates`, `nodeSelector`, required
     node affinity, `tolerations`, required pod affinity and anti-affinity with
-    `namespaces`, `namespaceSelector: {}`, `matchLabelKeys` and
-    `mismatchLabelKeys`; `topologySpreadConstraints` with `DoNotSchedule`,
+    `namespaces`, `namespaceSelector` (of labels other than the name only when the
+    Namespace objects are in the input), `matchLabelKeys` and `mismatchLabelKeys`;
+    `topologySpreadConstraints` with `DoNotSchedule`,
     including `minDomains`, `matchLabelKeys` and both policies; host ports, and
     the container ports of pods with `hostNetwork`; `priority` and
-    `priorityClassName`, where the PodGang names no class.
+    `priorityClassName`, where the PodGang names no class. `resourceClaims` (see
+    `claims`), `persistentVolumeClaim` and `ephemeral` volumes (see `volumes`),
+    `schedulingGroup` and `workloadRef` (see `native_gangs`), and what annotations say
+    of shares of GPUs (see `shares`).
 
 Refused by name
-    `resourceClaims` (dynamic resource allocation, and with it ComputeDomains);
-    volumes whose place the cluster decides (`persistentVolumeClaim`,
-    `ephemeral` and in-tree disks); `namespaceSelector` of labels, for
-    namespaces are not read; toleration operators beyond `Exists` and `Equal`;
-    `workloadRef` and `schedulingGroup`, which make the pod part of another gang;
-    and the annotations of GPU sharing, ``gpu-fraction``, ``gpu-memory`` and
-    ``gpu-fraction-num-devices``. A gang with such a pod is not placed, and the
-    answer says why.
+    In-tree disks; toleration operators beyond `Exists` and `Equal`; and what the
+    modules named above refuse. A gang with such a pod is not placed, and the answer
+    says why.
 
 Ignored, since it is soft or harmless
     Preferred node affinity, preferred pod affinity and anti-affinity, spread
@@ -43,13 +42,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from placement import v1
+from placement.kubernetes.namespaces import Namespaces
+from placement.kubernetes.pod_rules import AffinityTerm, Spread, read_spread, read_terms
 from placement.kubernetes.reading import At, Finding, Findings
-from placement.kubernetes.selectors import (
-    LabelSelector,
-    Requirement,
-    read_requirement,
-    read_selector,
-)
+from placement.kubernetes.selectors import read_requirement
 
 #: Volumes that do not tie a pod to a node.
 _MOUNTABLE_ANYWHERE: Final = frozenset({
@@ -57,6 +53,8 @@ _MOUNTABLE_ANYWHERE: Final = frozenset({
     "nfs", "cephfs", "glusterfs", "azureFile", "gitRepo",
 })  # fmt: skip
 
+#: Volumes whose place a claim decides.
+_CLAIMED: Final = ("persistentVolumeClaim", "ephemeral")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TAINT_EFFECTS: Final[Mapping[str, v1.TaintEffect]] = {
     "NoSchedule": v1.TaintEffect.TAINT_EFFECT_NO_SCHEDULE,
@@ -70,95 +68,6 @@ _ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 @dataclass(frozen=True, slots=True)
-class AffinityTerm:
-    """A required (anti-)affinity term; see `resolved` for the label keys."""
-
-    selector: LabelSelector | None
-    topology_key: str
-    namespaces: tuple[str, ...]
-    all_namespaces: bool
-    match_label_keys: tuple[str, ...]
-    mismatch_label_keys: tuple[str, ...]
-
-    def resolved(self, labels: Mapping[str, str]) -> AffinityTerm:
-        """The term of a pod with these labels, the label keys folded into the selector.
-
-        As the API server does when a pod is created, so that doing it again to
-        what it did changes nothing.
-        """
-        if self.selector is None or not (self.match_label_keys or self.mismatch_label_keys):
-            return self
-        selector = self.selector.narrowed(
-            Requirement(key, operator, (labels[key],))
-            for operator, keys in (
-                ("In", self.match_label_keys),
-                ("NotIn", self.mismatch_label_keys),
-            )
-            for key in keys
-            if key in labels
-        )
-        return AffinityTerm(
-            selector, self.topology_key, self.namespaces, self.all_namespaces, (), ()
-        )
-
-    def matches(self, own_namespace: str, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether the term of a pod in `own_namespace` names a pod (once resolved)."""
-        if self.selector is None:
-            return False
-        if not self.all_namespaces and namespace not in (self.namespaces or (own_namespace,)):
-            return False
-        return self.selector.matches(labels)
-
-    def message(self) -> v1.PodAffinityTerm:
-        return v1.PodAffinityTerm(
-            selector=None if self.selector is None else self.selector.message(),
-            topology_key=self.topology_key,
-            namespaces=() if self.all_namespaces else self.namespaces,
-            all_namespaces=self.all_namespaces,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A topology spread constraint with DoNotSchedule."""
-
-    max_skew: int
-    topology_key: str
-    selector: LabelSelector | None
-    min_domains: int
-    ignore_node_affinity: bool
-    honor_taints: bool
-    match_label_keys: tuple[str, ...]
-
-    def resolved(self, labels: Mapping[str, str]) -> Spread:
-        """The constraint of a pod with these labels; as for `AffinityTerm`."""
-        if self.selector is None or not self.match_label_keys:
-            return self
-        selector = self.selector.narrowed(
-            Requirement(key, "In", (labels[key],)) for key in self.match_label_keys if key in labels
-        )
-        return Spread(
-            self.max_skew,
-            self.topology_key,
-            selector,
-            self.min_domains,
-            self.ignore_node_affinity,
-            self.honor_taints,
-            (),
-        )
-
-    def message(self) -> v1.SpreadConstraint:
-        return v1.SpreadConstraint(
-            max_skew=self.max_skew,
-            topology_key=self.topology_key,
-            selector=None if self.selector is None else self.selector.message(),
-            min_domains=self.min_domains,
-            ignore_node_affinity=self.ignore_node_affinity,
-            honor_taints=self.honor_taints,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class HostPort:
     """`host_ip` is empty for all addresses."""
 
@@ -168,6 +77,28 @@ class HostPort:
 
     def message(self) -> v1.HostPort:
         return v1.HostPort(port=self.port, protocol=self.protocol, host_ip=self.host_ip)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeUse:
+    """A volume whose place the cluster decides.
+
+    `claim` names a PersistentVolumeClaim. It is empty for an ephemeral volume, whose claim
+    is named after the pod and `volume`, and has the class `storage_class` until it is made.
+    """
+
+    claim: str
+    volume: str = ""
+    storage_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """An entry of `resourceClaims`: a claim by name, or one made from a template."""
+
+    name: str
+    claim: str
+    template: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +116,8 @@ class PodSpec:
     anti_affinity: tuple[AffinityTerm, ...]
     spread: tuple[Spread, ...]
     host_ports: tuple[HostPort, ...]
+    volumes: tuple[VolumeUse, ...]
+    claims: tuple[ClaimUse, ...]
     unsupported: tuple[str, ...]
     findings: tuple[Finding, ...]
 
@@ -196,7 +129,8 @@ class PodSpec:
 class PodSpecReader:
     """Reads PodSpecs, each different one once: thousands of pods share a few."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: Namespaces | None = None) -> None:
+        self._namespaces = namespaces or Namespaces()
         self._known: dict[bytes, PodSpec] = {}
 
     def read(self, spec: Mapping[str, Any]) -> PodSpec:
@@ -207,10 +141,10 @@ class PodSpecReader:
             # give equal bytes.
             key = marshal.dumps(facts, 2)
         except ValueError:
-            return _read(facts)
+            return _read(facts, self._namespaces)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _read(facts)
+            known = self._known[key] = _read(facts, self._namespaces)
         return known
 
 
@@ -230,7 +164,7 @@ _OWN_FIELDS: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _CONTAINER_FIELDS: Final = ("resources", "ports", "restartPolicy")
 _FIELDS: Final = (
     "overhead", "resources", "hostNetwork", "nodeSelector", "affinity", "tolerations",
-    "topologySpreadConstraints", "resourceClaims", "workloadRef", "schedulingGroup",
+    "topologySpreadConstraints", "resourceClaims",
 )  # fmt: skip
 
 
@@ -252,12 +186,7 @@ def relevant(spec: Mapping[str, Any]) -> dict[str, Any]:
             result[field] = containers
     volumes = spec.get("volumes")
     if isinstance(volumes, list):
-        volumes = [
-            {k: None for k in v if k != "name" and k not in _MOUNTABLE_ANYWHERE}
-            if isinstance(v, dict)
-            else v
-            for v in volumes
-        ]
+        volumes = [_relevant_volume(v) if isinstance(v, dict) else v for v in volumes]
         # Most pods mount only what any node has: nothing to say about those.
         volumes = volumes if any(volumes) else None
     if volumes is not None:
@@ -265,7 +194,14 @@ def relevant(spec: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _read(spec: Mapping[str, Any]) -> PodSpec:
+def _relevant_volume(volume: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {k: v for k, v in volume.items() if k != "name" and k not in _MOUNTABLE_ANYWHERE}
+    if "ephemeral" in kept:
+        kept["name"] = volume.get("name")
+    return {k: v if k in (*_CLAIMED, "name") else None for k, v in kept.items()}
+
+
+def _read(spec: Mapping[str, Any], namespaces: Namespaces) -> PodSpec:
     findings: Findings = {}
     unsupported: list[str] = []
     at = At(spec, findings)
@@ -273,13 +209,17 @@ def _read(spec: Mapping[str, Any]) -> PodSpec:
     return PodSpec(
         requests=_requests(at),
         node_selector=at.get("nodeSelector").labels(),
-        node_affinity=_node_affinity(affinity.get("nodeAffinity").get(_REQUIRED)),
+        node_affinity=read_node_selector(affinity.get("nodeAffinity").get(_REQUIRED)),
         tolerations=_tolerations(at.get("tolerations"), unsupported),
-        affinity=_terms(affinity.get("podAffinity").get(_REQUIRED), unsupported),
-        anti_affinity=_terms(affinity.get("podAntiAffinity").get(_REQUIRED), unsupported),
-        spread=_spread(at.get("topologySpreadConstraints")),
+        affinity=read_terms(affinity.get("podAffinity").get(_REQUIRED), namespaces, unsupported),
+        anti_affinity=read_terms(
+            affinity.get("podAntiAffinity").get(_REQUIRED), namespaces, unsupported
+        ),
+        spread=read_spread(at.get("topologySpreadConstraints")),
         host_ports=_host_ports(at),
-        unsupported=(*unsupported, *_unsupported(at)),
+        volumes=_volumes(at.get("volumes")),
+        claims=_claims(at.get("resourceClaims")),
+        unsupported=(*unsupported, *_disks(at.get("volumes"))),
         findings=tuple(findings),
     )
 
@@ -336,7 +276,7 @@ def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
         total[resource] = max(total.get(resource, 0), amount)
 
 
-def _node_affinity(at: At) -> v1.NodeSelector | None:
+def read_node_selector(at: At) -> v1.NodeSelector | None:
     if at.absent:
         return None
     terms = at.get("nodeSelectorTerms")
@@ -410,63 +350,6 @@ def _effect(at: At, *, none: v1.TaintEffect | None) -> v1.TaintEffect:
     return effect
 
 
-def _terms(at: At, unsupported: list[str]) -> tuple[AffinityTerm, ...]:
-    result = []
-    for term in at.items():
-        namespaces = term.get("namespaceSelector")
-        any_labels = namespaces.get("matchLabels").value or namespaces.get("matchExpressions").value
-        if any_labels:
-            unsupported.append(namespaces.path)
-        result.append(
-            AffinityTerm(
-                selector=read_selector(term.get("labelSelector")),
-                topology_key=term.get("topologyKey").required_text(),
-                namespaces=tuple(sorted(set(term.get("namespaces").texts()))),
-                # A running pod's term over some namespaces is taken to cover all:
-                # that keeps away too many pods, but never lets one through.
-                all_namespaces=not namespaces.absent,
-                match_label_keys=term.get("matchLabelKeys").texts(),
-                mismatch_label_keys=term.get("mismatchLabelKeys").texts(),
-            )
-        )
-    return tuple(result)
-
-
-def _spread(at: At) -> tuple[Spread, ...]:
-    result = []
-    for constraint in at.items():
-        when = _choice(
-            constraint.get("whenUnsatisfiable"),
-            "DoNotSchedule",
-            ("DoNotSchedule", "ScheduleAnyway"),
-        )
-        affinity = _choice(constraint.get("nodeAffinityPolicy"), "Honor", ("Honor", "Ignore"))
-        taints = _choice(constraint.get("nodeTaintsPolicy"), "Ignore", ("Honor", "Ignore"))
-        skew = constraint.get("maxSkew")
-        if skew.absent:
-            skew.problem("is missing")
-        spread = Spread(
-            max_skew=skew.integer(1, least=1),
-            topology_key=constraint.get("topologyKey").required_text(),
-            selector=read_selector(constraint.get("labelSelector")),
-            min_domains=constraint.get("minDomains").integer(1, least=1),
-            ignore_node_affinity=affinity == "Ignore",
-            honor_taints=taints == "Honor",
-            match_label_keys=constraint.get("matchLabelKeys").texts(),
-        )
-        if when == "DoNotSchedule":
-            result.append(spread)
-    return tuple(result)
-
-
-def _choice(at: At, default: str, choices: tuple[str, ...]) -> str:
-    text = at.text(default)
-    if text not in choices:
-        at.problem(f"must be one of {', '.join(choices)}, not {text or 'empty'}")
-        return default
-    return text
-
-
 def _host_ports(at: At) -> tuple[HostPort, ...]:
     """The node's ports that containers and sidecars occupy, each once."""
     on_host = at.get("hostNetwork").flag()
@@ -479,7 +362,7 @@ def _host_ports(at: At) -> tuple[HostPort, ...]:
                 number = port.get("hostPort").integer(least=0, most=65535)
                 if on_host and not number:
                     number = port.get("containerPort").integer(least=1, most=65535)
-                protocol = _choice(port.get("protocol"), "TCP", _PROTOCOLS)
+                protocol = port.get("protocol").choice("TCP", _PROTOCOLS)
                 address = port.get("hostIP").text()
                 if number:
                     address = "" if address == _ALL_ADDRESSES else address
@@ -487,12 +370,40 @@ def _host_ports(at: At) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def _unsupported(at: At) -> list[str]:
-    result = [
-        field.path
-        for field in map(at.get, ("resourceClaims", "workloadRef", "schedulingGroup"))
-        if field.value
+def _volumes(at: At) -> tuple[VolumeUse, ...]:
+    result = []
+    for volume in at.items():
+        claim, own = volume.get("persistentVolumeClaim"), volume.get("ephemeral")
+        if not claim.absent:
+            result.append(VolumeUse(claim.get("claimName").required_text()))
+        elif not own.absent:
+            template = own.get("volumeClaimTemplate").get("spec").get("storageClassName")
+            result.append(
+                VolumeUse(
+                    "",
+                    volume.get("name").required_text(),
+                    None if template.absent else template.text(),
+                )
+            )
+    return tuple(result)
+
+
+def _claims(at: At) -> tuple[ClaimUse, ...]:
+    result = []
+    for entry in at.items():
+        claim = entry.get("resourceClaimName").text()
+        template = entry.get("resourceClaimTemplateName").text()
+        if bool(claim) == bool(template):
+            entry.problem("must hold resourceClaimName or resourceClaimTemplateName")
+        else:
+            result.append(ClaimUse(entry.get("name").required_text(), claim, template))
+    return tuple(result)
+
+
+def _disks(at: At) -> list[str]:
+    return [
+        volume.get(kind).path
+        for volume in at.items()
+        for kind in volume.value
+        if kind not in _CLAIMED and kind != "name"
     ]
-    for volume in at.get("volumes").items():
-        result += [volume.get(kind).path for kind in volume.value]
-    return result

@@ -20,14 +20,23 @@ _BUILT_IN: Final = {
 class Priorities:
     """The priority classes of the input."""
 
-    def __init__(self, values: Mapping[str, int], default: int) -> None:
+    def __init__(
+        self, values: Mapping[str, int], default: int, never: frozenset[str] = frozenset()
+    ) -> None:
         self._values = values
         self._default = default
+        self._never = never
 
     def of_gang(
-        self, gang: Object, class_name: str, pods: Iterable[Pod], problems: list[Problem]
+        self,
+        gang: Object,
+        class_name: str,
+        pods: Iterable[Pod],
+        problems: list[Problem],
+        *,
+        own: int | None = None,
     ) -> int:
-        """The priority of a gang.
+        """The priority of a gang; `own` is what its object says in so many words.
 
         Grove writes a class on the PodGang alone and leaves it off the pods, so the
         gang's own class counts first. Then what the API server wrote in the pods'
@@ -35,6 +44,8 @@ class Priorities:
         A class that is not in the input is a problem: guessing would put gangs in
         the wrong order.
         """
+        if own is not None:
+            return own
         if class_name:
             return self._value(class_name, gang, "spec.priorityClassName", problems)
         members = tuple(pods)
@@ -49,6 +60,12 @@ class Priorities:
             ),
             default=self._default,
         )
+
+    def never_preempts(self, class_name: str, pods: Iterable[Pod]) -> bool:
+        """Whether a gang leaves others where they are: its class says so, or a pod of it."""
+        if class_name:
+            return class_name in self._never
+        return any(pod.never_preempts or pod.priority_class in self._never for pod in pods)
 
     def _value(self, name: str, user: Object, field: str, problems: list[Problem]) -> int:
         value = self._values.get(name)
@@ -67,6 +84,7 @@ def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Prior
     """All priority classes; of several global defaults the lowest counts, as in Kubernetes."""
     values = dict(_BUILT_IN)
     defaults = []
+    never = set()
     for one in objects:
         findings: Findings = {}
         at = At(one.body, findings)
@@ -74,7 +92,9 @@ def read_priorities(objects: Iterable[Object], problems: list[Problem]) -> Prior
         if number.absent:
             number.problem("is missing")
         values[one.name] = number.integer(least=-(2**31))
+        if at.get("preemptionPolicy").text() == "Never":
+            never.add(one.name)
         if at.get("globalDefault").flag():
             defaults.append(values[one.name])
         problems += [one.problem(*finding) for finding in findings]
-    return Priorities(values, min(defaults, default=0))
+    return Priorities(values, min(defaults, default=0), frozenset(never))

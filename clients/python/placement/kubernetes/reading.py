@@ -46,6 +46,8 @@ class At:
         above = self._parent.path if self._parent is not None else ""
         if isinstance(self._key, int):
             return f"{above}[{self._key}]"
+        if self._key.startswith("["):
+            return f"{above}{self._key}"
         return f"{above}.{self._key}" if above and self._key else above or self._key
 
     @property
@@ -65,6 +67,15 @@ class At:
     def problem_under(self, key: str, message: str) -> None:
         """Notes that something is wrong with one entry of a map with free keys."""
         self._findings[f"{self.path}[{key}]", message] = None
+
+    def entry(self, key: str) -> At:
+        """One entry of a map with free keys, as ``labels[some.io/key]``."""
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        return At(value, self._findings, f"[{key}]", self)
+
+    def holding(self, value: Any) -> At:
+        """The same place with another value, such as one that was parsed from it."""
+        return At(value, self._findings, self._key, self._parent)
 
     def adopt(self, findings: Iterable[Finding]) -> None:
         """Takes over findings whose paths are relative to this value."""
@@ -150,6 +161,14 @@ class At:
             self.problem("is missing")
             return ""
         return self.text()
+
+    def choice(self, default: str, choices: tuple[str, ...]) -> str:
+        """One of some words; `default` when it is absent or none of them."""
+        text = self.text(default)
+        if text not in choices:
+            self.problem(f"must be one of {', '.join(choices)}, not {text or 'empty'}")
+            return default
+        return text
 
     def flag(self) -> bool:
         """A boolean; false when it is absent."""

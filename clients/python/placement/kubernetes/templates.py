@@ -1,8 +1,9 @@
 """Pods that ask for the same share one template; and who sees whom.
 
-Labels matter to placement only where a selector of the input looks at them. All
-others are dropped, so that an index label does not make every pod of a group
-different, and only those running pods are sent that some rule can see.
+Labels matter to placement only where a selector of the input looks at them: a rule
+between pods, the owners of a reservation, a disruption budget. All others are dropped,
+so that an index label does not make every pod of a group different, and only those
+running pods are sent that some rule can see.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from placement import v1
+from placement.kubernetes.needs import Needs
+from placement.kubernetes.pod_rules import AffinityTerm, Spread
 from placement.kubernetes.pods import Pod
-from placement.kubernetes.podspec import AffinityTerm, PodSpec, Spread, resources_message
+from placement.kubernetes.podspec import PodSpec, resources_message
+from placement.kubernetes.selectors import LabelSelector
 
 _T = TypeVar("_T")
 _Rule = AffinityTerm | Spread
@@ -22,22 +26,37 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Templates:
-    """Makes templates of `pending` pods, and lists the `running` pods they must know."""
+    """Makes templates of pods, and lists the `running` pods that `pending` ones must know.
 
-    def __init__(self, *, pending: Iterable[Pod], running: Iterable[Pod]) -> None:
+    `watched` are further selectors that look at labels, each with its namespace ("" for all).
+    """
+
+    def __init__(
+        self,
+        *,
+        pending: Iterable[Pod],
+        running: Iterable[Pod],
+        watched: Iterable[tuple[str, LabelSelector]] = (),
+    ) -> None:
         self._pending = tuple(pending)
         self._running = tuple(running)
-        self._keys = _seen_keys(self._pending, self._running)
-        self._by_spec: dict[tuple[int, tuple[tuple[str, str], ...]], v1.PodTemplate] = {}
+        everywhere = _seen_keys(self._pending, self._running)
+        own: dict[str, set[str]] = {}
+        for namespace, selector in watched:
+            own.setdefault(namespace, set()).update(selector.keys)
+        everywhere |= own.pop("", set())
+        self._keys = tuple(sorted(everywhere))
+        self._own_keys = {n: tuple(sorted(everywhere | keys)) for n, keys in own.items()}
+        self._by_spec: dict[tuple[int, int, tuple[tuple[str, str], ...]], v1.PodTemplate] = {}
         self._by_content: dict[bytes, v1.PodTemplate] = {}
 
     def of(self, pod: Pod) -> v1.PodTemplate:
         """The template of a pod; one and the same object for pods that ask for the same."""
-        labels = self._seen(pod.labels)
-        key = (id(pod.spec), labels)
+        labels = self._seen(pod)
+        key = (id(pod.spec), id(pod.needs), labels)
         template = self._by_spec.get(key)
         if template is None:
-            template = _template(pod.spec, dict(labels))
+            template = _template(pod.spec, pod.needs, dict(labels))
             content = template.SerializeToString(deterministic=True)
             template = self._by_spec[key] = self._by_content.setdefault(content, template)
         return template
@@ -95,10 +114,12 @@ class Templates:
         return looks
 
     def _identity(self, pod: Pod) -> _Identity:
-        return pod.namespace, self._seen(pod.labels)
+        return pod.namespace, self._seen(pod)
 
-    def _seen(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        return tuple((key, labels[key]) for key in self._keys if key in labels)
+    def _seen(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        labels = pod.labels
+        keys = self._own_keys.get(pod.namespace, self._keys)
+        return tuple((key, labels[key]) for key in keys if key in labels)
 
 
 class _Look:
@@ -142,8 +163,8 @@ class _Anchored(Generic[_T]):
             yield from self._by_label.get(label, ())
 
 
-def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> tuple[str, ...]:
-    """The labels that some rule between pods looks at, sorted."""
+def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> set[str]:
+    """The labels that some rule between pods looks at."""
     rules: dict[int, tuple[_Rule, ...]] = {}
     for pod in pending:
         spec = pod.spec
@@ -157,7 +178,7 @@ def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> tuple[str, ...
         keys.update(rule.match_label_keys)
         if isinstance(rule, AffinityTerm):
             keys.update(rule.mismatch_label_keys)
-    return tuple(sorted(keys))
+    return keys
 
 
 def _keeping_away(
@@ -178,15 +199,16 @@ def _keeping_away(
     ]
 
 
-def _template(spec: PodSpec, labels: Mapping[str, str]) -> v1.PodTemplate:
-    return v1.PodTemplate(
-        requests=resources_message(spec.requests),
+def _template(spec: PodSpec, needs: Needs, labels: Mapping[str, str]) -> v1.PodTemplate:
+    template = v1.PodTemplate(
+        requests=resources_message(needs.requests),
         labels=labels,
         node_selector=spec.node_selector,
-        required_node_affinity=spec.node_affinity,
         tolerations=spec.tolerations,
         required_affinity=[term.resolved(labels).message() for term in spec.affinity],
         required_anti_affinity=[term.resolved(labels).message() for term in spec.anti_affinity],
         host_ports=[port.message() for port in spec.host_ports],
         spread_constraints=[constraint.resolved(labels).message() for constraint in spec.spread],
     )
+    template.MergeFrom(needs.template)
+    return template

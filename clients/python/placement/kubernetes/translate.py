@@ -8,77 +8,255 @@ expanded first, so that a manifest can be planned before it is applied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from placement import v1
-from placement.kubernetes.expand import expand_all
-from placement.kubernetes.gangs import Gang, GangMessages, read_gangs
-from placement.kubernetes.nodes import read_nodes
+from placement.kubernetes import kinds
+from placement.kubernetes.budgets import Budget, read_budgets
+from placement.kubernetes.claims import Claims
+from placement.kubernetes.compute_domains import read_compute_domains
+from placement.kubernetes.devices import Devices, read_devices
+from placement.kubernetes.elastic_quotas import read_elastic_quotas
+from placement.kubernetes.expand import Expansion, expand_all
+from placement.kubernetes.gang_messages import GangMessages
+from placement.kubernetes.gangs import Gang, Key
+from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
+from placement.kubernetes.kai_queues import read_kai_queues
+from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
+from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
+from placement.kubernetes.label_paths import LabelPaths, node_labels
+from placement.kubernetes.namespaces import read_namespaces
+from placement.kubernetes.needs import NeedsReader
+from placement.kubernetes.nodes import Surroundings, read_nodes
 from placement.kubernetes.objects import Objects
+from placement.kubernetes.pod_gangs import read_pod_gangs
 from placement.kubernetes.pods import Pod, read_pods
+from placement.kubernetes.podspec import PodSpecReader
+from placement.kubernetes.preemption import says_preemptible
 from placement.kubernetes.priorities import read_priorities
 from placement.kubernetes.problems import InputError, Problem
+from placement.kubernetes.queues import GPUS, Queues, tree
+from placement.kubernetes.reservations import Reservations, read_reservations
+from placement.kubernetes.selectors import LabelSelector
+from placement.kubernetes.shares import GPU
 from placement.kubernetes.templates import Templates
+from placement.kubernetes.times import newest
+from placement.kubernetes.volumes import read_volumes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Translation:
-    """The request (snapshot and gangs, nothing else set), and warnings for people."""
+    """The request (snapshot and gangs, nothing else set), and warnings for people.
+
+    `parts` are the gangs that stand in the request as one, because their scheduler runs them
+    only together: namespace and name of each, by the name in the request. Each is a group of
+    it, and people know them by their own names.
+    """
 
     request: v1.ComputePlacementRequest
     warnings: tuple[Problem, ...]
+    parts: Mapping[str, tuple[Key, ...]] = field(default_factory=dict)
 
 
-def translate(objects: Objects) -> Translation:
+def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation:
     """The question that the objects pose: place all waiting gangs.
 
-    Raises `InputError` with every problem of every object, those of loading first.
+    Waiting times and run times count to `as_of` (without an offset it is UTC), else to the
+    newest time that an object names. Raises `InputError` with every problem of every object,
+    those of loading first.
     """
     # 1. What PodCliqueSets stand for, and what every object says.
     expansion = expand_all(objects)
     problems = [*objects.problems, *expansion.problems]
     warnings = [*objects.warnings, *expansion.warnings]
-    pods = read_pods((*objects.pods, *expansion.pods), problems)
-    gangs = read_gangs((*objects.pod_gangs, *expansion.pod_gangs), problems)
+    all_objects = (one for several in objects.by_kind.values() for one in several)
+    moment = as_of if as_of is not None else newest(all_objects)
+    if moment is not None and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
+                       if objects.nodes else [])  # fmt: skip
+    pods = _read_pods(objects, expansion, problems)
+    gangs = _read_gangs(objects, expansion, pods, paths, problems, warnings)
+    queues = _read_queues(objects, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
+    budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
+    reservations = read_reservations(
+        objects.of_kind(kinds.RESERVATIONS),
+        pods,
+        (node.name for node in objects.nodes),
+        moment,
+        problems,
+        warnings,
+    )
 
     # 2. Who runs where, and who waits for a place.
     by_node: dict[str, list[Pod]] = {}
     for pod in pods.values():
         if pod.node:
             by_node.setdefault(pod.node, []).append(pod)
-    nodes = read_nodes(objects.nodes, by_node, problems)
-    waiting = _waiting(gangs, pods)
+    members = {pod.key: pod for gang in gangs for pod in gang.members(pods) if gang.has_home(pod)}
+    waiting = [pod for pod in members.values() if pod.waits]
+    _count_use(queues, pods, members)
+    devices = Devices(
+        read_devices(objects.of_kind(kinds.DEVICES), problems),
+        everywhere=any(pod.needs.share is not None for pod in waiting),
+        problems=problems,
+        warnings=warnings,
+    )
+    nodes = read_nodes(objects.nodes, Surroundings(by_node, paths, devices, {}), problems, warnings)
 
     # 3. The messages.
     templates = Templates(
-        pending=waiting.values(), running=(p for several in by_node.values() for p in several)
+        pending=waiting,
+        running=(p for several in by_node.values() for p in several),
+        watched=_watched(budgets, reservations),
     )
-    messages = GangMessages(gangs, pods, templates, priorities).messages(problems, warnings)
+    messages = GangMessages(
+        gangs, pods, templates, priorities, queues, reservations, devices.given
+    ).messages(problems, warnings)
     if problems:
         raise InputError(dict.fromkeys(problems))
+    warnings += queues.warnings()
     warnings += [Problem("", "", "", text) for text in _warnings(objects, pods, gangs, by_node)]
-    snapshot = v1.ClusterSnapshot(nodes=nodes, pods=templates.running_pods())
+    snapshot = v1.ClusterSnapshot(
+        nodes=nodes,
+        pods=templates.running_pods(),
+        queues=queues.messages(),
+        reservations=reservations.messages,
+        disruption_budgets=[budget.message() for budget in budgets],
+    )
+    if moment is not None:
+        snapshot.as_of.FromDatetime(moment)
     return Translation(
-        v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages), tuple(warnings)
+        v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages),
+        tuple(dict.fromkeys(warnings)),
+        {gang.resource_name: gang.parts for gang in gangs if len(gang.parts) > 1},
     )
 
 
-def _waiting(
-    gangs: Iterable[Gang], pods: Mapping[tuple[str, str], Pod]
-) -> dict[tuple[str, str], Pod]:
-    """The pods of all gangs that may be bound now."""
-    return {
-        pod.key: pod
-        for gang in gangs
-        for pod in gang.members(pods)
-        if not (pod.node or pod.gated or pod.terminating)
-    }
+def _read_pods(objects: Objects, expansion: Expansion, problems: list[Problem]) -> dict[Key, Pod]:
+    everyone = (*objects.pods, *expansion.pods)
+    domains = read_compute_domains(
+        objects.of_kind(kinds.COMPUTE_DOMAINS),
+        objects.of_kind(kinds.RESOURCE_CLAIM_TEMPLATES),
+        problems,
+    )
+    volumes = read_volumes(
+        objects.of_kind(kinds.VOLUME_CLAIMS),
+        objects.of_kind(kinds.VOLUMES),
+        objects.of_kind(kinds.STORAGE_CLASSES),
+        problems,
+    )
+    namespaces = read_namespaces(
+        objects.of_kind(kinds.NAMESPACES), {one.namespace for one in everyone}, problems
+    )
+    return read_pods(
+        everyone,
+        PodSpecReader(namespaces),
+        NeedsReader(volumes, Claims(domains)),
+        read_bind_requests(objects.of_kind(kinds.KAI_BIND_REQUESTS), problems),
+        problems,
+    )
+
+
+def _read_gangs(
+    objects: Objects,
+    expansion: Expansion,
+    pods: Mapping[Key, Pod],
+    paths: LabelPaths,
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> list[Gang]:
+    """The gangs of all kinds; a pod is in the first that has it."""
+    gangs = read_pod_gangs((*objects.pod_gangs, *expansion.pod_gangs), problems)
+    taken = _owners(gangs)
+    kai, changed = read_kai_gangs(
+        objects.of_kind(kinds.KAI_POD_GROUPS),
+        pods,
+        read_topologies(objects.of_kind(kinds.KAI_TOPOLOGIES), problems),
+        paths,
+        taken,
+        problems,
+        warnings,
+    )
+    gangs = [changed.get(gang.key, gang) for gang in gangs] + kai
+    gangs += read_koordinator_gangs(
+        objects.of_kind(kinds.KOORDINATOR_POD_GROUPS),
+        pods,
+        read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems),
+        paths,
+        _owners(gangs),
+        problems,
+    )
+    first: dict[Key, Gang] = {}
+    for gang in gangs:
+        other = first.setdefault(gang.key, gang)
+        if other is not gang:
+            problems.append(gang.object.problem("", f"is also the name of {other.object}"))
+    return list(first.values())
+
+
+def _owners(gangs: Iterable[Gang]) -> dict[Key, Gang]:
+    return {key: gang for gang in gangs for group in gang.groups for key in group.pods}
+
+
+def _read_queues(objects: Objects, problems: list[Problem], warnings: list[Problem]) -> Queues:
+    return tree(
+        [
+            *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
+            *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems),
+            *read_kueue_queues(
+                objects.of_kind(kinds.CLUSTER_QUEUES),
+                objects.of_kind(kinds.COHORTS),
+                problems,
+                warnings,
+            ),
+        ],
+        read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), problems),
+        problems,
+        warnings,
+    )
+
+
+def _count_use(queues: Queues, pods: Mapping[Key, Pod], members: Mapping[Key, Pod]) -> None:
+    """What runs in queues without being part of a gang of the request."""
+    if not queues:
+        return
+    for pod in pods.values():
+        if not pod.node or (pod.key in members and not pod.terminating):
+            continue
+        queue = queues.of(pod.namespace, (pod.labels,))
+        if queue:
+            preemptible = says_preemptible([pod.labels]) is not False
+            queues.count(queue, _queue_amounts(pod), preemptible=preemptible)
+
+
+def _queue_amounts(pod: Pod) -> dict[str, int]:
+    amounts = dict(pod.needs.requests)
+    share = pod.needs.share
+    gpus = amounts.get(GPU, 0)
+    if share is not None:
+        part = max(share.compute_milli, share.memory_milli) or 1000
+        gpus += -(-part * share.count // 1000)
+    if gpus:
+        amounts[GPUS] = gpus
+    return amounts
+
+
+def _watched(
+    budgets: Iterable[Budget], reservations: Reservations
+) -> Iterable[tuple[str, LabelSelector]]:
+    for budget in budgets:
+        if budget.selector is not None:
+            yield budget.namespace, budget.selector
+    for selector in reservations.selectors:
+        yield "", selector
 
 
 def _warnings(
     objects: Objects,
-    pods: Mapping[tuple[str, str], Pod],
+    pods: Mapping[Key, Pod],
     gangs: Iterable[Gang],
     by_node: Mapping[str, list[Pod]],
 ) -> list[str]:

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from placement.kubernetes import objects
-from placement.kubernetes.pods import GPU_SHARING
+from placement.kubernetes import device_annotations, kai, koordinator, needs, objects, reservations
 from placement.kubernetes.podspec import relevant
 
 Body = dict[str, Any]
@@ -23,7 +22,18 @@ Body = dict[str, Any]
 _MOST_PARTS: Final = 20_000
 
 _POD_METADATA: Final = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
-_POD_SPEC: Final = ("schedulingGates", "schedulerName", "priority", "priorityClassName")
+_POD_SPEC: Final = (
+    "schedulingGates", "schedulerName", "priority", "priorityClassName", "preemptionPolicy",
+    "schedulingGroup", "workloadRef",
+)  # fmt: skip
+#: Annotations that translation reads, where a pod has them.
+_POD_ANNOTATIONS: Final = (
+    *needs.ANNOTATIONS,
+    *koordinator.ANNOTATIONS,
+    kai.POD_GROUP,
+    device_annotations.ALLOCATED,
+    reservations.USED,
+)
 _POD_CONDITIONS: Final = ("PodScheduled", "Ready")
 
 
@@ -34,7 +44,7 @@ class Trimmer:
         self._parts: dict[bytes, Any] = {}
 
     def trim(self, body: Mapping[str, Any]) -> Body:
-        """The object with what counts. An object of another kind stays as it is."""
+        """The object with what counts. One of another kind stays as it is."""
         match body.get("kind"):
             case objects.POD:
                 return self._pod(body)
@@ -46,7 +56,8 @@ class Trimmer:
                 return self._priority_class(body)
             case objects.CLUSTER_TOPOLOGY_BINDING:
                 return self._topology_binding(body)
-        return dict(body)
+        metadata = {k: v for k, v in _mapping(body, "metadata").items() if k != "managedFields"}
+        return {**body, "metadata": metadata}
 
     def _pod(self, body: Mapping[str, Any]) -> Body:
         metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
@@ -56,9 +67,11 @@ class Trimmer:
             kept["labels"] = self._shared(metadata["labels"])
         annotations = metadata.get("annotations")
         if isinstance(annotations, dict):
-            sharing = {key: annotations[key] for key in GPU_SHARING if key in annotations}
-            if sharing:
-                kept["annotations"] = self._shared(sharing)
+            read = {key: annotations[key] for key in _POD_ANNOTATIONS if key in annotations}
+            if read:
+                kept["annotations"] = self._shared(read)
+        if owners := _controllers(metadata):
+            kept["ownerReferences"] = self._shared(owners)
         facts = {**relevant(spec), **{f: spec[f] for f in _POD_SPEC if f in spec}}
         wanted: Body = self._shared(facts)
         if spec.get("nodeName"):
@@ -69,13 +82,18 @@ class Trimmer:
             "apiVersion": _interned(body.get("apiVersion")),
             "metadata": kept,
             "spec": wanted,
-            "status": self._shared(
-                {
-                    "phase": status.get("phase"),
-                    "conditions": _conditions(status, _POD_CONDITIONS),
-                }
-            ),
+            "status": self._status(status),
         }
+
+    def _status(self, status: Mapping[str, Any]) -> Body:
+        kept: Body = self._shared(
+            {
+                "phase": status.get("phase"),
+                "conditions": _conditions(status, _POD_CONDITIONS),
+            }
+        )
+        own = {f: status[f] for f in ("startTime", "resourceClaimStatuses") if status.get(f)}
+        return {**kept, **own} if own else kept
 
     def _node(self, body: Mapping[str, Any]) -> Body:
         metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
@@ -104,7 +122,11 @@ class Trimmer:
         return {**_without_metadata(body), "metadata": metadata}
 
     def _priority_class(self, body: Mapping[str, Any]) -> Body:
-        kept = {f: body[f] for f in ("kind", "apiVersion", "value", "globalDefault") if f in body}
+        kept = {
+            f: body[f]
+            for f in ("kind", "apiVersion", "value", "globalDefault", "preemptionPolicy")
+            if f in body
+        }
         return {**kept, "metadata": self._some(_mapping(body, "metadata"), ("name", "uid"))}
 
     def _topology_binding(self, body: Mapping[str, Any]) -> Body:
@@ -133,6 +155,16 @@ class Trimmer:
 def _mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     value = body.get(field)
     return value if isinstance(value, dict) else {}
+
+
+def _controllers(metadata: Mapping[str, Any]) -> list[Body]:
+    """Who controls an object, which owners of reservations may name."""
+    owners = metadata.get("ownerReferences")
+    return [
+        {f: owner[f] for f in ("kind", "name", "uid", "controller") if f in owner}
+        for owner in (owners if isinstance(owners, list) else ())
+        if isinstance(owner, dict) and owner.get("controller")
+    ]
 
 
 def _without_metadata(body: Mapping[str, Any]) -> Body:

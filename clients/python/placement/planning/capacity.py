@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from placement.planning import changes
 from placement.planning.levels import domains
-from placement.planning.planner import Fit, Planner, only, placed
+from placement.planning.planner import (
+    Fit,
+    OutOfTime,
+    Planner,
+    is_admission_proven,
+    only,
+    placed,
+)
 from placement.v1 import ComputePlacementRequest, Placement, PodGang, Resources
 
 #: Most copies that are asked about; the service takes 10,000 gangs.
@@ -46,7 +54,6 @@ class FurtherDomains:
     like: str
     domains: Bounded
     plan: Placement | None
-    request: ComputePlacementRequest
 
 
 def copies(request: ComputePlacementRequest, gang: str, *, planner: Planner) -> Copies:
@@ -63,19 +70,14 @@ def copies(request: ComputePlacementRequest, gang: str, *, planner: Planner) -> 
     if model.base_gang and model.base_gang not in kept:
         return Copies(gang, Bounded(0, 0))
     base = only(request, kept)
-    first = changes.pending_copy(model, "-copy")
-    most = _most(base, first)
-
-    def named(count: int) -> list[str]:
-        return [f"{first.name}-{number}" for number in range(count)]
+    more = [changes.pending_copy(model, f"-copy-{n}") for n in range(_most_copies(base, model))]
 
     def fit(count: int) -> Fit:
         asked = changes.copy_of(base)
-        asked.gangs.extend(changes.pending_copy(model, f"-copy-{n}") for n in range(count))
-        return planner.fit(asked, kept | set(named(count)))
+        asked.gangs.extend(more[:count])
+        return _in_time(planner, asked, kept.union(one.name for one in more[:count]))
 
-    value, bound = _greatest(most, fit)
-    return Copies(gang, Bounded(value, bound))
+    return Copies(gang, Bounded(*_greatest(len(more), fit)))
 
 
 def further_domains(
@@ -91,36 +93,40 @@ def further_domains(
     Raises ValueError when there is no such level or domain.
     """
     there = domains(request, level)
-    like = like or _largest(request, level)
+    if like not in there:
+        like = _largest(request, level) if like is None else like
+        changes.with_domains(request, level, like, 1, levels=levels)  # Says what is near.
     everyone = frozenset(gang.name for gang in request.gangs)
-
-    def with_more(count: int) -> ComputePlacementRequest:
-        return (
-            changes.with_domains(request, level, like, count, levels=levels) if count else request
-        )
+    plans: dict[int, Placement] = {}
 
     def fit(count: int) -> Fit:
-        return planner.fit(with_more(count), everyone)
+        asked = request
+        if count:
+            asked = changes.with_domains(request, level, like, count, levels=levels)
+        if not _may_suffice(asked):
+            return Fit.NO
+        try:
+            plan = planner.plan(asked)
+        except OutOfTime:
+            return Fit.UNKNOWN
+        if placed(plan) >= everyone:
+            plans[count] = plan
+            return Fit.YES
+        return Fit.NO if is_admission_proven(plan) else Fit.UNKNOWN
 
-    def answer(value: int | None, bound: int | None) -> FurtherDomains:
-        if value is None:
-            return FurtherDomains(level, like, Bounded(None, bound), None, request)
-        changed = with_more(value)
-        return FurtherDomains(level, like, Bounded(value, bound), planner.plan(changed), changed)
+    if fit(0) is Fit.YES:
+        return FurtherDomains(level, like, Bounded(0, 0), plans[0])
+    # Each pod in a domain of its own is the most that can be of use.
+    waiting = sum(len(s.pods) for g in request.gangs for group in g.groups for s in group.pod_sets)
+    value, bound = _fewest(min(waiting, _MOST_DOMAINS), fit)
+    return FurtherDomains(level, like, Bounded(value, bound), plans.get(value or 0))
 
-    if like not in there:
-        changes.with_domains(request, level, like, 1, levels=levels)  # Says what is near.
-    now = fit(0)
-    if now is Fit.YES:
-        return answer(0, 0)
-    # Every gang that waits, alone in domains of its own, is the most that can be of use.
-    waiting = sum(
-        sum(len(s.pods) for s in group.pod_sets) for gang in request.gangs for group in gang.groups
-    )
-    value, proven, refused = _first(min(waiting, _MOST_DOMAINS), fit)
-    if value is None:
-        return answer(None, None)
-    return answer(value, value if proven and now is Fit.NO else refused + 1)
+
+def _in_time(planner: Planner, request: ComputePlacementRequest, gangs: frozenset[str]) -> Fit:
+    try:
+        return planner.fit(request, gangs)
+    except OutOfTime:
+        return Fit.UNKNOWN
 
 
 def _greatest(most: int, fit: FitOf) -> tuple[int, int]:
@@ -144,24 +150,23 @@ def _greatest(most: int, fit: FitOf) -> tuple[int, int]:
     return low, bound
 
 
-def _first(most: int, fit: FitOf) -> tuple[int | None, bool, int]:
-    """The least number from 1 to `most` that fits, growing from below.
+def _fewest(most: int, fit: FitOf) -> tuple[int | None, int | None]:
+    """The least number from 1 to `most` that fits, and the proven bound.
 
-    Also whether it is proven, and the greatest number that is proven not to fit.
+    None for the value when none was found, for both when not even `most` fits.
     """
-    refused, step = 0, 1
-    while True:
-        tried = min(step, most)
+    refused, low, high, step = 0, 0, 0, 1
+    while not high:
+        tried = min(low + step, most)
         answer = fit(tried)
         if answer is Fit.YES:
+            high = tried
             break
         if answer is Fit.NO:
             refused = tried
         if tried == most:
-            return None, answer is Fit.NO, refused
-        step *= 2
-    low, high = tried // 2, tried
-    proven = refused == low
+            return None, None if answer is Fit.NO else refused + 1
+        low, step = tried, step * 2
     while low + 1 < high:
         middle = (low + high) // 2
         answer = fit(middle)
@@ -169,42 +174,66 @@ def _first(most: int, fit: FitOf) -> tuple[int | None, bool, int]:
             high = middle
         else:
             low = middle
-            if answer is Fit.NO:
-                refused = middle
-            proven = answer is Fit.NO
-    return high, proven and refused == high - 1, refused
+            refused = max(refused, middle) if answer is Fit.NO else refused
+    return high, refused + 1
 
 
-def _most(request: ComputePlacementRequest, gang: PodGang) -> int:
-    """No more copies than this fit, by what is free of each resource in the whole cluster."""
-    free = Resources()
+class _Totals:
+    """Amounts of resources, by name."""
+
+    def __init__(self) -> None:
+        self.amounts: Counter[str] = Counter()
+
+    def add(self, resources: Resources, times: int = 1) -> None:
+        self.amounts["cpu"] += times * resources.cpu_millis
+        self.amounts["memory"] += times * resources.memory_bytes
+        for name, amount in resources.extended.items():
+            self.amounts[name] += times * amount
+
+
+def _free(request: ComputePlacementRequest) -> Counter[str]:
+    """What is free in the whole cluster."""
+    free: Counter[str] = Counter()
     for node in request.snapshot.nodes:
         if node.unschedulable or node.not_ready:
             continue
-        free.cpu_millis += max(0, node.allocatable.cpu_millis - node.requested.cpu_millis)
-        free.memory_bytes += max(0, node.allocatable.memory_bytes - node.requested.memory_bytes)
-        there = node.allocatable.pod_count or 110
-        free.pod_count += max(0, there - node.requested.pod_count)
-        for name, amount in node.allocatable.extended.items():
-            left = amount - node.requested.extended.get(name, 0)
-            free.extended[name] = free.extended.get(name, 0) + max(0, left)
-    asked = Resources()
+        there, used = _Totals(), _Totals()
+        there.add(node.allocatable)
+        used.add(node.requested)
+        for name, amount in there.amounts.items():
+            free[name] += max(0, amount - used.amounts[name])
+        free["pods"] += max(0, (node.allocatable.pod_count or 110) - node.requested.pod_count)
+    return free
+
+
+def _asked(gang: PodGang) -> Counter[str]:
+    """No less than what the pods ask for that the gang's minimum still lacks."""
+    asked = _Totals()
     for group in gang.groups:
-        # Of several templates those that ask least are not known, so none counts.
-        if len(group.pod_sets) != 1:
-            continue
-        each = group.pod_sets[0].template.requests
-        asked.cpu_millis += group.min_replicas * each.cpu_millis
-        asked.memory_bytes += group.min_replicas * each.memory_bytes
-        asked.pod_count += group.min_replicas
-        for name, amount in each.extended.items():
-            asked.extended[name] = asked.extended.get(name, 0) + group.min_replicas * amount
-    limits = [_MOST_COPIES]
-    for field in ("cpu_millis", "memory_bytes", "pod_count"):
-        if getattr(asked, field):
-            limits.append(getattr(free, field) // getattr(asked, field))
-    limits += [free.extended.get(n, 0) // a for n, a in asked.extended.items() if a]
-    return min(limits)
+        running = len(group.bound_pods) + sum(len(s.bound_pods) for s in group.pod_sets)
+        lacks = max(0, group.min_replicas - running)
+        asked.amounts["pods"] += lacks
+        # Of several templates it is not known which the minimum takes.
+        if len(group.pod_sets) == 1:
+            asked.add(group.pod_sets[0].template.requests, lacks)
+    return asked.amounts
+
+
+def _may_suffice(request: ComputePlacementRequest) -> bool:
+    """False when all gangs together ask for more than is free in the whole cluster."""
+    free = _free(request)
+    asked: Counter[str] = Counter()
+    for gang in request.gangs:
+        asked.update(_asked(gang))
+    return all(amount <= free[name] for name, amount in asked.items())
+
+
+def _most_copies(request: ComputePlacementRequest, gang: PodGang) -> int:
+    """No more copies than this fit, by what is free of each resource in the whole cluster."""
+    free = _free(request)
+    model = changes.pending_copy(gang, "")
+    limits = [free[name] // amount for name, amount in _asked(model).items() if amount]
+    return min([_MOST_COPIES, *limits])
 
 
 def _largest(request: ComputePlacementRequest, level: str) -> str:

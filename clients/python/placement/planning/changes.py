@@ -86,7 +86,7 @@ def drained(request: ComputePlacementRequest, nodes: Collection[str]) -> Compute
             for pod_set in group.pod_sets:
                 gone = [pod for pod in pod_set.bound_pods if pod.name in leaving]
                 pod_set.pods.extend(Pod(name=pod.name) for pod in gone)
-                _keep(pod_set.bound_pods, lambda pod: pod.name not in leaving)
+                keep(pod_set.bound_pods, lambda pod: pod.name not in leaving)
     return new
 
 
@@ -102,7 +102,7 @@ def without(request: ComputePlacementRequest, *names: str) -> ComputePlacementRe
                     " is not part of the question"
                 )
     _release(new, {pod.name for gang in gangs for pod in bound_pods(gang)})
-    _keep(new.gangs, lambda gang: gang.name not in names)
+    keep(new.gangs, lambda gang: gang.name not in names)
     for gang in new.gangs:
         if gang.base_gang in names:
             gang.base_gang = ""
@@ -118,8 +118,8 @@ def without_pods(
     for gang in new.gangs:
         for group in gang.groups:
             for pod_set in group.pod_sets:
-                _keep(pod_set.bound_pods, lambda pod: pod.name not in pods)
-            _keep(group.pod_sets, lambda s: bool(s.pods or s.bound_pods))
+                keep(pod_set.bound_pods, lambda pod: pod.name not in pods)
+            keep(group.pod_sets, lambda s: bool(s.pods or s.bound_pods))
     return new
 
 
@@ -242,15 +242,15 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
                         _leave(node, pod, pod_set.template)
                     if pod.reservation in reservations:
                         held = reservations[pod.reservation].held
-                        _add(held, pod_set.template.requests, 1)
+                        add(held, pod_set.template.requests, 1)
     for node in nodes.values():
         if node.name in left and (node.name, node.compute_domain) not in staying:
             node.compute_domain = ""
-    _keep(request.snapshot.pods, lambda pod: pod.name not in pods)
+    keep(request.snapshot.pods, lambda pod: pod.name not in pods)
 
 
 def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
-    _add(node.requested, template.requests, -1)
+    add(node.requested, template.requests, -1)
     share = template.device_share
     by_index = {device.index: device for device in node.devices}
     for index in pod.devices:
@@ -267,7 +267,8 @@ def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
             node.host_ports.remove(port)
 
 
-def _add(total: Resources, amount: Resources, sign: int) -> None:
+def add(total: Resources, amount: Resources, sign: int) -> None:
+    """Add what one pod asks for, or with `sign` -1 take it away; nothing falls below zero."""
     total.cpu_millis = max(0, total.cpu_millis + sign * amount.cpu_millis)
     total.memory_bytes = max(0, total.memory_bytes + sign * amount.memory_bytes)
     total.ephemeral_storage_bytes = max(
@@ -281,7 +282,7 @@ def _add(total: Resources, amount: Resources, sign: int) -> None:
 def _open(node: Node) -> None:
     """No new pods are kept away any more because the node was closed by hand."""
     node.unschedulable = False
-    _keep(node.taints, lambda taint: taint.key != f"{_TROUBLE}unschedulable")
+    keep(node.taints, lambda taint: taint.key != f"{_TROUBLE}unschedulable")
 
 
 def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:
@@ -296,7 +297,7 @@ def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:
     node.ClearField("host_ports")
     node.unschedulable = node.not_ready = False
     node.compute_domain = ""
-    _keep(node.taints, lambda taint: not taint.key.startswith(_TROUBLE))
+    keep(node.taints, lambda taint: not taint.key.startswith(_TROUBLE))
     for device in node.devices:
         device.unhealthy = False
         device.used_milli = device.used_memory_milli = 0
@@ -311,7 +312,7 @@ def _free_name(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _keep(items, wanted) -> None:  # type: ignore[no-untyped-def] # repeated fields have no common type
+def keep(items, wanted) -> None:  # type: ignore[no-untyped-def] # repeated fields have no common type
     """Leave only wanted elements in a repeated field."""
     kept = [item for item in items if wanted(item)]
     if len(kept) < len(items):

@@ -8,47 +8,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from placement.planning import changes
+from placement.planning.case import Case
 from placement.planning.planner import Fit
-from placement.planning.remedies import Case, Evict, irreducible
-from placement.planning.victims import Budgets, Room, Victim, victims
+from placement.planning.remedies import Evict, irreducible
+from placement.planning.room import Room
+from placement.planning.victims import Budgets, Victim, victims
 from placement.v1 import ComputePlacementRequest
 
 #: Most sets of victims that are looked at.
 _MOST_SETS: Final = 100_000
 
 
-def evict(case: Case) -> Evict | None:
-    """The least eviction that is enough; None when none is, or none was found."""
+def evict(case: Case) -> Iterator[Evict]:
+    """The least eviction that is enough."""
     everyone = victims(case.request, case.gang)
     whole = [victim for victim in everyone if victim.extra_of is None]
     budgets = Budgets(case.request)
     room = Room(case.request, case.gang)
 
     def fit(chosen: Sequence[Victim]) -> Fit:
-        pods = frozenset().union(*(victim.pods for victim in chosen))
-        if not room.may_suffice(pods):
+        if not room.may_suffice(_pods(chosen)):
             return Fit.NO
         gone = {name for v in chosen if v.extra_of is None for name in v.gangs}
-        return case.planner.holds(without(case.request, chosen), case.wanted - gone)
+        return case.holds(partial(without, chosen=chosen), gone)
 
     # 1. Is there any set that is enough? Whole gangs leave the most room.
     if not everyone:
-        return None
+        return
     known: Evict | None = None
-    if whole and fit(whole) is Fit.YES:
+    answer = fit(whole) if whole else Fit.UNKNOWN
+    if answer is Fit.YES:
         by_name = {victim.gangs[0]: victim for victim in whole}
-        dearest_first = [victim.gangs[0] for victim in reversed(whole)]
         names = irreducible(
-            dearest_first, lambda some: fit([by_name[name] for name in some]) is Fit.YES
+            [victim.gangs[0] for victim in reversed(whole)],
+            lambda some: fit([by_name[name] for name in some]) is Fit.YES,
         )
         chosen = [by_name[name] for name in names]
-        if budgets.allow(frozenset().union(*(victim.pods for victim in chosen))):
+        if budgets.allow(_pods(chosen)):
             known = _remedy(chosen, proven=False)
-    elif whole and len(whole) == len(everyone):
-        return None
+            yield known
+    elif answer is Fit.NO and len(whole) == len(everyone):
+        return
     # 2. Is there a lesser one? All sets of one size, then of the next.
     proven = True
     tried = 0
@@ -58,14 +62,20 @@ def evict(case: Case) -> Evict | None:
         for some in _sets(everyone, size, limits):
             tried += 1
             if tried > _MOST_SETS or case.planner.left <= 0:
-                return known
-            if not budgets.allow(frozenset().union(*(victim.pods for victim in some))):
+                return
+            if not budgets.allow(_pods(some)):
                 continue
             answer = fit(some)
             if answer is Fit.YES:
-                return _remedy(some, proven=proven)
+                yield _remedy(some, proven=proven)
+                return
             proven = proven and answer is Fit.NO
-    return known and Evict(known.gangs, known.pods, proven)
+    if known is not None and proven:
+        yield Evict(known.gangs, known.pods, True)
+
+
+def _pods(chosen: Sequence[Victim]) -> frozenset[str]:
+    return frozenset().union(*(victim.pods for victim in chosen))
 
 
 def without(request: ComputePlacementRequest, chosen: Sequence[Victim]) -> ComputePlacementRequest:
@@ -78,8 +88,7 @@ def without(request: ComputePlacementRequest, chosen: Sequence[Victim]) -> Compu
 
 def _remedy(chosen: Sequence[Victim], *, proven: bool) -> Evict:
     gangs = dict.fromkeys(name for victim in chosen for name in victim.gangs)
-    pods = frozenset().union(*(victim.pods for victim in chosen))
-    return Evict(tuple(sorted(gangs)), len(pods), proven)
+    return Evict(tuple(sorted(gangs)), len(_pods(chosen)), proven)
 
 
 def _extra_limits(request: ComputePlacementRequest) -> dict[tuple[str, str], int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.planning.changes import find_gang
+from placement.planning.case import Case
+from placement.planning.changes import copy_of, find_gang
 from placement.planning.eviction import evict
-from placement.planning.planner import Planner, placed
-from placement.planning.remedies import Case, Remedy, add_nodes, reduce, relax, uncordon
+from placement.planning.planner import OutOfTime, Planner, placed, settled
+from placement.planning.remedies import Finder, Remedy, add_nodes, reduce, relax, uncordon
 from placement.v1 import ComputePlacementRequest, Placement, Reason
 
 #: How the least of each kind is found; the quick ones first, so that time is left for all.
-KINDS: Sequence[Callable[[Case], Remedy | None]] = (uncordon, relax, reduce, add_nodes, evict)
+KINDS: Sequence[Finder] = (uncordon, relax, reduce, add_nodes, evict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +40,23 @@ def explain(
     (result,) = (one for one in placement.gangs if one.name == gang)
     remedies: list[Remedy] = []
     if not result.placed:
-        wanted = placed(placement) | {gang}
-        if asked.base_gang:
-            wanted |= {asked.base_gang}
-        case = Case(request, asked, wanted, levels, planner)
-        remedies = [found for kind in KINDS if (found := kind(case)) is not None]
+        own = {gang, asked.base_gang} - {""}
+        # What stood before is where the search for what would be starts.
+        begun = copy_of(request)
+        begun.previous_placement.extend(placement.bindings)
+        after = settled(request, placement, own)
+        case = Case(begun, after, asked, placed(placement) | own, levels, planner)
+        for done, kind in enumerate(KINDS):
+            remedies += _last(kind, case.within(1 / (len(KINDS) - done)))
     return Explanation(gang, result.placed, tuple(result.reasons), tuple(remedies), placement)
+
+
+def _last(kind: Finder, case: Case) -> list[Remedy]:
+    """The best remedy that one kind comes to in its time, if any."""
+    found: list[Remedy] = []
+    try:
+        for remedy in kind(case):
+            found = [remedy]
+    except OutOfTime:
+        pass
+    return found

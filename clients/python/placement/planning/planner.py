@@ -7,8 +7,14 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Final
 
-from placement.planning.changes import copy_of
-from placement.v1 import ComputePlacementRequest, ObjectiveTier, Placement
+from placement.planning.changes import add, copy_of, keep
+from placement.v1 import (
+    BoundPod,
+    ComputePlacementRequest,
+    ObjectiveTier,
+    Placement,
+    RunningPod,
+)
 
 #: Answers a request within so many seconds.
 Ask = Callable[[ComputePlacementRequest, float], Placement]
@@ -32,7 +38,7 @@ class OutOfTime(Exception):
 
 
 class Planner:
-    """Puts many questions to a service, within one time limit in seconds.
+    """Puts many questions to a service until an end, in seconds on `clock`.
 
     `share` of the time that is left is the most that one question gets.
     """
@@ -55,6 +61,11 @@ class Planner:
         """Seconds until the end."""
         return self._end - self._clock()
 
+    def within(self, share: float) -> Planner:
+        """A planner for a part of the time that is left."""
+        seconds = max(0.0, share * self.left)
+        return Planner(self._ask, seconds=seconds, share=self._share, clock=self._clock)
+
     def plan(self, request: ComputePlacementRequest) -> Placement:
         """The best plan. Raises `OutOfTime`."""
         seconds = self._share * self.left
@@ -62,28 +73,22 @@ class Planner:
             raise OutOfTime
         return self._ask(request, seconds)
 
-    def fit(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
-        """Whether all of these gangs can have their minimum at the same time.
+    def places(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
+        """Whether the best plan places all of these gangs. Raises `OutOfTime`.
 
-        Other gangs that wait are left out of the question. UNKNOWN when time is short.
+        UNKNOWN when it does not, and a better plan is not ruled out.
         """
-        return self._judge(only(request, gangs), gangs)
-
-    def holds(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
-        """Whether the best plan for everything that waits places all of these gangs."""
-        fit = self.fit(request, gangs)
-        if fit is not Fit.YES or len(gangs) == len(request.gangs):
-            return fit
-        return self._judge(request, gangs)
-
-    def _judge(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
-        try:
-            placement = self.plan(request)
-        except OutOfTime:
-            return Fit.UNKNOWN
+        placement = self.plan(request)
         if placed(placement).issuperset(gangs):
             return Fit.YES
         return Fit.NO if is_admission_proven(placement) else Fit.UNKNOWN
+
+    def fit(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
+        """Whether all of these gangs can have their minimum at the same time.
+
+        Other gangs that wait are left out of the question. Raises `OutOfTime`.
+        """
+        return self.places(only(request, gangs), gangs)
 
 
 def placed(placement: Placement) -> frozenset[str]:
@@ -122,4 +127,36 @@ def only(request: ComputePlacementRequest, gangs: Collection[str]) -> ComputePla
     for gang in new.gangs:
         if gang.base_gang and gang.base_gang not in names:
             gang.base_gang = ""
+    return new
+
+
+def settled(
+    request: ComputePlacementRequest, placement: Placement, gangs: Collection[str]
+) -> ComputePlacementRequest:
+    """The request for these gangs alone when the plan has been carried out: what it binds runs.
+
+    Good enough to look for candidates, which then are asked about in full.
+    """
+    new = copy_of(request)
+    nodes = {node.name: node for node in new.snapshot.nodes}
+    bound = {binding.pod: binding.node for binding in placement.bindings}
+    for gang in new.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                template = pod_set.template
+                for pod in [pod for pod in pod_set.pods if pod.name in bound]:
+                    node = nodes[bound[pod.name]]
+                    add(node.requested, template.requests, 1)
+                    node.host_ports.extend(template.host_ports)
+                    pod_set.bound_pods.append(BoundPod(name=pod.name, node=node.name))
+                    new.snapshot.pods.append(
+                        RunningPod(
+                            name=pod.name,
+                            node=node.name,
+                            labels=template.labels,
+                            required_anti_affinity=template.required_anti_affinity,
+                        )
+                    )
+                keep(pod_set.pods, lambda pod: pod.name not in bound)
+    keep(new.gangs, lambda gang: gang.name in gangs)
     return new

@@ -7,21 +7,25 @@ known not to be enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Final, Literal
 
 from placement.planning import changes
+from placement.planning.case import Case, Change, least
 from placement.planning.levels import HOSTNAME, coarser
-from placement.planning.planner import Fit, Planner
-from placement.v1 import ComputePlacementRequest, Node, PodGang, PodGroup
+from placement.planning.planner import Fit
+from placement.planning.room import Room
+from placement.v1 import ComputePlacementRequest, Node, PodGroup
 
 Kind = Literal["EVICT", "UNCORDON", "RELAX", "REDUCE", "ADD_NODES"]
 
 #: Most sets of nodes that are tried one by one.
 _MOST_SETS: Final = 2000
+#: Most kinds of nodes that are tried for a first answer.
+_MOST_TRIED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,89 +82,115 @@ class AddNodes:
 Remedy = Evict | Uncordon | Relax | Reduce | AddNodes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
-    """A gang that waits, and all that has to be placed with it. `levels`: coarse ones first."""
-
-    request: ComputePlacementRequest
-    gang: PodGang
-    wanted: frozenset[str]
-    levels: Sequence[str]
-    planner: Planner
+#: Finds ever better remedies of one kind; the last one counts. May end with `OutOfTime`.
+Finder = Callable[[Case], Iterator[Remedy]]
 
 
-def relax(case: Case) -> Relax | None:
+def relax(case: Case) -> Iterator[Relax]:
     """The fewest steps up the levels, for one scope."""
-    ladders = [
-        (index, scope.name, scope.required_level)
+    scopes = [
+        (index, scope, [*coarser(case.request, scope.required_level, case.levels), ""])
         for index, scope in enumerate(case.gang.packing_scopes)
         if scope.required_level
     ]
-    whole = {i for i, s in enumerate(case.gang.packing_scopes) if not s.groups}
     proven = True
-    steps = {index: [*coarser(case.request, level, case.levels), ""] for index, _, level in ladders}
-    for step in range(max(map(len, steps.values()), default=0)):
-        for index, name, level in ladders:
-            if step >= len(steps[index]):
+    for step in range(max((len(ladder) for _, _, ladder in scopes), default=0)):
+        for index, scope, ladder in scopes:
+            if step >= len(ladder):
                 continue
-            to = steps[index][step]
-            fit = case.planner.holds(
-                changes.relaxed(case.request, case.gang.name, index, to), case.wanted
-            )
+            to = ladder[step]
+            fit = case.holds(partial(changes.relaxed, gang=case.gang.name, scope=index, to=to))
             if fit is Fit.YES:
-                return Relax("gang" if index in whole else name, level, to, proven)
+                name = scope.name if scope.groups else "gang"
+                yield Relax(name, scope.required_level, to, proven)
+                return
             proven = proven and fit is Fit.NO
-    return None
 
 
-def reduce(case: Case) -> Reduce | None:
+def reduce(case: Case) -> Iterator[Reduce]:
     """The fewest replicas given up, in one group."""
-
-    def fit(group: PodGroup, less: int) -> Fit:
-        to = group.min_replicas - less
-        request = changes.reduced(case.request, case.gang.name, group.name, to)
-        return case.planner.holds(request, case.wanted)
-
     best: Reduce | None = None
-    proven = True
+    all_proven = True
     for group in case.gang.groups:
-        if group.min_replicas < 2:
-            continue
+
+        def change(less: int, group: PodGroup = group) -> Change:
+            to = group.min_replicas - less
+            return partial(changes.reduced, gang=case.gang.name, group=group.name, to=to)
+
         # More than the best so far is of no use.
         most = group.min_replicas - 1
         if best is not None:
             most = min(most, best.minimum - best.to - 1)
-        less, sure = least(most, partial(fit, group))
-        proven = proven and sure
+        less, proven = least(most, lambda n: case.quick(change(n)), lambda n: case.holds(change(n)))
+        all_proven = all_proven and proven
         if less is not None:
-            best = Reduce(group.name, group.min_replicas, group.min_replicas - less, proven)
-    return best and Reduce(best.group, best.minimum, best.to, proven)
+            best = Reduce(group.name, group.min_replicas, group.min_replicas - less, False)
+            yield best
+    if best is not None and all_proven:
+        yield replace(best, proven=True)
 
 
-def add_nodes(case: Case) -> AddNodes | None:
+def add_nodes(case: Case) -> Iterator[AddNodes]:
     """The fewest further nodes, all like one that is there."""
-    models = _models(case.request)
+    models = [node.name for node in _models(case.request)]
     most = sum(group.min_replicas for group in case.gang.groups)
 
-    def fit_of_all(count: int) -> Fit:
-        """Whether so many of each kind of node are enough; if not, so many of one are not."""
-        counts = dict.fromkeys((node.name for node in models), count)
-        return case.planner.fit(changes.with_nodes(case.request, counts), case.wanted)
+    def change(names: Sequence[str], count: int) -> Change:
+        return partial(changes.with_nodes, counts=dict.fromkeys(names, count))
 
-    lowest, proven = least(most, fit_of_all)
+    # So many of each kind are more than so many of one: what is too few here is too few.
+    lowest, proven = least(
+        most, lambda n: case.quick(change(models, n)), lambda n: case.fit(change(models, n))
+    )
     if lowest is None:
-        return None
+        return
+    ranked = _by_use(case, models, most)
+    known = next((c, name) for c, name in ranked) if ranked else None
+    if known is not None and known[0] > lowest:
+        # A first answer, in case that time does not suffice for a proof.
+        for count, name in ranked[:_MOST_TRIED]:
+            if case.quick(change([name], count)) and case.holds(change([name], count)) is Fit.YES:
+                yield AddNodes(name, count, False)
+                most = count
+                break
     for count in range(lowest, most + 1):
-        for node in models:
-            request = changes.with_nodes(case.request, {node.name: count})
-            fit = case.planner.holds(request, case.wanted)
-            if fit is Fit.YES:
-                return AddNodes(node.name, count, proven)
-            proven = proven and fit is Fit.NO
-    return None
+        holds = partial(_holds, case, partial(change, count=count))
+        name, sure = _first_enough(models, holds)
+        proven = proven and sure
+        if name:
+            yield AddNodes(name, count, proven)
+            return
 
 
-def uncordon(case: Case) -> Uncordon | None:
+def _holds(case: Case, change: Callable[[Sequence[str]], Change], names: Sequence[str]) -> Fit:
+    return case.holds(change(names))
+
+
+def _first_enough(names: Sequence[str], fit: Callable[[Sequence[str]], Fit]) -> tuple[str, bool]:
+    """The first name that is enough alone, "" for none, and whether all before are known
+    not to be. Where several together are not enough, none of them is."""
+    answer = fit(names)
+    if answer is Fit.NO:
+        return "", True
+    if len(names) == 1:
+        return (names[0], True) if answer is Fit.YES else ("", False)
+    half = len(names) // 2
+    name, proven = _first_enough(names[:half], fit)
+    if name:
+        return name, proven
+    name, sure = _first_enough(names[half:], fit)
+    return name, proven and sure
+
+
+def _by_use(case: Case, models: Sequence[str], most: int) -> list[tuple[int, str]]:
+    """For each kind of node the least number that counting lets suffice, fewest first."""
+    room = Room(case.settled, case.gang)
+    nodes = {node.name: node for node in case.request.snapshot.nodes}
+    found = [(room.least_added(nodes[name], most), name) for name in models]
+    return sorted((count, name) for count, name in found if count is not None)
+
+
+def uncordon(case: Case) -> Iterator[Uncordon]:
     """The fewest closed nodes that would have to be open."""
     closed = [
         node.name
@@ -168,14 +198,20 @@ def uncordon(case: Case) -> Uncordon | None:
         if node.unschedulable and not node.not_ready
     ]
 
-    def fit(nodes: Sequence[str]) -> Fit:
-        request = changes.uncordoned(case.request, nodes)
-        return case.planner.holds(request, case.wanted)
+    def change(nodes: Sequence[str]) -> Change:
+        return partial(changes.uncordoned, nodes=nodes)
 
-    if not closed or fit(closed) is not Fit.YES:
-        return None
-    enough = irreducible(closed, lambda nodes: fit(nodes) is Fit.YES)
-    alike = {name: _likeness(node) for node in case.request.snapshot.nodes for name in [node.name]}
+    if not closed or case.holds(change(closed)) is not Fit.YES:
+        return
+    quick = case.quick(change(closed))
+    enough = irreducible(
+        closed,
+        lambda nodes: case.quick(change(nodes)) if quick else case.holds(change(nodes)) is Fit.YES,
+    )
+    if case.holds(change(enough)) is not Fit.YES:
+        enough = closed
+    yield Uncordon(tuple(enough), False)
+    alike = {node.name: _likeness(node) for node in case.request.snapshot.nodes}
     proven = True
     tried = 0
     for size in range(1, len(enough)):
@@ -187,39 +223,15 @@ def uncordon(case: Case) -> Uncordon | None:
                 continue
             seen.add(signature)
             tried += 1
-            if tried > _MOST_SETS or case.planner.left <= 0:
-                return Uncordon(tuple(enough), False)
-            answer = fit(nodes)
+            if tried > _MOST_SETS:
+                return
+            answer = case.holds(change(nodes))
             if answer is Fit.YES:
-                return Uncordon(nodes, proven)
+                yield Uncordon(nodes, proven)
+                return
             proven = proven and answer is Fit.NO
-    return Uncordon(tuple(enough), proven)
-
-
-def least(most: int, fit: Callable[[int], Fit]) -> tuple[int | None, bool]:
-    """The least number from 1 to `most` that is enough, where more is never worse.
-
-    And whether it is known that less is not enough; None with True when even `most` is
-    known not to be.
-    """
-    if most < 1:
-        return None, True
-    answer = fit(most)
-    if answer is not Fit.YES:
-        return None, answer is Fit.NO
-    low, high, proven = 0, most, True
-    # Small numbers are likely, so the steps grow from below.
-    step = 1
-    while low + 1 < high:
-        middle = min(low + step, (low + high) // 2) if step else (low + high) // 2
-        answer = fit(middle)
-        if answer is Fit.YES:
-            high, step = middle, 0
-        else:
-            # What is not known counts as too little; then the proof is lost.
-            low, step = middle, step * 2
-            proven = answer is Fit.NO
-    return high, proven
+    if proven:
+        yield Uncordon(tuple(enough), True)
 
 
 def irreducible(items: Sequence[str], enough: Callable[[Sequence[str]], bool]) -> list[str]:

@@ -6,20 +6,16 @@ enough, before the service is asked.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.planning.changes import bound_pods
-from placement.planning.levels import label
 from placement.v1 import (
     ComputePlacementRequest,
     DisruptionBudget,
     LabelSelector,
-    Node,
     PodGang,
-    PodTemplate,
-    Resources,
     SelectorOperator,
 )
 
@@ -130,104 +126,3 @@ def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
         if not ok:
             return False
     return True
-
-
-class Room:
-    """How many pods of each group of a gang the nodes could hold, by resources alone.
-
-    A bound: rules between pods, shares of devices and other gangs that wait are left out.
-    """
-
-    def __init__(self, request: ComputePlacementRequest, gang: PodGang) -> None:
-        self._nodes = {
-            node.name: node
-            for node in request.snapshot.nodes
-            if not node.unschedulable and not node.not_ready
-        }
-        self._held = {
-            pod.name: (pod.node, pod_set.template.requests)
-            for other in request.gangs
-            for group in other.groups
-            for pod_set in group.pod_sets
-            for pod in pod_set.bound_pods
-        }
-        # Of several templates in a group one alone says nothing about the group.
-        self._templates = {
-            group.name: group.pod_sets[0].template
-            for group in gang.groups
-            if len(group.pod_sets) == 1
-        }
-        self._need = {
-            group.name: group.min_replicas
-            - len(group.bound_pods)
-            - sum(len(pod_set.bound_pods) for pod_set in group.pod_sets)
-            for group in gang.groups
-        }
-        self._required = [
-            (scope.required_level, tuple(scope.groups) or tuple(self._need))
-            for scope in gang.packing_scopes
-            if scope.required_level
-        ]
-        self._slots = {
-            (group, node.name): _slots(template, node, node.requested)
-            for group, template in self._templates.items()
-            for node in self._nodes.values()
-        }
-
-    def may_suffice(self, leaving: Iterable[str]) -> bool:
-        """False when the room is too small even without these pods, whatever else happens."""
-        freed: dict[str, list[Resources]] = defaultdict(list)
-        for pod in leaving:
-            node, requests = self._held[pod]
-            if node in self._nodes:
-                freed[node].append(requests)
-        gained: dict[str, dict[str, int]] = {}
-        for name, template in self._templates.items():
-            gained[name] = {
-                node: _slots(template, self._nodes[node], self._nodes[node].requested, amounts)
-                for node, amounts in freed.items()
-            }
-        slots = {
-            name: {node: gained[name].get(node, self._slots[name, node]) for node in self._nodes}
-            for name in self._templates
-        }
-        if any(sum(slots[name].values()) < self._need[name] for name in slots):
-            return False
-        return all(self._fits_one(level, groups, slots) for level, groups in self._required)
-
-    def _fits_one(
-        self, level: str, groups: Sequence[str], slots: Mapping[str, Mapping[str, int]]
-    ) -> bool:
-        """Whether some domain of the level has room for each group by itself."""
-        totals: dict[str, Counter[str]] = defaultdict(Counter)
-        counted = [name for name in groups if name in slots]
-        for name in counted:
-            for node, count in slots[name].items():
-                value = label(self._nodes[node], level)
-                if value is not None:
-                    totals[value][name] += count
-        if not counted:
-            return True
-        return any(
-            all(total[name] >= self._need[name] for name in counted) for total in totals.values()
-        )
-
-
-def _slots(
-    template: PodTemplate, node: Node, used: Resources, freed: Sequence[Resources] = ()
-) -> int:
-    """How many such pods the node's resources hold; shares of devices take nothing here."""
-    ask, there = template.requests, node.allocatable
-    result = 1_000_000
-    for field in ("cpu_millis", "memory_bytes"):
-        amount = getattr(ask, field)
-        if amount:
-            free = getattr(there, field) - getattr(used, field)
-            free += sum(getattr(one, field) for one in freed)
-            result = min(result, max(0, free) // amount)
-    for name, amount in ask.extended.items():
-        if amount:
-            free = there.extended.get(name, 0) - used.extended.get(name, 0)
-            free += sum(one.extended.get(name, 0) for one in freed)
-            result = min(result, max(0, free) // amount)
-    return result

@@ -1,0 +1,215 @@
+"""Gangs on the wire.
+
+- The base of a scaled gang is named by its pods' label. A base that is not in
+  the input puts no condition on the gang, which a warning says.
+- A gang waits since its object was made; one without a time has just arrived.
+- A gang is not preemptible when it or one of its pods says so, in KAI's words or
+  Koordinator's; and one of KAI that says nothing, from a priority of 100 on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from placement import v1
+from placement.kubernetes.gangs import BASE_POD_GANG, Gang, Group, Key
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.preemption import says_preemptible
+from placement.kubernetes.priorities import Priorities
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.queues import Queues
+from placement.kubernetes.reading import At
+from placement.kubernetes.reservations import Reservations
+from placement.kubernetes.templates import Templates
+from placement.kubernetes.times import parse_time
+
+_POD_INDEX: Final = "grove.io/podclique-pod-index"
+_LAST_START: Final = "kai.scheduler/last-start-timestamp"
+
+
+class GangMessages:
+    """Puts gangs on the wire; needs all of them, for they refer to each other."""
+
+    def __init__(
+        self,
+        gangs: Iterable[Gang],
+        pods: Mapping[Key, Pod],
+        templates: Templates,
+        priorities: Priorities,
+        queues: Queues,
+        reservations: Reservations,
+        devices: Mapping[Key, tuple[int, ...]],
+    ) -> None:
+        self._gangs = {gang.key: gang for gang in gangs}
+        self._pods = pods
+        self._templates = templates
+        self._priorities = priorities
+        self._queues = queues
+        self._reservations = reservations
+        self._devices = devices
+        self._bases = {key: self._named_bases(gang) for key, gang in self._gangs.items()}
+
+    def messages(self, problems: list[Problem], warnings: list[Problem]) -> list[v1.PodGang]:
+        """All gangs in input order."""
+        lost: Counter[str] = Counter()
+        result = []
+        for gang in self._gangs.values():
+            base, refusal = self._base(gang, lost)
+            members = gang.members(self._pods)
+            priority = self._priorities.of_gang(
+                gang.object, gang.priority_class, members, problems, own=gang.priority
+            )
+            labels = gang_labels(gang)
+            queue = self._queues.of(
+                gang.object.namespace, (labels, *(pod.labels for pod in members)), gang.queue
+            )
+            message = v1.PodGang(
+                name=gang.resource_name,
+                priority=priority,
+                groups=[self._group(gang, group) for group in gang.groups],
+                packing_scopes=gang.scopes,
+                base_gang=base,
+                uninitialized=not gang.initialized,
+                previous_nodes=self._previous_nodes(gang),
+                unsupported=[*refusal, *gang.unsupported, *_unsupported(gang, members)],
+                queue=f"queues/{queue}" if queue else "",
+                not_preemptible=not _is_preemptible(gang, labels, members, priority),
+                never_preempts=self._priorities.never_preempts(gang.priority_class, members),
+            )
+            _set(message.create_time, gang.created)
+            if any(pod.node for pod in members):
+                _set(message.start_time, _started(gang, members))
+                preempt, reclaim = self._queues.run_times(queue)
+                if preempt is not None:
+                    message.minimum_run_time.FromTimedelta(preempt)
+                if reclaim is not None:
+                    message.minimum_run_time_before_reclaim.FromTimedelta(reclaim)
+            result.append(message)
+        warnings += [
+            Problem(
+                "",
+                f"PodGang {base}",
+                "",
+                f"the base of {count} other gang{'s' if count > 1 else ''} is not in the input:"
+                " placed without regard to it",
+            )
+            for base, count in sorted(lost.items())
+        ]
+        return result
+
+    def _group(self, gang: Gang, group: Group) -> v1.PodGroup:
+        sets: dict[int, v1.PodSet] = {}
+        gated = 0
+        for key in group.pods:
+            pod = self._pods.get(key)
+            if pod is None or pod.terminating or not gang.has_home(pod):
+                continue
+            if pod.gated and not pod.node:
+                gated += 1
+                continue
+            template = self._templates.of(pod)
+            alike = sets.setdefault(id(template), v1.PodSet())
+            if pod.node:
+                alike.bound_pods.append(
+                    v1.BoundPod(
+                        name=pod.resource_name,
+                        node=f"nodes/{pod.node}",
+                        reservation=self._reservations.used_by(key),
+                        devices=self._devices.get(key, ()),
+                    )
+                )
+            else:
+                alike.pods.append(v1.Pod(name=pod.resource_name, uid=pod.uid, rank=_rank(pod)))
+            if not alike.HasField("template"):
+                alike.template.CopyFrom(template)
+        return v1.PodGroup(
+            name=group.name,
+            min_replicas=group.min_replicas,
+            pod_sets=sets.values(),
+            gated_count=gated,
+        )
+
+    def _named_bases(self, gang: Gang) -> list[str]:
+        labels = (pod.labels.get(BASE_POD_GANG) for pod in gang.members(self._pods))
+        return sorted({name for name in labels if name})
+
+    def _base(self, gang: Gang, lost: Counter[str]) -> tuple[str, list[str]]:
+        """Resource name of the base, and why the gang must be refused for its sake."""
+        names = self._bases[gang.key]
+        if not names:
+            return "", []
+        if len(names) > 1:
+            return "", [f"label {BASE_POD_GANG}: its pods name several bases: {', '.join(names)}"]
+        base = self._gangs.get((gang.object.namespace, names[0]))
+        if base is None:
+            lost[f"{gang.object.namespace}/{names[0]}"] += 1
+            return "", []
+        if self._bases[base.key]:
+            return "", [f"label {BASE_POD_GANG}: its base {names[0]} has a base itself"]
+        return base.resource_name, []
+
+    def _previous_nodes(self, gang: Gang) -> list[str]:
+        before = self._gangs.get(gang.reuses) if gang.reuses is not None else None
+        if before is None:
+            return []
+        return sorted({f"nodes/{pod.node}" for pod in before.members(self._pods) if pod.node})
+
+
+def gang_labels(gang: Gang) -> dict[str, str]:
+    """The labels of a gang's object; anything wrong with them is noted elsewhere."""
+    return At(gang.object.body, {}).get("metadata").get("labels").labels()
+
+
+def _is_preemptible(
+    gang: Gang, labels: Mapping[str, str], members: Iterable[Pod], priority: int
+) -> bool:
+    if gang.preemptible is not None:
+        return gang.preemptible
+    said = says_preemptible([labels, *(pod.labels for pod in members)])
+    if said is not None:
+        return said
+    return gang.fixed_from is None or priority < gang.fixed_from
+
+
+def _started(gang: Gang, members: Iterable[Pod]) -> datetime | None:
+    """When a gang began to run: as KAI noted it, else the start of its youngest pod."""
+    notes = At(gang.object.body, {}).get("metadata").get("annotations").labels()
+    noted = parse_time(notes[_LAST_START]) if _LAST_START in notes else None
+    return noted or max(
+        (pod.started for pod in members if pod.node and pod.started is not None), default=None
+    )
+
+
+def _set(field: Timestamp, moment: datetime | None) -> None:
+    if moment is not None:
+        field.FromDatetime(moment)
+
+
+def _rank(pod: Pod) -> int | None:
+    """The index that Grove gives a pod in its clique; its name ends in random letters."""
+    text = pod.labels.get(_POD_INDEX, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _unsupported(gang: Gang, members: Iterable[Pod]) -> list[str]:
+    """What the waiting pods of a gang use and cannot be honoured, each thing once."""
+    result = []
+    if gang.terminating:
+        result.append("metadata.deletionTimestamp: the gang is being deleted")
+    users: dict[str, list[Pod]] = {}
+    for pod in members:
+        if not gang.has_home(pod):
+            users.setdefault("a pod of another namespace", []).append(pod)
+        if pod.node or pod.terminating:
+            continue
+        for field in pod.unsupported:
+            users.setdefault(field, []).append(pod)
+    for field, pods in users.items():
+        more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        result.append(f"{pods[0]}{more}: {field}")
+    return result

@@ -1,0 +1,252 @@
+"""Koordinator's gangs: PodGroups, gangs by annotation alone, and groups of gangs.
+
+- A pod belongs to the PodGroup that its label names, else to the gang of its annotation. The
+  PodGroup counts before annotations of pods.
+- Gangs of one gang group run together or not at all. Here they are one gang with a group for
+  each; the answer names each of them.
+- The layers of the ClusterNetworkTopology named "default" are paths of labels (see
+  `label_paths`). MustGather is required packing of the whole gang group, PreferGather
+  preferred.
+- Waiting for pods (`mode`, `match-policy`, `waiting-time`) is a matter of Koordinator's own
+  cycle: all or nothing holds either way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from placement import v1
+from placement.kubernetes.gangs import Gang, Group, Key
+from placement.kubernetes.label_paths import EITHER, HOSTNAME, LabelPaths
+from placement.kubernetes.objects import Object
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.times import read_time
+
+POD_GROUP_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+_PREFIX: Final = "gang.scheduling.koordinator.sh/"
+GANG_NAME: Final = f"{_PREFIX}name"
+_MINIMUM: Final = f"{_PREFIX}min-available"
+_GROUPS: Final = f"{_PREFIX}groups"
+_TOPOLOGY_SPEC: Final = f"{_PREFIX}network-topology-spec"
+#: What a program that holds a cluster in memory keeps of the annotations of pods.
+ANNOTATIONS: Final = (GANG_NAME, _MINIMUM, _GROUPS, _TOPOLOGY_SPEC)
+
+_NODE_LAYER: Final = "NodeTopologyLayer"
+_TOPOLOGY: Final = "default"
+_MUST: Final = "MustGather"
+_PREFER: Final = "PreferGather"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One gang of Koordinator. `together` are the gangs of its group, itself included."""
+
+    object: Object
+    minimum: int
+    pods: tuple[Key, ...]
+    together: tuple[Key, ...]
+    spec: Mapping[str, Any]
+
+
+def read_layers(objects: Iterable[Object], problems: list[Problem]) -> dict[str, tuple[str, ...]]:
+    """The node labels that lead to each layer of the cluster's topology, from broad to narrow."""
+    keys: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    for one in objects:
+        if one.name != _TOPOLOGY:
+            continue
+        findings: Findings = {}
+        for entry in At(one.body, findings).get("spec").get("networkTopologySpec").items():
+            name = entry.get("topologyLayer").required_text()
+            labels = [key for key in entry.get("labelKey").texts() if key]
+            if not labels and name != _NODE_LAYER:
+                entry.get("labelKey").problem("must hold at least one label")
+            keys[name] = EITHER.join(labels) if labels else HOSTNAME
+            parents[name] = entry.get("parentTopologyLayer").text()
+            if parents[name] == name:
+                entry.get("parentTopologyLayer").problem("is the layer itself")
+        problems += [one.problem(*finding) for finding in findings]
+    layers: dict[str, tuple[str, ...]] = {_NODE_LAYER: (HOSTNAME,)}
+    for name in keys:
+        path: list[str] = []
+        at, seen = name, set[str]()
+        while at in keys and at not in seen:
+            seen.add(at)
+            path.insert(0, keys[at])
+            at = parents[at]
+        layers[name] = tuple(path)
+    return layers
+
+
+def read_koordinator_gangs(
+    objects: Iterable[Object],
+    pods: Mapping[Key, Pod],
+    layers: Mapping[str, tuple[str, ...]],
+    paths: LabelPaths,
+    taken: Mapping[Key, Gang],
+    problems: list[Problem],
+) -> list[Gang]:
+    """All gangs, those of a gang group as one.
+
+    `taken` are the gangs that pods belong to already.
+    """
+    groups = {one.key: one for one in objects}
+    members: dict[Key, list[Pod]] = {}
+    by_annotation: dict[Key, list[Pod]] = {}
+    for pod in pods.values():
+        if pod.key in taken:
+            continue
+        named = pod.labels.get(POD_GROUP_LABEL, "")
+        if (pod.namespace, named) in groups:
+            members.setdefault((pod.namespace, named), []).append(pod)
+        elif name := pod.annotations.get(GANG_NAME):
+            by_annotation.setdefault((pod.namespace, name), []).append(pod)
+    parts: dict[Key, _Part] = {}
+    for key, one in groups.items():
+        findings: Findings = {}
+        at = At(one.body, findings)
+        minimum = at.get("spec").get("minMember").integer(1, least=0)
+        notes = at.get("metadata").get("annotations")
+        parts[key] = _part(one, minimum, members.get(key, []), notes)
+        problems += [one.problem(*finding) for finding in findings]
+    for key, several in by_annotation.items():
+        if key not in parts:
+            parts[key] = _part_of_pods(key, several, problems)
+    return _gangs(parts, layers, paths, problems)
+
+
+def _part(one: Object, minimum: int, pods: list[Pod], notes: At) -> _Part:
+    together = {one.key}
+    names = _json(notes, _GROUPS, list) or []
+    for name in names:
+        namespace, slash, own = name.partition("/") if isinstance(name, str) else ("", "", "")
+        if not (slash and namespace and own):
+            notes.problem_under(_GROUPS, f"{name!r} is not namespace/name")
+        else:
+            together.add((namespace, own))
+    return _Part(
+        one,
+        minimum,
+        tuple(pod.key for pod in pods),
+        tuple(sorted(together)),
+        _json(notes, _TOPOLOGY_SPEC, dict) or {},
+    )
+
+
+def _part_of_pods(key: Key, pods: list[Pod], problems: list[Problem]) -> _Part:
+    """A gang that exists in the annotations of its pods alone; the first of them speaks."""
+    first = pods[0].object
+    findings: Findings = {}
+    notes = At(first.body, findings).get("metadata").get("annotations")
+    text = pods[0].annotations.get(_MINIMUM, "")
+    minimum = 1
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        minimum = int(text)
+    else:
+        notes.problem_under(_MINIMUM, "is missing" if not text else f"{text!r} is not a number")
+    metadata = first.body["metadata"]
+    created = min((pod.created for pod in pods if pod.created is not None), default=None)
+    body = {
+        "metadata": {
+            "labels": metadata.get("labels"),
+            "annotations": metadata.get("annotations"),
+            "creationTimestamp": created.isoformat() if created is not None else None,
+        }
+    }
+    gang = Object("PodGroup", *key, body, first.file, first.document)
+    part = _part(gang, minimum, pods, notes)
+    problems += [first.problem(*finding) for finding in findings]
+    return part
+
+
+def _gangs(
+    parts: Mapping[Key, _Part],
+    layers: Mapping[str, tuple[str, ...]],
+    paths: LabelPaths,
+    problems: list[Problem],
+) -> list[Gang]:
+    result = []
+    done: set[Key] = set()
+    for key, part in parts.items():
+        if key in done:
+            continue
+        together = [parts[k] for k in part.together if k in parts]
+        done |= {p.object.key for p in together}
+        lacking = [f"{ns}/{name}" for ns, name in part.together if (ns, name) not in parts]
+        unsupported = [f"annotation {_GROUPS}: gang {name} is not in the input" for name in lacking]
+        scopes, refused = _scopes(together, layers, paths)
+        findings: Findings = {}
+        first = together[0].object
+        metadata = At(first.body, findings).get("metadata")
+        created = read_time(metadata.get("creationTimestamp"))
+        problems += [first.problem(*finding) for finding in findings]
+        names = [p.object.name for p in together]
+        result.append(
+            Gang(
+                object=first,
+                groups=tuple(
+                    Group(
+                        name if names.count(name) == 1 else f"{p.object.namespace}.{name}",
+                        p.minimum,
+                        p.pods,
+                    )
+                    for p, name in zip(together, names, strict=True)
+                ),
+                scopes=scopes,
+                created=created,
+                terminating=not metadata.get("deletionTimestamp").absent,
+                parts=tuple(p.object.key for p in together),
+                unsupported=(*unsupported, *refused),
+            )
+        )
+    return result
+
+
+def _scopes(
+    parts: Iterable[_Part], layers: Mapping[str, tuple[str, ...]], paths: LabelPaths
+) -> tuple[tuple[v1.PackingScope, ...], list[str]]:
+    """What the topology specs of all parts ask of the whole, each rule once; what is refused."""
+    scopes: dict[tuple[str, str], v1.PackingScope] = {}
+    refused: dict[str, None] = {}
+    for part in parts:
+        rules = part.spec.get("gatherStrategy")
+        for rule in rules if isinstance(rules, list) else ():
+            layer = str(rule.get("layer")) if isinstance(rule, dict) else ""
+            strategy = str(rule.get("strategy")) if isinstance(rule, dict) else ""
+            where = f"annotation {_TOPOLOGY_SPEC}"
+            if layer not in layers:
+                refused[f"{where}: there is no layer {layer}"] = None
+                continue
+            if strategy not in (_MUST, _PREFER):
+                refused[f"{where}: strategy {strategy}"] = None
+                continue
+            if rule.get("podCountMultiple"):
+                refused[f"{where}: podCountMultiple"] = None
+            key = paths.key(_TOPOLOGY, layers[layer], layers[layer][-1])
+            must = strategy == _MUST
+            scopes[layer, strategy] = v1.PackingScope(
+                name=layer,
+                required_level=key if must else "",
+                preferred_level="" if must else key,
+            )
+    return tuple(scopes.values()), list(refused)
+
+
+def _json(annotations: At, key: str, kind: type) -> Any:
+    """The value that an annotation holds as JSON; None when it is absent or not of the kind."""
+    text = annotations.labels().get(key)
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, kind):
+        annotations.problem_under(key, "is not what it should be in JSON")
+        return None
+    return value

@@ -1,0 +1,106 @@
+"""Topologies whose domains are paths of labels, put into plain node labels.
+
+To KAI and Koordinator "rack r1" of one zone and "rack r1" of another are two domains, and a
+node that lacks the label of any level is outside. The service compares values of one label.
+Where the values of a level are unique and complete anyway, its own label says the same, and
+is used. Elsewhere a label is added to the nodes whose values are the paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+#: The longest name, and value, that a label may have.
+_LONGEST: Final = 63
+
+#: Between labels of which the first that a node has counts. No label holds it.
+EITHER: Final = "|"
+
+Labels = Mapping[str, str]
+
+
+class LabelPaths:
+    """Labels of levels for the nodes of an input; `nodes` are the labels of each node."""
+
+    def __init__(self, nodes: Sequence[Labels]) -> None:
+        self._nodes = nodes
+        self._keys: dict[tuple[str, ...], str] = {}
+        self._added: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def key(self, topology: str, levels: Sequence[str], level: str) -> str:
+        """The node label whose values are the domains of a level.
+
+        `levels` are the labels of the whole topology from broad to narrow, `level` one of
+        them. Several labels for one level stand there with `EITHER` between them.
+        """
+        path = tuple(levels[: levels.index(level) + 1])
+        known = (topology, *levels, level)
+        if known not in self._keys:
+            if self._says_the_same(path, levels):
+                self._keys[known] = level
+            else:
+                made = _made_key(topology, level)
+                self._keys[known] = made
+                self._added[made] = path, tuple(levels)
+        return self._keys[known]
+
+    def added(self, labels: Labels) -> dict[str, str]:
+        """The labels that a node gets beside its own."""
+        result = {}
+        for key, (path, levels) in self._added.items():
+            if all(_value(labels, level) for level in levels):
+                result[key] = _bounded(".".join(_value(labels, level) for level in path))
+        return result
+
+    def _says_the_same(self, path: tuple[str, ...], levels: Sequence[str]) -> bool:
+        """Whether every value of the last label has one path, and only complete nodes have it."""
+        if EITHER in path[-1]:
+            return False
+        paths: dict[str, tuple[str, ...]] = {}
+        for labels in self._nodes:
+            value = labels.get(path[-1])
+            if value is None:
+                continue
+            if not all(_value(labels, level) for level in levels):
+                return False
+            whole = tuple(_value(labels, level) for level in path)
+            if paths.setdefault(value, whole) != whole:
+                return False
+        return True
+
+
+def _value(labels: Labels, level: str) -> str:
+    return next((labels[key] for key in level.split(EITHER) if labels.get(key)), "")
+
+
+def _made_key(topology: str, level: str) -> str:
+    level, _, _ = level.partition(EITHER)
+    prefix, slash, name = level.rpartition("/")
+    return f"{prefix}{slash}{_bounded(f'{name}-in-{topology}')}"
+
+
+def _bounded(text: str) -> str:
+    """The text as it may stand in a label; long ones end in a digest."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: _LONGEST - 17]}-{digest}"
+
+
+def node_labels(bodies: Iterable[Mapping[str, object]], names: Iterable[str]) -> list[Labels]:
+    """The labels of nodes as written; anything wrong with them is noted elsewhere."""
+    result: list[Labels] = []
+    for body, name in zip(bodies, names, strict=True):
+        metadata = body.get("metadata")
+        labels = metadata.get("labels") if isinstance(metadata, dict) else None
+        own = {
+            key: value
+            for key, value in (labels.items() if isinstance(labels, dict) else ())
+            if isinstance(key, str) and isinstance(value, str)
+        }
+        result.append({HOSTNAME: name, **own})
+    return result

@@ -1,0 +1,219 @@
+"""What a pod asks for beyond its PodSpec alone: shares, claims, volumes, reservations.
+
+A PodSpec names things that other objects and annotations define. `NeedsReader` puts all that
+together, each different combination once, so that pods that need the same share one `Needs`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from placement import v1
+from placement.kubernetes import shares
+from placement.kubernetes.claims import Claims
+from placement.kubernetes.objects import Object
+from placement.kubernetes.podspec import PodSpec
+from placement.kubernetes.reading import At
+from placement.kubernetes.selectors import Requirement, read_requirement
+from placement.kubernetes.shares import GpuRequest, Share
+from placement.kubernetes.volumes import Volumes, both
+
+_KOORDINATOR: Final = "scheduling.koordinator.sh/"
+_RESERVATION_AFFINITY: Final = f"{_KOORDINATOR}reservation-affinity"
+_JOINT: Final = f"{_KOORDINATOR}device-joint-allocate"
+_HINT: Final = f"{_KOORDINATOR}device-allocate-hint"
+_PARTITION: Final = f"{_KOORDINATOR}gpu-partition-spec"
+_IGNORES: Final = f"{_KOORDINATOR}reservation-ignored"
+_RDMA: Final = "koordinator.sh/rdma"
+#: Hundredths that make one network device.
+_ONE_DEVICE: Final = 100
+
+#: Annotations that say what a pod needs.
+ANNOTATIONS: Final = (*shares.ANNOTATIONS, _RESERVATION_AFFINITY, _JOINT, _HINT, _PARTITION)
+#: Labels that do.
+LABELS: Final = (_IGNORES,)
+
+_TOO_MANY_TERMS: Final = "its node affinity and its volumes together have too many terms"
+
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """One combination. `template` holds what a pod template has beside what its spec says.
+
+    `requests` are what a pod takes of a node's resources. `unsupported` names what cannot be
+    honoured while the pod waits; `unknown` what it may hold while it runs and cannot be
+    counted.
+    """
+
+    requests: Mapping[str, int]
+    share: Share | None
+    template: v1.PodTemplate
+    compute_domain: str
+    unsupported: tuple[str, ...]
+    unknown: str
+
+
+class NeedsReader:
+    """Reads needs; the volumes and claims are those of the input."""
+
+    def __init__(self, volumes: Volumes, claims: Claims) -> None:
+        self._volumes = volumes
+        self._claims = claims
+        self._known: dict[_Key, Needs] = {}
+
+    def read(self, one: Object, spec: PodSpec, metadata: At, status: At) -> Needs:
+        """The needs of a pod. What is wrong with its annotations is noted there."""
+        annotations = metadata.get("annotations")
+        notes = annotations.labels()
+        said = tuple((key, notes[key]) for key in ANNOTATIONS if key in notes)
+        labels = metadata.get("labels").labels()
+        ignores = labels.get(_IGNORES) == "true"
+        made = _made_claims(status) if spec.claims else ()
+        # Objects of other namespaces, and claims named after the pod, differ between pods.
+        where = one.namespace if spec.claims or spec.volumes else ""
+        owner = one.name if any(not use.claim for use in spec.volumes) else ""
+        key = (id(spec), said, ignores, made, where, owner)
+        known = self._known.get(key)
+        if known is None:
+            before = annotations.finding_count
+            known = self._combine(one, spec, dict(said), ignores, dict(made), annotations)
+            if annotations.finding_count == before:
+                self._known[key] = known
+        return known
+
+    def _combine(
+        self,
+        one: Object,
+        spec: PodSpec,
+        notes: Mapping[str, str],
+        ignores: bool,
+        made: Mapping[str, str],
+        annotations: At,
+    ) -> Needs:
+        gpus = shares.read_shares(spec.requests, notes)
+        claims = self._claims.of(one.namespace, spec.claims, made)
+        places = self._volumes.places(one.namespace, one.name, spec.volumes)
+        parts = [s for s in (spec.node_affinity, places.nodes, claims.nodes) if s is not None]
+        nodes = both(parts)
+        nics, refused = _joint(annotations, gpus.requests)
+        template = v1.PodTemplate(
+            same_pcie_nics=nics,
+            compute_domain=claims.compute_domain,
+            required_reservation=_reservation_affinity(annotations),
+            ignores_reservations=ignores,
+            required_node_affinity=nodes,
+        )
+        if gpus.share is not None:
+            template.device_share.CopyFrom(gpus.share.message())
+        requests = gpus.requests
+        if claims.requests:
+            requests = dict(requests)
+            for resource, amount in claims.requests.items():
+                requests[resource] = requests.get(resource, 0) + amount
+        return Needs(
+            requests=requests,
+            share=gpus.share,
+            template=template,
+            compute_domain=claims.compute_domain,
+            unsupported=(
+                *gpus.unsupported,
+                *claims.unsupported,
+                *places.unsupported,
+                *((_TOO_MANY_TERMS,) if parts and nodes is None else ()),
+                *refused,
+                *_refused_annotations(annotations),
+            ),
+            unknown=claims.unknown or _unknown_share(gpus),
+        )
+
+
+def _unknown_share(gpus: GpuRequest) -> str:
+    return gpus.unsupported[0] if gpus.unsupported else ""
+
+
+def _made_claims(status: At) -> tuple[tuple[str, str], ...]:
+    """The claims that were made for a pod from templates, by their name in the pod."""
+    return tuple(
+        (entry.get("name").text(), entry.get("resourceClaimName").text())
+        for entry in status.get("resourceClaimStatuses").items()
+        if not entry.get("resourceClaimName").absent
+    )
+
+
+def read_json(annotations: At, key: str) -> At:
+    """The mapping that an annotation holds as JSON; absent when there is none.
+
+    Findings in it are noted under the annotation.
+    """
+    text = annotations.labels().get(key)
+    where = annotations.entry(key)
+    if not text:
+        return At(None, {})
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        where.problem("is not JSON")
+        return At(None, {})
+    if not isinstance(value, dict):
+        where.problem("must be a mapping in JSON")
+        return At(None, {})
+    return where.holding(value)
+
+
+def _reservation_affinity(annotations: At) -> v1.ReservationSelector | None:
+    affinity = read_json(annotations, _RESERVATION_AFFINITY)
+    if affinity.absent:
+        return None
+    if name := affinity.get("name").text():
+        return v1.ReservationSelector(name=f"reservations/{name}")
+    labels = [
+        Requirement(key, "In", (value,)).message()
+        for key, value in sorted(affinity.get("reservationSelector").labels().items())
+    ]
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = []
+    for term in required.get("reservationSelectorTerms").items():
+        expressions = [read_requirement(e) for e in term.get("matchExpressions").items()]
+        terms.append(
+            v1.NodeSelectorTerm(
+                match_expressions=[*labels, *(e.message() for e in expressions if e is not None)]
+            )
+        )
+    if not terms and labels:
+        terms.append(v1.NodeSelectorTerm(match_expressions=labels))
+    return v1.ReservationSelector(terms=terms) if terms else None
+
+
+def _joint(annotations: At, requests: Mapping[str, int]) -> tuple[int, list[str]]:
+    """Network devices that must hang on the PCIe switches of the pod's GPUs."""
+    joint = read_json(annotations, _JOINT)
+    if joint.absent:
+        return 0, []
+    types = set(joint.get("deviceTypes").texts())
+    scope = joint.get("requiredScope").text()
+    if types <= {"gpu", "rdma"} and scope in ("", "SamePCIe"):
+        return (-(-requests.get(_RDMA, 0) // _ONE_DEVICE) if scope and "rdma" in types else 0), []
+    return 0, [f"metadata.annotations[{_JOINT}]: {scope or 'these'} devices"]
+
+
+def _refused_annotations(annotations: At) -> list[str]:
+    """What is asked of single devices and has no counterpart."""
+    refused = []
+    for kind in ("gpu", "rdma", "fpga"):
+        hint = read_json(annotations, _HINT).get(kind)
+        refused += [
+            f"metadata.annotations[{_HINT}]: {kind}.{field}"
+            for field in ("selector", "requiredTopologyScope", "exclusivePolicy")
+            if hint.get(field).value
+        ]
+    partition = read_json(annotations, _PARTITION)
+    if partition.get("allocatePolicy").text() == "Restricted":
+        refused.append(f"metadata.annotations[{_PARTITION}]: allocatePolicy Restricted")
+    if partition.get("ringBusBandwidth").value:
+        refused.append(f"metadata.annotations[{_PARTITION}]: ringBusBandwidth")
+    return refused

@@ -1,0 +1,180 @@
+"""Queues: the tree that gangs of all schedulers share, who is in which, and what runs there.
+
+A queue is KAI's Queue, Koordinator's ElasticQuota, or Kueue's ClusterQueue and Cohort; each
+has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_queues`). They are known by
+their names; when two kinds use one name, that is a problem.
+
+The queue of a gang is what its object names, else a label of it, else of its pods; else the
+ElasticQuota named as the namespace, or Koordinator's default. In an input without queues all
+this is without effect, and a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from placement import v1
+from placement.kubernetes.objects import Object
+from placement.kubernetes.problems import Problem
+
+KAI_LABEL: Final = "kai.scheduler/queue"
+QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+DEFAULT_QUOTA: Final = "koordinator-default-quota"
+
+#: The resource that stands for all GPU resources together.
+GPUS: Final = "gpus"
+#: An amount that nothing reaches.
+UNLIMITED: Final = 2**53
+
+Amounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queue:
+    """A queue as written. `serves_namespace` is true when pods of a namespace of its name,
+    and with the default name all pods, are in it without saying so."""
+
+    object: Object
+    name: str
+    parent: str
+    limit: Amounts
+    guaranteed: Amounts
+    serves_namespace: bool = False
+    preempt_run_time: timedelta | None = None
+    reclaim_run_time: timedelta | None = None
+
+
+@dataclass(slots=True)
+class _Use:
+    all: dict[str, int] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
+
+
+class Queues:
+    """All queues of an input."""
+
+    def __init__(
+        self, queues: Mapping[str, Queue], local_queues: Mapping[tuple[str, str], str]
+    ) -> None:
+        self._queues = queues
+        self._local = local_queues
+        self._use: dict[str, _Use] = {}
+        self._ignored: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def of(self, namespace: str, said: Iterable[Mapping[str, str]], own: str = "") -> str:
+        """Name of a queue, empty for none.
+
+        `own` is what the gang's object names, `said` are labels in order: the gang's, then
+        those of its pods. The queue need not be there.
+        """
+        found = own or self._of_labels(namespace, said)
+        if not found:
+            found = next(
+                (
+                    name
+                    for name in (namespace, DEFAULT_QUOTA)
+                    if name in self._queues and self._queues[name].serves_namespace
+                ),
+                "",
+            )
+        if found and not self._queues:
+            self._ignored[found] = None
+            return ""
+        return found
+
+    def _of_labels(self, namespace: str, said: Iterable[Mapping[str, str]]) -> str:
+        for labels in said:
+            for label in (KAI_LABEL, QUOTA_LABEL):
+                if labels.get(label):
+                    return labels[label]
+            if local := labels.get(KUEUE_LABEL):
+                return self._local.get((namespace, local), f"{namespace}.{local}")
+        return ""
+
+    def count(self, queue: str, requests: Amounts, *, preemptible: bool) -> None:
+        """Notes that a pod that is in no gang of the request runs in a queue."""
+        use = self._use.setdefault(queue, _Use())
+        for total in (use.all,) if preemptible else (use.all, use.fixed):
+            for resource, amount in requests.items():
+                total[resource] = total.get(resource, 0) + amount
+
+    def run_times(self, queue: str) -> tuple[timedelta | None, timedelta | None]:
+        """How long a gang of a queue is safe from preemption, and from reclaim; the nearest
+        queue upwards that says it."""
+        above = self._upwards(queue)
+        preempt = (q.preempt_run_time for q in above if q.preempt_run_time is not None)
+        reclaim = (q.reclaim_run_time for q in above if q.reclaim_run_time is not None)
+        return next(preempt, None), next(reclaim, None)
+
+    def _upwards(self, name: str) -> list[Queue]:
+        path: list[Queue] = []
+        while (queue := self._queues.get(name)) is not None:
+            path.append(queue)
+            name = queue.parent
+        return path
+
+    def messages(self) -> list[v1.Queue]:
+        """All queues in input order."""
+        result = []
+        for name, queue in self._queues.items():
+            use = self._use.get(name, _Use())
+            counted = {*queue.limit, *queue.guaranteed}
+            for above in self._upwards(name):
+                counted |= {*above.limit, *above.guaranteed}
+            result.append(
+                v1.Queue(
+                    name=f"queues/{name}",
+                    parent=f"queues/{queue.parent}" if queue.parent in self._queues else "",
+                    limit=queue.limit,
+                    guaranteed=queue.guaranteed,
+                    used={r: a for r, a in use.all.items() if r in counted and a},
+                    used_not_preemptible={r: a for r, a in use.fixed.items() if r in counted and a},
+                )
+            )
+        return result
+
+    def warnings(self) -> list[Problem]:
+        """What was left without effect."""
+        if not self._ignored:
+            return []
+        first, more = next(iter(self._ignored)), len(self._ignored) - 1
+        text = f"queue {first}{f' and {more} more' if more else ''}: the input holds no queue, so"
+        return [Problem("", "", "", f"{text} no limit of queues is checked")]
+
+
+def tree(
+    queues: Iterable[Queue],
+    local_queues: Mapping[tuple[str, str], str],
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> Queues:
+    """The queues as a tree; notes those above themselves and parents that are not there."""
+    known: dict[str, Queue] = {}
+    for queue in queues:
+        other = known.setdefault(queue.name, queue)
+        if other is not queue:
+            problems.append(queue.object.problem("", f"{other.object} has the same name"))
+    for queue in known.values():
+        if queue.parent and queue.parent not in known and not queue.serves_namespace:
+            warnings.append(
+                queue.object.problem(
+                    "", f"its parent {queue.parent} is not in the input: taken as a root"
+                )
+            )
+    for queue in list(known.values()):
+        seen = {queue.name}
+        name = queue.parent
+        while name in known and name not in seen:
+            seen.add(name)
+            name = known[name].parent
+        if name in seen:
+            problems.append(queue.object.problem("", f"queue {name} is above itself"))
+            del known[queue.name]
+    return Queues(known, local_queues)

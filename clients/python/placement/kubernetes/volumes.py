@@ -1,0 +1,188 @@
+"""Volumes whose place the cluster decides.
+
+- A claim that is bound to a PersistentVolume brings the volume's node affinity.
+- An unbound one of a class that waits for its first consumer brings the class's allowed
+  topologies.
+- An unbound one of any other class keeps its pod waiting until it is bound.
+- The claim of an ephemeral volume is named after pod and volume; until it is made, its class
+  counts.
+
+A pod of several claims needs a node that all of them allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, NamedTuple
+
+from placement import v1
+from placement.kubernetes.objects import Object
+from placement.kubernetes.podspec import VolumeUse, read_node_selector
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At, Findings
+
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_WAITS: Final = "WaitForFirstConsumer"
+#: Terms of node affinity that several claims may multiply to.
+_MOST_TERMS: Final = 256
+
+
+class Places(NamedTuple):
+    """Where volumes let a pod run: None means anywhere. `unsupported` says what keeps it out."""
+
+    nodes: v1.NodeSelector | None = None
+    unsupported: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    waits: bool
+    nodes: v1.NodeSelector | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    volume: str
+    storage_class: str | None
+    lost: bool
+
+
+class Volumes:
+    """The volumes, claims and classes of an input."""
+
+    def __init__(
+        self,
+        claims: Mapping[tuple[str, str], _Claim],
+        volumes: Mapping[str, v1.NodeSelector | None],
+        classes: Mapping[str, _Class],
+        default_class: str,
+    ) -> None:
+        self._claims = claims
+        self._volumes = volumes
+        self._classes = classes
+        self._default_class = default_class
+
+    def places(self, namespace: str, pod: str, uses: Iterable[VolumeUse]) -> Places:
+        """Where a pod with these volumes may run."""
+        allowed: list[v1.NodeSelector] = []
+        unsupported: list[str] = []
+        for use in uses:
+            name = use.claim or f"{pod}-{use.volume}"
+            nodes, problem = self._place(namespace, name, use)
+            if problem:
+                unsupported.append(f"PersistentVolumeClaim {name}: {problem}")
+            elif nodes is not None:
+                allowed.append(nodes)
+        selector = both(allowed)
+        if selector is None and allowed and not unsupported:
+            unsupported.append("its volumes allow too many sets of nodes to tell")
+        return Places(selector, tuple(unsupported))
+
+    def _place(
+        self, namespace: str, name: str, use: VolumeUse
+    ) -> tuple[v1.NodeSelector | None, str]:
+        claim = self._claims.get((namespace, name))
+        if claim is None:
+            if use.claim:
+                return None, "is not in the input"
+            claim = _Claim("", use.storage_class, lost=False)
+        if claim.lost:
+            return None, "has lost its volume"
+        if claim.volume:
+            if claim.volume not in self._volumes:
+                return None, f"its PersistentVolume {claim.volume} is not in the input"
+            return self._volumes[claim.volume], ""
+        class_name = claim.storage_class
+        if class_name is None:
+            class_name = self._default_class
+        known = self._classes.get(class_name)
+        if known is None:
+            what = (
+                f"its StorageClass {class_name} is not in the input" if class_name else "no class"
+            )
+            return None, f"is not bound to a volume ({what})"
+        if not known.waits:
+            return None, (
+                f"is not bound to a volume yet, and its StorageClass {class_name} does not wait for"
+                " a consumer"
+            )
+        return known.nodes, ""
+
+
+def both(selectors: Iterable[v1.NodeSelector]) -> v1.NodeSelector | None:
+    """One selector that matches what all of them match; None for none, or too many terms."""
+    different = list({s.SerializeToString(deterministic=True): s for s in selectors}.values())
+    if len(different) < 2:
+        return different[0] if different else None
+    size = 1
+    for selector in different:
+        size *= len(selector.terms)
+    if size > _MOST_TERMS:
+        return None
+    terms = []
+    for several in product(*(selector.terms for selector in different)):
+        term = v1.NodeSelectorTerm()
+        for one in several:
+            term.MergeFrom(one)
+        # A term without requirements matches nothing, and so does all that it is part of.
+        if all(one.match_expressions or one.match_fields for one in several):
+            terms.append(term)
+    return v1.NodeSelector(terms=terms)
+
+
+def read_volumes(
+    claims: Iterable[Object],
+    volumes: Iterable[Object],
+    classes: Iterable[Object],
+    problems: list[Problem],
+) -> Volumes:
+    """All claims, volumes and classes."""
+    known_claims = {}
+    known_volumes = {}
+    known_classes = {}
+    default = ""
+    for one in claims:
+        findings: Findings = {}
+        at = At(one.body, findings)
+        named = at.get("spec").get("storageClassName")
+        known_claims[one.key] = _Claim(
+            volume=at.get("spec").get("volumeName").text(),
+            storage_class=None if named.absent else named.text(),
+            lost=at.get("status").get("phase").text() == "Lost",
+        )
+        problems += [one.problem(*finding) for finding in findings]
+    for one in volumes:
+        findings = {}
+        required = At(one.body, findings).get("spec").get("nodeAffinity").get("required")
+        known_volumes[one.name] = read_node_selector(required)
+        problems += [one.problem(*finding) for finding in findings]
+    for one in classes:
+        findings = {}
+        at = At(one.body, findings)
+        mode = at.get("volumeBindingMode").choice("Immediate", ("Immediate", _WAITS))
+        known_classes[one.name] = _Class(mode == _WAITS, _topologies(at.get("allowedTopologies")))
+        if at.get("metadata").get("annotations").labels().get(_DEFAULT_CLASS) == "true":
+            default = one.name
+        problems += [one.problem(*finding) for finding in findings]
+    return Volumes(known_claims, known_volumes, known_classes, default)
+
+
+def _topologies(at: At) -> v1.NodeSelector | None:
+    terms = []
+    for term in at.items():
+        expressions = []
+        for entry in term.get("matchLabelExpressions").items():
+            values = entry.get("values").texts()
+            if not values:
+                entry.get("values").problem("must hold at least one value")
+            expressions.append(
+                v1.SelectorRequirement(
+                    key=entry.get("key").required_text(),
+                    operator=v1.SelectorOperator.SELECTOR_OPERATOR_IN,
+                    values=values,
+                )
+            )
+        terms.append(v1.NodeSelectorTerm(match_expressions=expressions))
+    return v1.NodeSelector(terms=terms) if terms else None

@@ -1,0 +1,258 @@
+"""The compute process: ``python -m placement_service.api.compute --fd N``.
+
+All that may take long happens here, where it can be killed: reading the bytes of a request,
+the stages of `pipeline`, and writing the answer. Whoever started the process, `compute_pool`,
+gets each better answer as soon as it is verified, so that a stage that is late costs what it
+would have added and no more. The process has a solver process of its own, in its process
+group; both end when the edge is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import os
+import queue
+import signal
+import threading
+import traceback
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from placement.v1 import placement_service_pb2
+from placement_service import pipeline
+from placement_service.api import questions
+from placement_service.api.frames import Channel, JobHead, Kind
+from placement_service.api.methods import Call
+from placement_service.api.status import to_status
+from placement_service.api.wire import placements, requests
+from placement_service.entities.errors import InvalidRequest, PlacementError, Violation
+from placement_service.entities.placement import Placement, Progress
+from placement_service.entities.progress import Interrupted, Switch
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import score
+from placement_service.judge.verify import verify
+from placement_service.solver_process.pool import SolverPool
+
+#: Characters of a reason that are left when an answer is too large.
+_SHORT = 40
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Works until the edge is gone."""
+    parser = argparse.ArgumentParser(description="The compute process of the placement service.")
+    parser.add_argument("--fd", type=int, required=True, help="socket to the edge")
+    parser.add_argument("--engine", required=True, help="module:function to search with")
+    parser.add_argument("--solver-memory", type=int, default=0, help="limit in bytes")
+    parser.add_argument("--largest-answer", type=int, required=True, help="in bytes")
+    options = parser.parse_args(arguments)
+
+    # Ctrl-C in a terminal is for the server, which decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # When memory runs out, the kernel shall take this process, not the server.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+    channel = Channel(options.fd)
+    logging.basicConfig(level=logging.WARNING, handlers=[_Forwarding(channel)])
+    solver = SolverPool(1, engine=options.engine, memory_bytes=options.solver_memory)
+    stages = pipeline.Stages(
+        formulate=formulate,
+        first_answer=first_answer,
+        search=solver.search,
+        verify=verify,
+        score=score,
+        explain=explain,
+        engine=_engine_version(options.engine),
+    )
+    jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(channel, jobs), daemon=True).start()
+    threading.Thread(target=_tell_when_warm, args=(channel, solver), daemon=True).start()
+    # What is loaded by now stays: no collection needs to look at it again.
+    gc.freeze()
+    try:
+        channel.send(Kind.READY)
+        while True:
+            _Computation(channel, stages, options.largest_answer, jobs.get()).run()
+    except OSError:
+        end()
+
+
+def end() -> None:
+    """Ends this process and its solver, whatever they do."""
+    os.killpg(0, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    head: JobHead
+    request: bytes
+    switch: Switch = field(default_factory=Switch)
+
+
+def _receive(channel: Channel, jobs: queue.SimpleQueue[_Job]) -> None:
+    """Takes in jobs; ends the process when the edge is gone."""
+    latest: _Job | None = None
+    try:
+        while True:
+            kind, content = channel.receive()
+            if kind is Kind.JOB:
+                with memoryview(content) as view:
+                    latest = _Job(JobHead.unpack(view), bytes(view[JobHead.SIZE :]))
+                jobs.put(latest)
+            elif kind is Kind.CANCEL and latest is not None:
+                latest.switch.interrupt()
+    except (EOFError, OSError):
+        end()
+
+
+def _tell_when_warm(channel: Channel, solver: SolverPool) -> None:
+    while not solver.wait_until_ready(60.0):
+        pass
+    with contextlib.suppress(OSError):
+        channel.send(Kind.WARM)
+
+
+class _Computation:
+    """One job, from bytes to bytes."""
+
+    def __init__(
+        self, channel: Channel, stages: pipeline.Stages, largest_answer: int, job: _Job
+    ) -> None:
+        self._channel = channel
+        self._stages = stages
+        self._largest = largest_answer
+        self._job = job
+        self._warnings: tuple[str, ...] = ()
+
+    def run(self) -> None:
+        """Sends what comes of it. Raises OSError when the edge is gone."""
+        try:
+            summary, answer = self._answer()
+        except PlacementError as error:
+            self._channel.send(Kind.REFUSED, to_status(error).SerializeToString())
+        except Interrupted:
+            self._channel.send(Kind.CANCELLED)
+        except OSError:
+            raise
+        except Exception:
+            self._channel.send(Kind.FAILED, traceback.format_exc().encode())
+        else:
+            self._channel.send(Kind.SUMMARY, summary.encode())
+            self._channel.send(Kind.DONE, answer)
+
+    def _answer(self) -> tuple[str, bytes]:
+        """What to say of the answer, and its bytes."""
+        head = self._job.head
+        if head.call is Call.TRANSLATE_OBJECTS:
+            translation = questions.translation(self._job.request)
+            return "translated", self._fitting(translation)
+        question = questions.read(head.call, self._job.request)
+        self._warnings = question.warnings
+        request = requests.parse_request(question.message)
+        # It may be large, and nobody looks at it any more.
+        del question
+        placement = pipeline.place(
+            request,
+            stages=self._stages,
+            budget=pipeline.Budget(head.arrival, head.answer_by, head.deadline),
+            observer=self._progress,
+            interrupter=self._job.switch,
+            report_defect=self._defect,
+            offer=self._offer,
+        )
+        stop = placement.termination
+        summary = (
+            f"{len(request.snapshot.nodes)} nodes, {len(request.snapshot.gangs)} gangs, "
+            f"{len(placement.bindings)} bindings, "
+            + ("checked" if stop is None else "optimal" if stop.optimal else f"gap {stop.gap}")
+        )
+        return summary, self._written(placement)
+
+    def _progress(self, progress: Progress) -> None:
+        if self._job.head.call is Call.STREAM_PLACEMENT:
+            event = placement_service_pb2.StreamPlacementResponse(
+                progress=placements.progress_to_proto(progress)
+            )
+            self._channel.send(Kind.PROGRESS, event.SerializeToString())
+
+    def _offer(self, placement: Placement) -> None:
+        proven = placement.termination is not None and placement.termination.optimal
+        with contextlib.suppress(InvalidRequest):
+            self._channel.send(Kind.BEST, bytes((proven,)) + self._written(placement))
+
+    def _defect(self, what: str, detail: str) -> str:
+        self._channel.send(Kind.DEFECT, f"{what}: {detail}".encode(errors="replace"))
+        return ""
+
+    def _written(self, placement: Placement) -> bytes:
+        """The answer around a placement, with less explained when that is too large.
+
+        Raises InvalidRequest when not even the bindings are small enough.
+        """
+        try:
+            return self._fitting(self._around(placement))
+        except InvalidRequest:
+            return self._fitting(self._around(_with_short_reasons(placement)))
+
+    def _around(self, placement: Placement) -> Message:
+        message = placements.placement_to_proto(placement)
+        return questions.answer(self._job.head.call, message, self._warnings)
+
+    def _fitting(self, answer: Message) -> bytes:
+        content: bytes = answer.SerializeToString()
+        if len(content) <= self._largest:
+            return content
+        raise InvalidRequest(
+            [
+                Violation(
+                    "request",
+                    f"its answer takes {len(content):,} bytes, the server sends at most"
+                    f" {self._largest:,}",
+                )
+            ]
+        )
+
+
+def _with_short_reasons(placement: Placement) -> Placement:
+    return replace(
+        placement,
+        gangs=tuple(
+            replace(
+                gang,
+                reasons=tuple(
+                    replace(reason, message=reason.message[:_SHORT]) for reason in gang.reasons[:1]
+                ),
+            )
+            for gang in placement.gangs
+        ),
+    )
+
+
+def _engine_version(engine: str) -> str:
+    """Name and versions, found without loading the solver into this process."""
+    versions = [f"{name} {metadata.version(name)}" for name in ("placement-service", "ortools")]
+    return f"{engine} ({', '.join(versions)})"
+
+
+class _Forwarding(logging.Handler):
+    """Log lines go to the edge, which knows where they belong."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{record.levelno}\n{record.name}\n{self.format(record)}"
+        with contextlib.suppress(OSError):
+            self._channel.send(Kind.LOG, line.encode(errors="replace"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Compute processes, and never waiting for them longer than a caller does.
+
+Each process answers one request at a time. It is a plain child with a socket, in a process
+group of its own together with its solver; one that is late, hangs or dies is killed with all
+its group and replaced in the background. Everything here runs on the edge's event loop, and
+nothing blocks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+
+from placement_service.api.frames import HEAD, LAST, JobHead, Kind
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a process may take to load, before another one is tried.
+BOOT_SECONDS = 60.0
+
+#: Pauses between attempts to start a process that does not come up, in seconds.
+BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: Seconds in which a process must stop when its caller left.
+CANCEL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: Kind
+    content: bytes
+
+
+class ComputeProcess:
+    """One compute process and the socket to it."""
+
+    def __init__(self, child: subprocess.Popen[bytes], edge: socket.socket) -> None:
+        self._child = child
+        self._socket = edge
+        self._loop = asyncio.get_running_loop()
+        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
+        self.loaded = asyncio.Event()
+        self.warm = asyncio.Event()
+        #: Set once the process ended, or nothing more is to be had from it.
+        self.ended = asyncio.Event()
+        #: Whether it works on a job.
+        self.busy = False
+        self._reading = self._loop.create_task(self._read())
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    async def begin(self, job: JobHead, request: memoryview) -> None:
+        """Sends a job; its frames follow from `next_frame`."""
+        self.busy = True
+        content = job.pack()
+        head = HEAD.pack(Kind.JOB, len(content) + len(request)) + content
+        with contextlib.suppress(OSError):
+            await self._loop.sock_sendall(self._socket, head)
+            await self._loop.sock_sendall(self._socket, request)
+
+    async def next_frame(self) -> Frame | None:
+        """The next frame of the job, None when the process is gone."""
+        frame = await self._frames.get()
+        if frame is not None and frame.kind in LAST:
+            self.busy = False
+        return frame
+
+    async def stopped(self) -> bool:
+        """Asks it to stop its job; whether it did, and soon enough."""
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                with contextlib.suppress(OSError):
+                    await self._loop.sock_sendall(self._socket, HEAD.pack(Kind.CANCEL, 0))
+                while self.busy and not self.ended.is_set():
+                    await self.next_frame()
+        except TimeoutError:
+            return False
+        return not self.busy and not self.ended.is_set()
+
+    def kill(self) -> None:
+        """Ends the process and its solver, whatever they do."""
+        self.ended.set()
+        # Its group lasts as long as anything in it, and its number as long as we did not wait.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+
+    async def discard(self) -> None:
+        """Kills the process, and frees what is left of it."""
+        self.kill()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        self._socket.close()
+        await asyncio.to_thread(self._reap)
+
+    def _reap(self) -> None:
+        self._child.wait()
+        # Where we are the first process, as in a container, its solver is now our child.
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-self._child.pid, 0)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                kind, size = HEAD.unpack(await self._exactly(HEAD.size))
+                self._take(Frame(Kind(kind), await self._exactly(size)))
+        except (EOFError, OSError, ValueError):
+            pass
+        finally:
+            self.ended.set()
+            self._frames.put_nowait(None)
+
+    def _take(self, frame: Frame) -> None:
+        match frame.kind:
+            case Kind.LOG:
+                level, _, line = frame.content.decode(errors="replace").partition("\n")
+                name, _, text = line.partition("\n")
+                logging.getLogger(name).log(int(level), "%s", text)
+            case Kind.READY:
+                self.loaded.set()
+            case Kind.WARM:
+                self.warm.set()
+            case _:
+                self._frames.put_nowait(frame)
+
+    async def _exactly(self, size: int) -> bytes:
+        content = await self._loop.sock_recv(self._socket, min(size, 2**20)) if size else b""
+        if len(content) == size:
+            return content
+        whole = bytearray(size)
+        whole[: len(content)] = content
+        view = memoryview(whole)[len(content) :]
+        if not content:
+            raise EOFError
+        while view:
+            count = await self._loop.sock_recv_into(self._socket, view)
+            if not count:
+                raise EOFError
+            view = view[count:]
+        return bytes(whole)
+
+
+class ComputePool:
+    """`size` compute processes, lent to one caller at a time, first come first served."""
+
+    def __init__(self, size: int, arguments: Sequence[str]) -> None:
+        self._size = size
+        self._arguments = tuple(arguments)
+        self._idle: list[ComputeProcess] = []
+        self._all: set[ComputeProcess] = set()
+        self._waiting: deque[asyncio.Future[ComputeProcess]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
+        #: Processes that came to an end before they were told to.
+        self.deaths = 0
+
+    def open(self) -> None:
+        """Starts the processes, and waits for none. From the event loop."""
+        for _ in range(self._size):
+            self._in_background(self._boot())
+
+    async def take(self) -> ComputeProcess:
+        """An idle process, as soon as it is this caller's turn; `give_back` it."""
+        while self._idle and not self._waiting:
+            process = self._idle.pop()
+            if not process.ended.is_set():
+                return process
+        mine: asyncio.Future[ComputeProcess] = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            return await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._lend(mine.result())
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(mine)
+
+    def give_back(self, process: ComputeProcess) -> None:
+        """Takes back a process, also one that is busy or dead."""
+        if process.ended.is_set():
+            return
+        if process.busy:
+            self._in_background(self._settle(process))
+        else:
+            self._lend(process)
+
+    def warm_count(self) -> int:
+        """How many processes could search at once, without waiting for a solver to load."""
+        return sum(1 for process in self._idle if process.warm.is_set())
+
+    def process_ids(self) -> tuple[int, ...]:
+        """The processes that run, busy ones included."""
+        return tuple(sorted(process.pid for process in self._all))
+
+    async def close(self) -> None:
+        """Kills all processes; jobs that run end without an answer."""
+        self._closed.set()
+        for process in tuple(self._all):
+            process.kill()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _lend(self, process: ComputeProcess) -> None:
+        """Gives an idle process to who waits longest."""
+        while self._waiting:
+            next_one = self._waiting.popleft()
+            if not next_one.done():
+                next_one.set_result(process)
+                return
+        self._idle.append(process)
+
+    async def _settle(self, process: ComputeProcess) -> None:
+        if await process.stopped():
+            self._lend(process)
+        else:
+            process.kill()
+
+    async def _boot(self) -> None:
+        """Brings up a process, and another one whenever it ends."""
+        attempt = 0
+        while not self._closed.is_set():
+            process = await self._booted()
+            if process is not None:
+                attempt = 0
+                self._lend(process)
+                await process.ended.wait()
+                if process in self._idle:
+                    self._idle.remove(process)
+                self._all.discard(process)
+                await process.discard()
+            elif not self._closed.is_set():
+                pause = BOOT_PAUSES[min(attempt, len(BOOT_PAUSES) - 1)]
+                attempt += 1
+                logger.error("the compute process did not start; next attempt in %g s", pause)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._closed.wait()
+
+    async def _booted(self) -> ComputeProcess | None:
+        """A new process that is idle, None when it does not come up."""
+        try:
+            process = ComputeProcess(*await asyncio.to_thread(_start, self._arguments))
+        except OSError:
+            # No memory, no process or no file handle is left, as may be for a moment.
+            logger.exception("the compute process could not be started")
+            return None
+        self._all.add(process)
+        loaded, ended = (
+            asyncio.ensure_future(event.wait()) for event in (process.loaded, process.ended)
+        )
+        if self._closed.is_set():
+            process.kill()
+        await asyncio.wait(
+            {loaded, ended}, timeout=BOOT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        loaded.cancel()
+        ended.cancel()
+        if process.loaded.is_set() and not process.ended.is_set():
+            return process
+        self._all.discard(process)
+        await process.discard()
+        return None
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _start(arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Starts a process; raises OSError."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    # It finds the modules that we find, also those of a caller who changed sys.path, where an
+    # empty entry is the working directory.
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    with theirs:
+        try:
+            child = subprocess.Popen(
+                # -P: what the working directory holds is no package of ours.
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "placement_service.api.compute",
+                    "--fd",
+                    str(theirs.fileno()),
+                    *arguments,
+                ],
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                # Standard output belongs to the program that embeds the server.
+                stdout=2,
+                # Killed as one, and out of reach of the terminal's Ctrl-C.
+                process_group=0,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return child, ours

@@ -1,0 +1,133 @@
+"""The outermost fields of messages, read and written without looking into them.
+
+The edge keeps a request as the bytes that came. Of these it must know two small things, the
+time limit and the label, and it must stay free to answer others whatever the bytes are: so it
+steps from field to field, and takes a break every so often. Messages that are malformed
+further inside are the compute process's to find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from google.protobuf import duration_pb2
+from google.protobuf.message import DecodeError, Message
+
+from placement_service.entities.errors import InvalidRequest, Violation
+
+#: Fields between two breaks: a few milliseconds.
+FIELDS_AT_ONCE = 10_000
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the edge reads of a request; `time_limit` is in seconds, None when absent."""
+
+    time_limit: float | None
+    label: str
+
+
+async def read_header(request: memoryview, *, time_limit: int, label: int) -> Header:
+    """What stands in the fields of those numbers; 0 is no field.
+
+    Raises InvalidRequest when the bytes are no message.
+    """
+    fields = await _fields(request, (time_limit, label))
+    limits, labels = fields[time_limit], fields[label]
+    try:
+        # A field that comes more than once is merged, as protobuf does.
+        duration = duration_pb2.Duration.FromString(b"".join(limits))
+        text = bytes(labels[-1]).decode() if labels else ""
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise not_a_message() from error
+    return Header(duration.seconds + duration.nanos / 1e9 if limits else None, text)
+
+
+async def unwrapped(message: memoryview, field: int) -> memoryview:
+    """The bytes in the field of a message that holds nothing else; raises InvalidRequest."""
+    parts = (await _fields(message, (field,)))[field]
+    # Bytes of a message one after the other are those messages merged.
+    return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+
+def amended(message: bytes, field: int, change: Message) -> bytes:
+    """The bytes of a message in whose field some fields are changed: those that `change` sets."""
+    content = change.SerializeToString()
+    size, varint = len(content), bytearray()
+    while size > 0x7F:
+        varint.append(size & 0x7F | 0x80)
+        size >>= 7
+    varint.append(size)
+    return b"".join((message, bytes((field << 3 | _BYTES,)), varint, content))
+
+
+def not_a_message() -> InvalidRequest:
+    """The error of bytes that cannot be read."""
+    return InvalidRequest([Violation("request", "the bytes are no message of this service")])
+
+
+async def _fields(data: memoryview, wanted: tuple[int, ...]) -> dict[int, list[memoryview]]:
+    """The contents of the wanted fields, which hold bytes, in order."""
+    found: dict[int, list[memoryview]] = {number: [] for number in wanted}
+    position = 0
+    try:
+        while position < len(data):
+            position = _walk(data, position, found)
+            if position < len(data):
+                await asyncio.sleep(0)
+    except IndexError:
+        raise not_a_message() from None
+    return found
+
+
+def _walk(data: memoryview, position: int, found: dict[int, list[memoryview]]) -> int:
+    """Steps over some fields from a position on; returns the next one.
+
+    Raises IndexError when the bytes end too soon.
+    """
+    end = len(data)
+    for _ in range(FIELDS_AT_ONCE):
+        if position == end:
+            break
+        tag = data[position]
+        position += 1
+        if tag > 0x7F:
+            tag, position = _varint(data, position - 1)
+        if tag <= 7:  # The number of no field.
+            raise not_a_message()
+        kind = tag & 7
+        if kind == _BYTES:
+            size = data[position]
+            position += 1
+            if size > 0x7F:
+                size, position = _varint(data, position - 1)
+            content = found.get(tag >> 3)
+            if content is not None:
+                content.append(data[position : position + size])
+            position += size
+        elif kind == _VARINT:
+            _, position = _varint(data, position)
+        elif kind == _FIXED64:
+            position += 8
+        elif kind == _FIXED32:
+            position += 4
+        else:
+            raise not_a_message()
+        if position > end:
+            raise IndexError
+    return position
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            return value, position
+        shift += 7
+    raise not_a_message()

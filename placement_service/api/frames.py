@@ -1,0 +1,105 @@
+"""What the edge and a compute process say to each other: kind, size, and bytes.
+
+The edge sends a `JOB`, and `CANCEL` when nobody waits for it any more. The compute process
+says `READY` once, `WARM` when its solver is, and for each job any number of `PROGRESS`, `BEST`
+and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come
+at any time. Nothing is pickled: a compute process reads what strangers send, and the edge
+believes it nothing but lengths.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Final, Self
+
+from placement_service.api.methods import Call
+
+
+class Kind(IntEnum):
+    """The kind of a frame, and what its bytes hold."""
+
+    JOB = 1
+    """A `JobHead`, then the request of its call."""
+    CANCEL = 2
+    READY = 3
+    WARM = 4
+    PROGRESS = 5
+    """A StreamPlacementResponse."""
+    BEST = 6
+    """A byte, 1 when it is proven, and the answer to send should there be no later one."""
+    DEFECT = 7
+    """What failed, for the log; the job goes on."""
+    SUMMARY = 8
+    """The answer in a few words, for the log."""
+    DONE = 9
+    """The answer of the call."""
+    REFUSED = 10
+    """A google.rpc.Status: the error to answer with."""
+    FAILED = 11
+    """A traceback: the job ended by a defect."""
+    CANCELLED = 12
+    LOG = 13
+    """A level in decimals, the logger's name and the text, each on a line of its own."""
+
+
+#: Kinds that end a job.
+LAST: Final = frozenset({Kind.DONE, Kind.REFUSED, Kind.FAILED, Kind.CANCELLED})
+
+HEAD: Final = struct.Struct("!BQ")
+
+
+_JOB = struct.Struct("!Bddd")
+
+
+@dataclass(frozen=True, slots=True)
+class JobHead:
+    """The call of a job, and its times on the machine's monotonic clock, in seconds."""
+
+    call: Call
+    arrival: float
+    answer_by: float
+    deadline: float
+
+    SIZE: ClassVar[int] = _JOB.size
+
+    def pack(self) -> bytes:
+        return _JOB.pack(self.call, self.arrival, self.answer_by, self.deadline)
+
+    @classmethod
+    def unpack(cls, content: memoryview) -> Self:
+        call, *times = _JOB.unpack_from(content)
+        return cls(Call(call), *times)
+
+
+class Channel:
+    """The compute process's end of the socket: it blocks, and may be used by many threads."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._lock = threading.Lock()
+
+    def send(self, kind: Kind, content: bytes = b"") -> None:
+        """Raises OSError when the edge is gone."""
+        with self._lock:
+            self._socket.sendall(HEAD.pack(kind, len(content)))
+            if content:
+                self._socket.sendall(content)
+
+    def receive(self) -> tuple[Kind, bytearray]:
+        """The next frame; raises OSError or EOFError when the edge is gone."""
+        kind, size = HEAD.unpack(self._exactly(HEAD.size))
+        return Kind(kind), self._exactly(size)
+
+    def _exactly(self, size: int) -> bytearray:
+        content = bytearray(size)
+        rest = memoryview(content)
+        while rest:
+            count = self._socket.recv_into(rest)
+            if not count:
+                raise EOFError
+            rest = rest[count:]
+        return content

@@ -1,0 +1,81 @@
+"""The calls that the server answers, as the edge knows them: names, and numbers of fields.
+
+The edge keeps messages as bytes (see `envelope`); what they say is read in the compute
+process, which knows a call by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib.util import find_spec
+
+from google.protobuf.descriptor import Descriptor, ServiceDescriptor
+
+from placement.v1 import placement_service_pb2
+
+
+class Call(IntEnum):
+    """What is asked, as edge and compute process tell each other."""
+
+    COMPUTE_PLACEMENT = 1
+    STREAM_PLACEMENT = 2
+    PLACE_OBJECTS = 3
+    TRANSLATE_OBJECTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A call and the numbers of the fields that the edge must know, 0 where there is none.
+
+    `inner` holds the request itself, where a message only wraps it; `placement` is in the
+    answer.
+    """
+
+    call: Call
+    service: str
+    name: str
+    inner: int
+    time_limit: int
+    label: int
+    placement: int
+
+
+def methods() -> tuple[Method, ...]:
+    """Those that are served here; Kubernetes objects only where they can be translated."""
+    service = placement_service_pb2.DESCRIPTOR.services_by_name["PlacementService"]
+    served = [
+        _method(Call.COMPUTE_PLACEMENT, service, "ComputePlacement"),
+        _method(Call.STREAM_PLACEMENT, service, "StreamPlacement"),
+    ]
+    if find_spec("yaml") is not None:
+        # Only here: the package needs PyYAML.
+        from placement.kubernetes.v1 import kubernetes_placement_service_pb2 as objects
+
+        service = objects.DESCRIPTOR.services_by_name["KubernetesPlacementService"]
+        served += [
+            _method(Call.PLACE_OBJECTS, service, "PlaceObjects"),
+            _method(Call.TRANSLATE_OBJECTS, service, "TranslateObjects"),
+        ]
+    return tuple(served)
+
+
+def _method(call: Call, service: ServiceDescriptor, name: str) -> Method:
+    method = service.methods_by_name[name]
+    outer: Descriptor = method.input_type
+    inner = _number(outer, "request")
+    request = outer.fields_by_name["request"].message_type if inner else outer
+    return Method(
+        call,
+        service.full_name,
+        name,
+        inner,
+        _number(request, "time_limit"),
+        _number(request, "label"),
+        _number(method.output_type, "placement"),
+    )
+
+
+def _number(message: Descriptor | None, field: str) -> int:
+    found = None if message is None else message.fields_by_name.get(field)
+    return 0 if found is None else found.number

@@ -1,0 +1,29 @@
+"""The real service, once for all planning tests: what it says counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from placement import v1
+from placement.client import PlacementClient
+from placement.planning.planner import Ask, Planner
+from placement.testing import serve
+from tests.waiting import LONG
+
+
+@pytest.fixture(scope="package")
+def ask() -> Iterator[Ask]:
+    with serve() as address, PlacementClient(address) as client:
+
+        def one(request: v1.ComputePlacementRequest, seconds: float) -> v1.Placement:
+            request.time_limit.FromNanoseconds(round(seconds * 1e9))
+            return client.compute(request, timeout=LONG)
+
+        yield one
+
+
+@pytest.fixture
+def planner(ask: Ask) -> Planner:
+    return Planner(ask, seconds=60)

@@ -1,0 +1,132 @@
+"""What if: each change alone, and what it leaves as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import v1
+from placement.planning import changes
+from placement.planning.levels import levels_of
+from placement.planning.selectors import parse_selector
+from tests.planning.clusters import BLOCK, GPU, HOST, RACK, gang, node, request, resource_name
+
+
+def two_racks() -> v1.ComputePlacementRequest:
+    nodes = [
+        node("n1", block="b1", rack="r1"),
+        node("n2", block="b1", rack="r1"),
+        node("n3", block="b1", rack="r2"),
+    ]
+    return request(nodes, [gang("runs", 0, on=["n1", "n3"]), gang("waits", 2, required=RACK)])
+
+
+def test_a_change_leaves_the_old_request_alone() -> None:
+    asked = two_racks()
+    before = asked.SerializeToString(deterministic=True)
+    changes.drained(asked, {"nodes/n1"})
+    changes.without(asked, resource_name("runs"))
+    changes.with_nodes(asked, {"nodes/n1": 2})
+    changes.relaxed(asked, resource_name("waits"), 0, BLOCK)
+    assert asked.SerializeToString(deterministic=True) == before
+
+
+def test_drained_nodes_are_closed_and_their_pods_wait_again() -> None:
+    new = changes.drained(two_racks(), {"nodes/n1"})
+    n1, _, n3 = new.snapshot.nodes
+    assert n1.unschedulable
+    assert n1.requested.extended[GPU] == 0
+    assert n3.requested.extended[GPU] == 8
+    [pod_set] = new.gangs[0].groups[0].pod_sets
+    assert [pod.name for pod in pod_set.pods] == ["namespaces/ml/pods/runs-r0"]
+    assert [pod.node for pod in pod_set.bound_pods] == ["nodes/n3"]
+
+
+def test_without_a_gang_its_room_is_free() -> None:
+    new = changes.without(two_racks(), resource_name("runs"))
+    assert [one.name for one in new.gangs] == [resource_name("waits")]
+    assert all(node.requested.extended.get(GPU, 0) == 0 for node in new.snapshot.nodes)
+
+
+def test_without_a_base_what_is_based_on_it_stands_alone() -> None:
+    asked = two_racks()
+    asked.gangs[1].base_gang = resource_name("runs")
+    assert changes.without(asked, resource_name("runs")).gangs[0].base_gang == ""
+
+
+def test_pods_whose_requests_are_not_told_cannot_be_left_out() -> None:
+    asked = two_racks()
+    asked.gangs[0].groups[0].bound_pods.add(name="namespaces/ml/pods/x", node="nodes/n1")
+    with pytest.raises(ValueError, match="ml/runs cannot be left out"):
+        changes.without(asked, resource_name("runs"))
+
+
+def test_added_nodes_are_empty_healthy_and_themselves() -> None:
+    asked = two_racks()
+    asked.snapshot.nodes[0].unschedulable = True
+    asked.snapshot.nodes[0].taints.add(key="node.kubernetes.io/unschedulable", effect=1)
+    asked.snapshot.nodes[0].taints.add(key="team", value="a", effect=1)
+    new = changes.with_nodes(asked, {"nodes/n1": 2})
+    added = new.snapshot.nodes[3:]
+    assert len({one.name for one in new.snapshot.nodes}) == 5
+    for one in added:
+        assert one.labels[HOST] == one.name.removeprefix("nodes/")
+        assert one.labels[RACK] == "r1"
+        assert one.allocatable == asked.snapshot.nodes[0].allocatable
+        assert not one.unschedulable
+        assert one.requested == v1.Resources()
+        assert [taint.key for taint in one.taints] == ["team"]
+
+
+def test_added_domains_keep_their_parents_and_have_domains_of_their_own_below() -> None:
+    asked = two_racks()
+    levels = levels_of(asked, [BLOCK, RACK, HOST])
+    new = changes.with_domains(asked, RACK, "r1", 2, levels=levels)
+    added = new.snapshot.nodes[3:]
+    assert {one.labels[BLOCK] for one in added} == {"b1"}
+    assert sorted(one.labels[RACK] for one in added) == [
+        "r1-added-0",
+        "r1-added-0",
+        "r1-added-1",
+        "r1-added-1",
+    ]
+    block = changes.with_domains(asked, BLOCK, "b1", 1, levels=levels)
+    assert {one.labels[RACK] for one in block.snapshot.nodes[3:]} == {"r1-added-0", "r2-added-0"}
+
+
+def test_a_selector_that_matches_no_node_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no node matches"):
+        changes.matching(two_racks(), parse_selector("rack=none"))
+
+
+@pytest.mark.parametrize(
+    ("change", "near"),
+    [
+        (lambda r: changes.without(r, resource_name("wait")), "ml/waits"),
+        (lambda r: changes.with_nodes(r, {"nodes/n11": 1}), "n1"),
+        (lambda r: changes.with_domains(r, "topology.example.com/rak", "r1", 1, levels=()), RACK),
+        (lambda r: changes.with_domains(r, RACK, "rr1", 1, levels=()), "r1"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_the_nearest_name(change, near: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=f"did you mean {near}"):
+        change(two_racks())
+
+
+def test_devices_ports_and_reservations_are_given_back() -> None:
+    asked = request([node("n1")], [gang("runs", 0, gpus=2, on=["n1"])])
+    n1 = asked.snapshot.nodes[0]
+    n1.devices.extend(v1.Device(index=i, used_milli=1000 if i < 2 else 0) for i in range(8))
+    n1.host_ports.add(port=80)
+    n1.compute_domain = "c"
+    pod_set = asked.gangs[0].groups[0].pod_sets[0]
+    pod_set.template.host_ports.add(port=80)
+    pod_set.template.compute_domain = "c"
+    pod_set.bound_pods[0].devices.extend([0, 1])
+    pod_set.bound_pods[0].reservation = "reservations/r"
+    asked.snapshot.reservations.add(name="reservations/r", node="nodes/n1")
+    new = changes.without(asked, resource_name("runs"))
+    after = new.snapshot.nodes[0]
+    assert [device.used_milli for device in after.devices] == [0] * 8
+    assert not after.host_ports
+    assert after.compute_domain == ""
+    assert new.snapshot.reservations[0].held.extended[GPU] == 2

@@ -1,0 +1,241 @@
+"""Callers who stall, flood and leave, and processes that stand still: all others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from placement.v1 import ComputePlacementRequest, placement_pb2
+from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+from placement_service.api.admission import Admission
+from placement_service.api.compute_pool import ComputePool
+from placement_service.api.dumps import Dumps
+from placement_service.api.service import PlacementCalls
+from placement_service.api.settings import Settings
+from placement_service.api.wire.placements import parse_placement
+from placement_service.api.wire.requests import request_to_proto
+from placement_service.judge.verify import verify
+from tests.service.api.test_service import EVER_MORE, Running, details, running, solver_ids
+from tests.service.questions import message, open_snapshot, request
+from tests.waiting import LONG, wait_until
+
+COMPUTE = "/placement.v1.PlacementService/ComputePlacement"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+
+@contextmanager
+def connection(service: Running) -> Iterator[grpc.Channel]:
+    """One of its own, beside that of `service`."""
+    alone = (("grpc.use_local_subchannel_pool", 1),)
+    with grpc.insecure_channel(f"127.0.0.1:{service.port}", alone) as channel:
+        yield channel
+
+
+@contextmanager
+def idle_calls(channel: grpc.Channel, path: str, count: int) -> Iterator[list[Any]]:
+    """Calls whose message never comes."""
+    over = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        over.wait()
+        yield from ()
+
+    call = channel.stream_stream(path, bytes, bytes)
+    calls = [call(nothing(), timeout=LONG) for _ in range(count)]
+    try:
+        yield calls
+    finally:
+        over.set()
+        for one in calls:
+            one.cancel()
+
+
+def health(channel: grpc.Channel) -> int:
+    stub = health_pb2_grpc.HealthStub(channel)
+    status: int = stub.Check(health_pb2.HealthCheckRequest(), timeout=LONG).status
+    return status
+
+
+# --- Processes that stand still ---
+
+
+def test_a_late_stage_costs_what_it_would_have_added_and_no_more() -> None:
+    question = request(open_snapshot(), time_limit=1.0)
+    with running("halting") as service:
+        for _ in EVER_MORE:
+            begin = time.monotonic()
+            placement = service.compute(request_to_proto(question))
+            took = time.monotonic() - begin
+            assert placement.termination.limit == placement_pb2.TERMINATION_LIMIT_TIME
+            assert (
+                verify(question.snapshot, question.policy, parse_placement(placement).bindings)
+                == ()
+            )
+            assert placement.gangs[0].placed
+            assert placement.stats.elapsed.ToMilliseconds() >= 1000
+            if took < 1.1 + 0.2:
+                return
+    raise AssertionError("late each time")
+
+
+def test_without_any_answer_a_late_stage_is_an_error_in_time() -> None:
+    with running("moving") as service:
+        for _ in EVER_MORE:
+            (pid,) = service.server.process_ids()
+            os.kill(pid, signal.SIGSTOP)
+            begin = time.monotonic()
+            with pytest.raises(grpc.RpcError) as caught:
+                service.compute(message(time_limit=1.0))
+            took = time.monotonic() - begin
+            assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            assert details(caught.value)["ErrorInfo"].reason == "DEADLINE_TOO_SHORT"
+            assert service.compute(message()).gangs[0].placed, "another process took over"
+            if took < 1.1 + 0.2:
+                return
+    raise AssertionError("late each time")
+
+
+def test_a_request_whose_turn_does_not_come_in_its_time_is_told_to_come_back() -> None:
+    with running("stubborn", max_concurrent=1) as service:
+        first = service.stream(message(time_limit=500.0), timeout=500.0)
+        next(first)
+        with pytest.raises(grpc.RpcError) as caught:
+            service.compute(message(time_limit=0.5))
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert details(caught.value)["ErrorInfo"].reason == "BUSY"
+        first.cancel()
+
+
+# --- Callers who stall ---
+
+
+@pytest.mark.parametrize("path", [COMPUTE, REFLECTION])
+def test_calls_without_message_stop_nobody(path: str) -> None:
+    with (
+        running("moving") as service,
+        connection(service) as hostile,
+        idle_calls(hostile, path, 60),
+    ):
+        assert health(hostile) == health_pb2.HealthCheckResponse.SERVING
+        assert health(service.channel) == health_pb2.HealthCheckResponse.SERVING
+        assert service.compute(message()).gangs[0].placed
+
+
+def test_a_message_that_does_not_come_ends_the_call() -> None:
+    with (
+        running("moving", arrival_timeout=0.3) as service,
+        idle_calls(service.channel, COMPUTE, 1) as (call,),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            next(call)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "did not arrive" in str(caught.value.details())
+
+
+def test_connections_beyond_the_limit_are_closed_and_the_others_go_on() -> None:
+    with running("moving", max_connections=3) as service, ExitStack() as stack:
+        assert health(service.channel)
+        for _ in range(2):
+            assert health(stack.enter_context(connection(service)))
+        with connection(service) as refused, pytest.raises(grpc.RpcError) as caught:
+            health_pb2_grpc.HealthStub(refused).Check(health_pb2.HealthCheckRequest(), timeout=LONG)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert service.compute(message()).gangs[0].placed
+
+
+def test_a_caller_who_does_not_read_is_given_up() -> None:
+    class Context:
+        """A caller with a closed window."""
+
+        aborted = ""
+
+        async def write(self, content: bytes) -> None:
+            await asyncio.Event().wait()
+
+        async def abort(self, code: grpc.StatusCode, text: str) -> None:
+            self.aborted = text
+
+    async def nothing() -> None: ...
+
+    async def work() -> None:
+        calls = PlacementCalls(
+            Settings(send_timeout=0.05),
+            pool=ComputePool(0, ()),
+            admission=Admission(
+                places=1,
+                pending=0,
+                held_bytes=1,
+                retry_after_seconds=1.0,
+                arrival_seconds=1.0,
+            ),
+            dumps=Dumps(None, 1),
+        )
+        context = Context()
+        with pytest.raises(asyncio.InvalidStateError):
+            await calls._send(context, b"answer", nothing())  # type: ignore[arg-type]
+        assert "nobody reads" in context.aborted
+
+    asyncio.run(work())
+
+
+def test_bytes_that_wait_are_bounded() -> None:
+    large = message(time_limit=500.0)
+    large.label = "x" * 5000
+    with running("stubborn", max_concurrent=1, max_pending_bytes=8000) as service:
+        first = service.stream(large, timeout=500.0)
+        next(first)
+        with pytest.raises(grpc.RpcError) as caught:
+            service.compute(large)
+        assert details(caught.value)["ErrorInfo"].reason == "BUSY"
+        first.cancel()
+
+
+# --- Processes that end ---
+
+
+def test_a_process_that_dies_while_idle_is_replaced_before_the_next_request() -> None:
+    with running("moving") as service:
+        (before,) = service.server.process_ids()
+        os.kill(before, signal.SIGKILL)
+        wait_until(
+            lambda: set(service.server.process_ids()) not in (set(), {before}), "another one is up"
+        )
+        assert service.compute(message()).gangs[0].placed
+
+
+def test_no_process_outlives_the_server() -> None:
+    with running("stubborn") as service:
+        call = service.stream(message(open_snapshot(), time_limit=500.0), timeout=500.0)
+        next(call)
+        processes = (*service.server.process_ids(), *solver_ids(service))
+    assert len(processes) == 2
+    wait_until(lambda: not any(map(is_running, processes)), "all have ended")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_many_callers_at_once_are_answered_or_told_to_come_back() -> None:
+    with running("moving", max_concurrent=1, max_pending=4) as service:
+        stub = PlacementServiceStub(service.channel)
+        question: ComputePlacementRequest = message()
+        calls = [stub.ComputePlacement.future(question, timeout=LONG) for _ in range(60)]
+        codes = [call.code() for call in calls]
+        assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert codes.count(grpc.StatusCode.OK) >= 5

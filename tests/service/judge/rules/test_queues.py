@@ -1,0 +1,137 @@
+"""Queues: limits and guaranteed amounts, of the whole gang and at every ancestor."""
+
+from __future__ import annotations
+
+from placement_service.entities.devices import Device, DeviceShare
+from placement_service.entities.eviction import EvictionKind, EvictionPolicy
+from placement_service.entities.queues import GPUS
+from placement_service.entities.request import CPU, Policy
+from tests.scenario import Group, Scenario
+from tests.service.judge.rules.asking import accepts, refuses
+
+ROOM = Scenario("x1=8 x2=8 x3=8")
+
+
+def test_a_gang_without_a_queue_is_not_limited() -> None:
+    scenario = ROOM.queue("team", limit={GPUS: 0}).gang("a", pods=1, gpus=8)
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+
+
+def test_a_gang_of_an_unknown_queue_gets_nothing() -> None:
+    scenario = ROOM.queue("team").gang("a", pods=1, gpus=8, queue="typo")
+    assert refuses(scenario, "queues/typo is unknown", scenario.bind(a_w_0="x1"))
+    assert accepts(scenario)
+
+
+def test_the_limit_holds_for_the_whole_gang() -> None:
+    scenario = ROOM.queue("team", limit={GPUS: 12}).gang("a", pods=2, gpus=8, min=1, queue="team")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+    both = scenario.bind(a_w_0="x1", a_w_1="x2")
+    assert refuses(scenario, "queues/team has a limit of 12 gpus & would have 16", both)
+
+
+def test_gangs_of_one_queue_add_up() -> None:
+    scenario = ROOM.queue("team", limit={GPUS: 8})
+    scenario = scenario.gang("a", pods=1, gpus=8, queue="team")
+    scenario = scenario.gang("b", pods=1, gpus=4, queue="team")
+    assert accepts(scenario, scenario.bind(b_w_0="x1"))
+    assert refuses(scenario, "limit of 8", scenario.bind(a_w_0="x1", b_w_0="x2"))
+
+
+def test_what_is_in_use_counts() -> None:
+    scenario = ROOM.queue("team", limit={GPUS: 8}, used=4).gang("a", pods=1, gpus=4, queue="team")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+    more = ROOM.queue("team", limit={GPUS: 8}, used=5).gang("a", pods=1, gpus=4, queue="team")
+    assert refuses(more, "would have 9", more.bind(a_w_0="x1"))
+
+
+def test_running_pods_with_a_template_count() -> None:
+    for told, fine in ((("x1",), True), (("x1", "x2"), False)):
+        scenario = Scenario("x1=4/8 x2=4/8 x3=8").queue("team", limit={GPUS: 8})
+        scenario = scenario.gang("old", Group("w", gpus=4, told=told), queue="team")
+        scenario = scenario.gang("a", pods=1, gpus=4, queue="team")
+        bindings = scenario.bind(a_w_0="x3")
+        assert accepts(scenario, bindings) if fine else refuses(scenario, "have 12", bindings)
+
+
+def test_the_limit_of_a_queue_above_holds_for_all_below_it() -> None:
+    tree = ROOM.queue("org", limit={GPUS: 8}).queue("one", "org").queue("two", "org")
+    scenario = tree.gang("a", pods=1, gpus=8, queue="one").gang("b", pods=1, gpus=8, queue="two")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+    both = scenario.bind(a_w_0="x1", b_w_0="x2")
+    assert refuses(scenario, "queues/org has a limit of 8 & 16", both)
+
+
+def test_what_runs_in_a_sister_queue_counts_above() -> None:
+    tree = ROOM.queue("org", limit={GPUS: 8}).queue("one", "org").queue("two", "org", used=1)
+    scenario = tree.gang("a", pods=1, gpus=8, queue="one")
+    assert refuses(scenario, "queues/org & would have 9", scenario.bind(a_w_0="x1"))
+
+
+def test_other_resources_have_limits_too() -> None:
+    scenario = ROOM.queue("team", limit={CPU: 4000})
+    scenario = scenario.gang("a", Group("w", pods=2, cpus=4, min=1), queue="team")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+    both = scenario.bind(a_w_0="x1", a_w_1="x2")
+    assert refuses(scenario, "limit of 4000 cpu & 8000", both)
+
+
+def test_a_queue_over_its_limit_gets_nothing_but_harms_nobody() -> None:
+    """Only what a plan adds is judged: pods without GPUs may still come."""
+    scenario = ROOM.queue("team", limit={GPUS: 8}, used=9)
+    scenario = scenario.gang("a", Group("w", pods=1, cpus=4), queue="team")
+    scenario = scenario.gang("b", pods=1, gpus=1, queue="team")
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+    assert refuses(scenario, "would have 10", scenario.bind(b_w_0="x1"))
+
+
+def test_what_is_not_preemptible_stays_inside_the_guarantee() -> None:
+    queue = ROOM.queue("team", limit={GPUS: 16}, guaranteed={GPUS: 8})
+    loose = queue.gang("a", pods=2, gpus=8, queue="team")
+    fixed = queue.gang("a", pods=2, gpus=8, queue="team", not_preemptible=True)
+    both = loose.bind(a_w_0="x1", a_w_1="x2")
+    assert accepts(loose, both)
+    assert refuses(fixed, "queues/team is guaranteed 8 gpus & not preemptible & 16", both)
+
+
+def test_only_what_is_not_preemptible_fills_the_guarantee() -> None:
+    for used, fixed, fine in ((8, 0, True), (8, 1, False)):
+        scenario = ROOM.queue("team", guaranteed={GPUS: 8}, used=used, fixed=fixed)
+        scenario = scenario.gang("a", pods=1, gpus=8, queue="team", not_preemptible=True)
+        bindings = scenario.bind(a_w_0="x1")
+        assert accepts(scenario, bindings) if fine else refuses(scenario, "have 9", bindings)
+
+
+def test_the_guarantee_holds_above_too() -> None:
+    tree = ROOM.queue("org", guaranteed={GPUS: 4}).queue("one", "org", guaranteed={GPUS: 8})
+    scenario = tree.gang("a", pods=1, gpus=8, queue="one", not_preemptible=True)
+    assert refuses(scenario, "queues/org is guaranteed 4 & 8", scenario.bind(a_w_0="x1"))
+
+
+def test_a_resource_without_a_guarantee_is_free() -> None:
+    scenario = ROOM.queue("team", guaranteed={CPU: 64000})
+    scenario = scenario.gang("a", pods=1, gpus=8, queue="team", not_preemptible=True)
+    assert accepts(scenario, scenario.bind(a_w_0="x1"))
+
+
+def test_shares_of_gpus_count_by_their_part() -> None:
+    """Three shares of 40 % are 1.2 GPUs."""
+    share = {"device_share": DeviceShare(400, 400)}
+    devices = tuple(Device(i) for i in range(2))
+    for pods, fine in ((2, True), (3, False)):
+        scenario = ROOM.queue("team", limit={GPUS: 1})
+        scenario = scenario.gang("a", Group("w", pods=pods, asks=share), queue="team")
+        scenario = scenario.with_devices("x1", *devices)
+        bindings = scenario.give(a_w_0=("x1", 0), a_w_1=("x1", 0), a_w_2=("x1", 1))[:pods]
+        assert accepts(scenario, bindings) if fine else refuses(scenario, "have 1.2", bindings)
+
+
+def test_what_is_evicted_leaves_room_in_its_queue() -> None:
+    scenario = Scenario("x1=0/8 x2=8", policy=Policy(eviction=EvictionPolicy.PREEMPT))
+    scenario = scenario.queue("team", limit={GPUS: 8})
+    scenario = scenario.gang("old", Group("w", gpus=8, told=("x1",)), queue="team")
+    scenario = scenario.gang("a", pods=1, gpus=8, queue="team", priority=1)
+    bindings = scenario.bind(a_w_0="x2")
+    assert refuses(scenario, "would have 16", bindings)
+    gone = scenario.evict(EvictionKind.PREEMPT, "a", old_w_runs_0=None)
+    assert accepts(scenario, bindings, gone)
