@@ -100,11 +100,10 @@ def only_gang(*bodies: Body) -> v1.PodGang:
     return only
 
 
-def template(**spec: Any) -> v1.PodTemplate:
-    """The template of a lone pod with this spec."""
-    (pod_set,) = (
-        only_gang(node(), pod("a", **spec), gang(podgroups=[group("w", "a")])).groups[0].pod_sets
-    )
+def template(*others: Body, **spec: Any) -> v1.PodTemplate:
+    """The template of a lone pod with this spec, beside other objects."""
+    bodies = node(), pod("a", **spec), gang(podgroups=[group("w", "a")]), *others
+    (pod_set,) = only_gang(*bodies).groups[0].pod_sets
     return pod_set.template
 
 
@@ -125,3 +124,31 @@ def said(warnings: Iterable[Problem]) -> tuple[str, ...]:
 def pod_problems(**spec: Any) -> dict[str, str]:
     """Field to message for a lone pod with this spec."""
     return {field: message for _, field, message in problems(pod("a", **spec))}
+
+
+def thing(kind: str, version: str, name: str, *, namespace: str = "", **fields: Any) -> Body:
+    """Any other object. `metadata` is laid over the name."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    metadata |= fields.pop("metadata", {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+def kai_pod_group(name: str = "g", **spec: Any) -> Body:
+    metadata = spec.pop("metadata", {})
+    return thing(
+        "PodGroup", "scheduling.run.ai/v2alpha2", name, namespace="ml", metadata=metadata, spec=spec
+    )
+
+
+def kai_pod(name: str, gang_name: str = "g", sub_group: str = "", **spec: Any) -> Body:
+    labels = {"kai.scheduler/subgroup-name": sub_group} if sub_group else {}
+    labels |= spec.pop("labels", {})
+    return pod(name, labels=labels, metadata={"annotations": {"pod-group-name": gang_name}}, **spec)
+
+
+def kai_queue(name: str, parent: str = "", *, limit: Any = -1, quota: Any = 0, **spec: Any) -> Body:
+    resources = {"gpu": {"limit": limit, "quota": quota}}
+    resources |= spec.pop("resources", {})
+    if parent:
+        spec["parentQueue"] = parent
+    return thing("Queue", "scheduling.run.ai/v2", name, spec={"resources": resources, **spec})

@@ -11,6 +11,7 @@ Koordinator: the resources ``koordinator.sh/gpu`` (compute and memory), ``gpu-co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -92,7 +93,7 @@ def _of_kai(annotations: Mapping[str, str]) -> tuple[Share | None, tuple[str, ..
     if amount is None or amount <= 0 or (fraction is not None and amount > 1):
         return None, (f"{where}: is no share of a GPU",)
     if fraction is not None:
-        milli = -int(-amount * 1000 // 1)
+        milli = math.ceil(amount * 1000)
         return Share(milli, milli, 0, int(count)), ()
     return Share(0, 0, int(amount) * _MIB, int(count)), ()
 

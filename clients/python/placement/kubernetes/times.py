@@ -14,6 +14,8 @@ from placement.kubernetes.reading import At
 _CONDITION_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime")
 
 _GO_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|us|µs|ns|h|m|s)", re.ASCII)
+#: Ten thousand years: what a message can hold.
+_MOST_SECONDS: Final = 315_576_000_000
 _GO_UNITS: Final = {
     "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
 }  # fmt: skip
@@ -36,10 +38,8 @@ def parse_duration(text: str) -> timedelta | None:
     parts = _GO_DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return timedelta() if text == "0" else None
-    try:
-        return timedelta(seconds=sum(float(number) * _GO_UNITS[unit] for number, unit in parts))
-    except OverflowError:
-        return None
+    seconds = sum(float(number) * _GO_UNITS[unit] for number, unit in parts)
+    return timedelta(seconds=seconds) if seconds <= _MOST_SECONDS else None
 
 
 def read_time(at: At) -> datetime | None:

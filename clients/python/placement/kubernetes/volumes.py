@@ -99,10 +99,9 @@ class Volumes:
             class_name = self._default_class
         known = self._classes.get(class_name)
         if known is None:
-            what = (
-                f"its StorageClass {class_name} is not in the input" if class_name else "no class"
-            )
-            return None, f"is not bound to a volume ({what})"
+            if not class_name:
+                return None, "is not bound to a volume, and there is no class to make one"
+            return None, f"is not bound, and its StorageClass {class_name} is not in the input"
         if not known.waits:
             return None, (
                 f"is not bound to a volume yet, and its StorageClass {class_name} does not wait for"

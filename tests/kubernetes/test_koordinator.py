@@ -1,0 +1,145 @@
+"""Koordinator's gangs: by PodGroup, by annotation, in groups, over layers of the network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from placement import v1
+from tests.kubernetes.build import (
+    Body,
+    node,
+    only_gang,
+    pod,
+    problems,
+    request,
+    thing,
+    translated,
+)
+
+GANG = "gang.scheduling.koordinator.sh/"
+SPINE, BLOCK, OLD_BLOCK = "example.com/spine", "example.com/block", "example.com/old-block"
+
+
+def pod_group(name: str, least: int = 1, **notes: Any) -> Body:
+    texts = {GANG + key.replace("_", "-"): json.dumps(value) for key, value in notes.items()}
+    return thing(
+        "PodGroup", "scheduling.sigs.k8s.io/v1alpha1", name, namespace="ml",
+        metadata={"annotations": texts}, spec={"minMember": least},
+    )  # fmt: skip
+
+
+def member(name: str, gang: str) -> Body:
+    return pod(name, labels={"pod-group.scheduling.sigs.k8s.io": gang})
+
+
+def annotated(name: str, gang: str, least: str | None = "1", **more: str) -> Body:
+    notes = {GANG + "name": gang, **{GANG + k.replace("_", "-"): v for k, v in more.items()}}
+    if least is not None:
+        notes[GANG + "min-available"] = least
+    return pod(name, metadata={"annotations": notes})
+
+
+def layers() -> Body:
+    spec = [
+        {"topologyLayer": "Spine", "labelKey": [SPINE]},
+        {"topologyLayer": "Block", "parentTopologyLayer": "Spine", "labelKey": [BLOCK, OLD_BLOCK]},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Block"},
+    ]
+    return thing(
+        "ClusterNetworkTopology", "scheduling.koordinator.sh/v1alpha1", "default",
+        spec={"networkTopologySpec": spec},
+    )  # fmt: skip
+
+
+def gather(**strategies: str) -> Body:
+    return {"gatherStrategy": [{"layer": k, "strategy": v} for k, v in strategies.items()]}
+
+
+def groups(sent: v1.PodGang) -> dict[str, tuple[int, int]]:
+    return {g.name: (g.min_replicas, sum(len(s.pods) for s in g.pod_sets)) for g in sent.groups}
+
+
+def test_pods_are_of_the_pod_group_that_their_label_names() -> None:
+    sent = only_gang(node(), pod_group("g", 2), *(member(n, "g") for n in "abc"))
+    assert (sent.name, groups(sent)) == ("namespaces/ml/podgangs/g", {"g": (2, 3)})
+
+
+def test_annotations_alone_make_a_gang() -> None:
+    sent = only_gang(node(), *(annotated(n, "j", "2") for n in "abc"))
+    assert (sent.name, groups(sent)) == ("namespaces/ml/podgangs/j", {"j": (2, 3)})
+
+
+def test_a_minimum_that_is_no_number_is_a_problem() -> None:
+    field = f"metadata.annotations[{GANG}min-available]"
+    assert problems(annotated("a", "j", "two")) == [
+        ("Pod ml/a", field, "'two' is not a number"),
+    ]
+    assert problems(annotated("a", "j", None)) == [("Pod ml/a", field, "is missing")]
+
+
+def test_the_gangs_of_a_group_are_one_and_known_by_their_own_names() -> None:
+    together = ["ml/a", "ml/b"]
+    translation = translated(
+        node(), pod_group("b", 1, groups=together), pod_group("a", 2, groups=together),
+        member("a-0", "a"), member("a-1", "a"), member("b-0", "b"), pod_group("lone"),
+    )  # fmt: skip
+    first, lone = translation.request.gangs
+    assert groups(first) == {"a": (2, 2), "b": (1, 1)}
+    assert lone.name == "namespaces/ml/podgangs/lone"
+    assert translation.parts == {first.name: (("ml", "a"), ("ml", "b"))}
+
+
+def test_a_gang_of_the_group_that_is_not_there_is_waited_for() -> None:
+    sent = only_gang(pod_group("a", groups=["ml/a", "ml/b"]))
+    assert list(sent.unsupported) == [f"annotation {GANG}groups: gang ml/b is not in the input"]
+
+
+def test_layers_are_levels() -> None:
+    where = {SPINE: "s", BLOCK: "b"}
+    sent = request(
+        layers(), node("n1", labels=where), node("n2", labels={SPINE: "s", OLD_BLOCK: "c"}),
+        pod_group("g", network_topology_spec=gather(Spine="MustGather", Block="PreferGather",
+                                                    NodeTopologyLayer="MustGather")),
+    )  # fmt: skip
+    must, prefer, host = sent.gangs[0].packing_scopes
+    assert (must.required_level, host.required_level) == (SPINE, "kubernetes.io/hostname")
+    assert prefer.preferred_level == f"{BLOCK}-in-default"
+    assert [n.labels[prefer.preferred_level] for n in sent.snapshot.nodes] == ["s.b", "s.c"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "want"),
+    [
+        ({"layer": "Row", "strategy": "MustGather"}, "there is no layer Row"),
+        ({"layer": "Spine", "strategy": "Scatter"}, "strategy Scatter"),
+        (
+            {"layer": "Spine", "strategy": "MustGather", "podCountMultiple": 8},
+            "podCountMultiple",
+        ),
+    ],
+)
+def test_what_a_topology_spec_asks_beyond_gathering_is_refused_by_name(
+    rule: Body, want: str
+) -> None:
+    sent = only_gang(
+        node(), layers(), pod_group("g", network_topology_spec={"gatherStrategy": [rule]})
+    )
+    assert list(sent.unsupported) == [f"annotation {GANG}network-topology-spec: {want}"]
+
+
+@pytest.mark.parametrize("text", ["[", '{"a": 1}', "3"])
+def test_what_is_no_list_of_gangs_is_a_problem(text: str) -> None:
+    (problem,) = problems(annotated("a", "j", groups=text))
+    assert problem[1:] == (
+        f"metadata.annotations[{GANG}groups]",
+        "is not what it should be in JSON",
+    )
+
+
+def test_a_pod_group_counts_before_the_annotations_of_its_pods() -> None:
+    both = member("a", "g")
+    both["metadata"]["annotations"] = {GANG + "name": "g", GANG + "min-available": "9"}
+    assert groups(only_gang(node(), both, pod_group("g", 3))) == {"g": (3, 1)}

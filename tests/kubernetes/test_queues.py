@@ -1,0 +1,195 @@
+"""Queues of KAI, Koordinator and Kueue: limits, guarantees, membership, and what runs there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placement import v1
+from placement.kubernetes.queues import UNLIMITED
+from tests.kubernetes.build import (
+    Body,
+    container,
+    gang,
+    group,
+    kai_queue,
+    node,
+    only_gang,
+    pod,
+    problems,
+    request,
+    said,
+    thing,
+    translated,
+)
+
+QUOTA = "quota.scheduling.koordinator.sh/"
+
+
+def queues(*bodies: Body) -> dict[str, v1.Queue]:
+    return {q.name.removeprefix("queues/"): q for q in request(*bodies).snapshot.queues}
+
+
+def quota(name: str, *, namespace: str = "ml", parent: str = "", **spec: Any) -> Body:
+    labels = {f"{QUOTA}parent": parent} if parent else {}
+    return thing(
+        "ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", name, namespace=namespace,
+        metadata={"labels": labels}, spec=spec,
+    )  # fmt: skip
+
+
+def test_minus_one_is_no_limit_and_zero_is_a_limit() -> None:
+    found = queues(kai_queue("none", limit=-1), kai_queue("zero", limit=0), kai_queue("x", limit=8))
+    assert [dict(found[n].limit) for n in ("none", "zero", "x")] == [{}, {"gpus": 0}, {"gpus": 8}]
+
+
+def test_a_quota_that_is_not_given_is_zero_and_one_without_end_holds_all() -> None:
+    resources = {"cpu": {"quota": -1}, "memory": {"quota": 2, "limit": 3}}
+    found = queues(kai_queue("q", quota=-1, resources=resources), kai_queue("r"))
+    assert dict(found["q"].guaranteed) == {"gpus": UNLIMITED, "memory": 2_000_000}
+    assert dict(found["q"].limit) == {"memory": 3_000_000}
+    assert dict(found["r"].guaranteed) == {"gpus": 0, "cpu": 0, "memory": 0}
+
+
+def test_parts_of_gpus_are_rounded_down() -> None:
+    found = queues(kai_queue("q", limit=7.5, quota=0.7))["q"]
+    assert (found.limit["gpus"], found.guaranteed["gpus"]) == (7, 0)
+
+
+@pytest.mark.parametrize("value", ["8", -2, True, float("nan")])
+def test_what_is_no_amount_is_a_problem(value: object) -> None:
+    ((_, field, _),) = problems(kai_queue("q", limit=value))
+    assert field == "spec.resources.gpu.limit"
+
+
+def test_elastic_quotas_count_gpus_together_and_name_their_parent() -> None:
+    found = queues(
+        quota("org", max={"koordinator.sh/gpu": "1600", "nvidia.com/gpu": "8"}),
+        quota("team", parent="org", min={"cpu": "1500m", "memory": "1Gi"}, max={"rdma/hca": "3"}),
+    )
+    assert dict(found["org"].limit) == {"gpus": 8}
+    assert found["team"].parent == "queues/org"
+    assert dict(found["team"].guaranteed) == {"cpu": 1500, "memory": 2**30}
+    assert dict(found["team"].limit) == {"rdma/hca": 3}
+
+
+def cluster_queue(name: str, cohort: str = "", resources: Body | None = None) -> Body:
+    flavor = {
+        "name": "default",
+        "resources": [{"name": k, **v} for k, v in (resources or {}).items()],
+    }
+    return thing(
+        "ClusterQueue", "kueue.x-k8s.io/v1beta2", name,
+        spec={"cohortName": cohort, "resourceGroups": [{"flavors": [flavor]}]},
+    )  # fmt: skip
+
+
+def test_a_cluster_queue_borrows_within_its_cohort() -> None:
+    gpu = "nvidia.com/gpu"
+    found = queues(
+        cluster_queue("alone", "", {gpu: {"nominalQuota": 4}}),
+        cluster_queue("a", "all", {gpu: {"nominalQuota": "8", "borrowingLimit": 2}}),
+        cluster_queue("b", "all", {gpu: {"nominalQuota": 16}, "cpu": {"nominalQuota": "4"}}),
+    )
+    assert dict(found["alone"].limit) == {"gpus": 4}
+    assert (dict(found["a"].limit), dict(found["a"].guaranteed)) == ({"gpus": 10}, {"gpus": 8})
+    assert (dict(found["b"].limit), found["b"].parent) == ({}, "queues/cohort-all")
+    assert dict(found["cohort-all"].limit) == {"gpus": 24, "cpu": 4000}
+
+
+def gang_in(labels: Body, **pod_labels: str) -> list[Body]:
+    return [
+        node(),
+        pod("a", labels=pod_labels),
+        gang(podgroups=[group("w", "a")], metadata={"labels": labels}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "pod_labels", "want"),
+    [
+        ({"kai.scheduler/queue": "x"}, {"kai.scheduler/queue": "y"}, "queues/x"),
+        ({}, {"kai.scheduler/queue": "y"}, "queues/y"),
+        ({}, {f"{QUOTA}name": "z"}, "queues/z"),
+        ({"kai.scheduler/queue": "unknown"}, {}, "queues/unknown"),
+        ({}, {}, "queues/ml"),
+    ],
+)
+def test_a_gang_says_its_queue_before_its_pods_and_its_namespace(
+    labels: Body, pod_labels: dict[str, str], want: str
+) -> None:
+    known = [kai_queue("x"), kai_queue("y"), quota("z"), quota("ml"), quota(
+        "koordinator-default-quota", namespace="koordinator-system")]  # fmt: skip
+    assert only_gang(*known, *gang_in(labels, **pod_labels)).queue == want
+
+
+def test_a_queue_of_kai_does_not_serve_the_namespace_of_its_name() -> None:
+    assert only_gang(kai_queue("ml"), *gang_in({})).queue == ""
+
+
+def test_a_local_queue_leads_to_its_cluster_queue() -> None:
+    local = thing(
+        "LocalQueue", "kueue.x-k8s.io/v1beta2", "user", namespace="ml",
+        spec={"clusterQueue": "cq"},
+    )  # fmt: skip
+    sent = only_gang(cluster_queue("cq"), local, *gang_in({"kueue.x-k8s.io/queue-name": "user"}))
+    assert sent.queue == "queues/cq"
+
+
+def test_without_any_queue_in_the_input_it_is_said_and_not_checked() -> None:
+    translation = translated(*gang_in({"kai.scheduler/queue": "x"}))
+    assert translation.request.gangs[0].queue == ""
+    assert said(translation.warnings) == (
+        "queue x: the input holds no queue, so no limit of queues is checked",
+    )
+
+
+def test_what_runs_outside_gangs_is_in_use_and_members_are_not_counted_twice() -> None:
+    label = {"kai.scheduler/queue": "q"}
+    found = queues(
+        node("n1"), kai_queue("q", limit=8), kai_queue("other"),
+        pod("lone", labels=label, nodeName="n1", containers=[container(gpu="2", cpu="1")]),
+        pod("fixed", labels={**label, "kai.scheduler/preemptibility": "non-preemptible"},
+            nodeName="n1"),
+        pod("waits", labels=label),
+        pod("member", labels=label, nodeName="n1"),
+        gang(podgroups=[group("w", "member")]),
+    )  # fmt: skip
+    assert dict(found["q"].used) == {"gpus": 3, "cpu": 1000}
+    assert dict(found["q"].used_not_preemptible) == {"gpus": 1}
+    assert dict(found["other"].used) == {}
+
+
+def test_a_running_gang_is_safe_for_the_time_of_the_nearest_queue() -> None:
+    running = [
+        node("n1"),
+        pod("a", nodeName="n1", labels={"kai.scheduler/queue": "leaf"}),
+        gang(podgroups=[group("w", "a")]),
+    ]
+    running[1]["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    sent = only_gang(
+        kai_queue("org", preemptMinRuntime="2h", reclaimMinRuntime="90s"),
+        kai_queue("leaf", "org", preemptMinRuntime="1h30m"),
+        *running,
+    )
+    assert sent.minimum_run_time.seconds == 5400
+    assert sent.minimum_run_time_before_reclaim.seconds == 90
+    assert sent.start_time.ToJsonString() == "2026-01-01T00:00:00Z"
+
+
+def test_a_queue_above_itself_is_a_problem_and_a_lost_parent_a_warning() -> None:
+    found = problems(kai_queue("a", "b"), kai_queue("b", "a"))
+    assert found
+    assert all("is above itself" in message for _, _, message in found)
+    translation = translated(kai_queue("a", "gone"))
+    assert translation.request.snapshot.queues[0].parent == ""
+    assert "Queue a: its parent gone is not in the input: taken as a root" in said(
+        translation.warnings
+    )
+
+
+def test_one_name_for_two_queues_is_a_problem() -> None:
+    assert problems(kai_queue("q"), quota("q")) == [
+        ("ElasticQuota ml/q", "", "Queue q has the same name")
+    ]

@@ -1,0 +1,215 @@
+"""Koordinator's Reservations: who may use them, what they still hold, and when they end."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from placement import v1
+from placement.kubernetes import Objects, translate
+from tests.kubernetes.build import (
+    Body,
+    container,
+    gang,
+    group,
+    node,
+    pod,
+    problems,
+    request,
+    said,
+    template,
+    thing,
+    translated,
+)
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+USES = "scheduling.koordinator.sh/reservation-allocated"
+BY_LABEL = [{"labelSelector": {"matchLabels": {"app": "x"}}}]
+
+
+def reservation(
+    name: str = "r", *, phase: str = "Available", where: str = "n1", metadata: Body | None = None,
+    allocatable: Body | None = None, owners: Any = BY_LABEL, **spec: Any,
+) -> Body:  # fmt: skip
+    held = {"nvidia.com/gpu": "4", "cpu": "2"} if allocatable is None else allocatable
+    inside = {"spec": {"containers": [container(gpu="4")]}}
+    return thing(
+        "Reservation", "scheduling.koordinator.sh/v1alpha1", name, metadata=metadata or {},
+        spec={"template": inside, "owners": owners, **spec},
+        status={"phase": phase, "nodeName": where, "allocatable": held},
+    )  # fmt: skip
+
+
+def only(*bodies: Body) -> v1.Reservation:
+    (found,) = request(node("n1"), *bodies).snapshot.reservations
+    return found
+
+
+def none(*bodies: Body) -> bool:
+    return not request(node("n1"), *bodies).snapshot.reservations
+
+
+def user(name: str, **requests: str) -> Body:
+    notes = {USES: json.dumps({"name": "r", "uid": "u"})}
+    return pod(
+        name, nodeName="n1", phase="Running", metadata={"annotations": notes},
+        containers=[container(**requests)],
+    )  # fmt: skip
+
+
+def test_a_reservation_holds_what_it_was_given_for_its_owners() -> None:
+    found = only(reservation(metadata={"labels": {"tier": "a"}}))
+    assert (found.name, found.node) == ("reservations/r", "nodes/n1")
+    assert found.held == v1.Resources(cpu_millis=2000, extended={"nvidia.com/gpu": 4})
+    (owner,) = found.owners
+    assert dict(owner.selector.match_labels) == {"app": "x"}
+    assert (found.allocate_once, found.restricted, found.closed) == (True, False, False)
+    assert dict(found.labels) == {"tier": "a"}
+
+
+def test_without_a_status_of_what_it_has_its_template_counts() -> None:
+    body = reservation()
+    del body["status"]["allocatable"]
+    assert only(body).held == v1.Resources(extended={"nvidia.com/gpu": 4})
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed", ""])
+def test_only_an_available_or_waiting_one_holds(phase: str) -> None:
+    assert none(reservation(phase=phase))
+
+
+def test_what_owners_use_is_not_held_any_more() -> None:
+    sent = request(
+        node("n1"), reservation(allocateOnce=False), user("a", gpu="3", cpu="1"),
+        gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    (found,) = sent.snapshot.reservations
+    assert found.held == v1.Resources(cpu_millis=1000, extended={"nvidia.com/gpu": 1})
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    assert pod_set.bound_pods[0].reservation == "reservations/r"
+    assert sent.snapshot.nodes[0].requested.extended == {"nvidia.com/gpu": 3}
+
+
+def test_one_that_serves_a_single_pod_and_has_it_holds_nothing() -> None:
+    assert none(reservation(), user("a", gpu="1"))
+
+
+NOON = datetime.fromisoformat("2026-01-01T12:00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("spec", "created", "holds"),
+    [
+        ({"expires": "2026-01-01T11:59:59Z"}, None, False),
+        ({"expires": "2026-01-01T12:00:01Z"}, None, True),
+        ({"ttl": "1h"}, "2026-01-01T10:59:00Z", False),
+        ({"ttl": "1h30m"}, "2026-01-01T10:59:00Z", True),
+        ({"ttl": "0s"}, "2020-01-01T00:00:00Z", True),
+        ({}, "2025-12-31T11:00:00Z", False),
+        ({}, "2025-12-31T13:00:00Z", True),
+    ],
+)
+def test_an_expired_one_holds_nothing(spec: Body, created: str | None, holds: bool) -> None:
+    body = reservation(metadata={"creationTimestamp": created} if created else {}, **spec)
+    sent = translate(Objects.of([node("n1"), body]), as_of=NOON).request
+    assert bool(sent.snapshot.reservations) == holds
+
+
+def test_who_owns_is_found_by_reference_controller_or_both() -> None:
+    controlled = pod("c", metadata={"ownerReferences": [
+        {"kind": "Job", "name": "j", "controller": True}]})  # fmt: skip
+    owners = [
+        {"object": {"namespace": "ml", "name": "a"}},
+        {"controller": {"kind": "Job", "name": "j"}},
+        {"object": {"name": "b"}, "labelSelector": {"matchLabels": {"app": "y"}}},
+    ]
+    found = only(
+        reservation(owners=owners), pod("a"), pod("b", labels={"app": "y"}), controlled, pod("d")
+    )
+    assert [o.pod.rpartition("/")[2] for o in found.owners] == ["a", "c", "b"]
+
+
+def test_taints_are_for_owners_that_tolerate_them() -> None:
+    tainted = reservation(taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    patient = pod("a", labels={"app": "x"}, tolerations=[{"key": "k", "operator": "Exists"}])
+    found = only(tainted, patient, pod("b", labels={"app": "x"}))
+    assert [o.pod for o in found.owners] == ["namespaces/ml/pods/a"]
+
+
+def test_one_that_nobody_may_use_still_holds() -> None:
+    assert only(reservation(owners=[{"object": {"name": "gone"}}])).closed
+    assert only(reservation(unschedulable=True)).closed
+
+
+def test_an_empty_owner_is_nobody() -> None:
+    assert not only(reservation(owners=[{}]), pod("a")).owners
+
+
+def test_devices_that_users_have_are_not_held() -> None:
+    def devices(*minors: int) -> str:
+        return json.dumps({"gpu": [{"minor": m, "resources": {}} for m in minors]})
+
+    key = "scheduling.koordinator.sh/device-allocated"
+    holder = reservation(metadata={"annotations": {key: devices(0, 1, 2)}}, allocateOnce=False)
+    taken = user("a", gpu="1")
+    taken["metadata"]["annotations"][key] = devices(1)
+    assert list(only(holder, taken).devices) == [0, 2]
+
+
+def test_a_reservation_on_an_unknown_node_is_left_out_with_a_warning() -> None:
+    translation = translated(node("n1"), reservation(where="n9"))
+    assert not translation.request.snapshot.reservations
+    assert "Reservation r: status.nodeName: the node is not in the input" in said(
+        translation.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("affinity", "want"),
+    [
+        ({"name": "r"}, v1.ReservationSelector(name="reservations/r")),
+        (
+            {"reservationSelector": {"a": "b"}},
+            v1.ReservationSelector(
+                terms=[
+                    v1.NodeSelectorTerm(
+                        match_expressions=[
+                            v1.SelectorRequirement(
+                                key="a",
+                                operator=v1.SelectorOperator.SELECTOR_OPERATOR_IN,
+                                values=["b"],
+                            )
+                        ]
+                    )
+                ]
+            ),
+        ),
+    ],
+)
+def test_a_pod_may_insist_on_reservations(affinity: Body, want: v1.ReservationSelector) -> None:
+    made = template(metadata={"annotations": {AFFINITY: json.dumps(affinity)}})
+    assert made.required_reservation == want
+
+
+def test_a_pod_may_look_through_reservations() -> None:
+    labels = {"scheduling.koordinator.sh/reservation-ignored": "true"}
+    assert template(labels=labels).ignores_reservations
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": 3}', '{"reservationSelector": 1}'])
+def test_an_annotation_that_cannot_be_read_is_a_problem(text: str) -> None:
+    found = problems(pod("a", metadata={"annotations": {AFFINITY: text}}))
+    assert [field.startswith(f"metadata.annotations[{AFFINITY}]") for _, field, _ in found] == [
+        True
+    ]
+
+
+def test_labels_that_owners_are_matched_by_are_sent() -> None:
+    sent = request(
+        node("n1"), reservation(), pod("a", labels={"app": "x", "other": "y"}),
+        gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    assert dict(sent.gangs[0].groups[0].pod_sets[0].template.labels) == {"app": "x"}

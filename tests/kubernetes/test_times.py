@@ -1,0 +1,135 @@
+"""Times, durations, when the input was taken, and disruption budgets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from placement.kubernetes import Objects, translate
+from placement.kubernetes.times import parse_duration, parse_time
+from tests.kubernetes.build import (
+    Body,
+    gang,
+    group,
+    node,
+    only_gang,
+    pod,
+    problems,
+    request,
+    thing,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T14:00:00+02:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00.250000Z", datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_times_are_in_utc(text: str, want: datetime | None) -> None:
+    assert parse_time(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("1h30m", timedelta(minutes=90)),
+        ("1.5s", timedelta(seconds=1.5)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("0", timedelta()),
+        ("5", None),
+        ("1h x", None),
+        ("999999999h", None),
+        ("", None),
+    ],
+)
+def test_durations_of_go(text: str, want: timedelta | None) -> None:
+    assert parse_duration(text) == want
+
+
+def stamped(body: Body, moment: str) -> Body:
+    body["metadata"]["creationTimestamp"] = moment
+    return body
+
+
+def test_a_gang_waits_since_it_was_made() -> None:
+    sent = only_gang(stamped(gang(podgroups=[group("w", least=0)]), "2026-01-01T00:00:00Z"))
+    assert sent.create_time.ToJsonString() == "2026-01-01T00:00:00Z"
+    assert not only_gang(gang(podgroups=[group("w", least=0)])).HasField("create_time")
+
+
+def test_the_input_was_taken_at_its_newest_time() -> None:
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T00:00:00Z"}
+    heard = node("n1", conditions=[ready])
+    old = stamped(pod("a"), "2026-01-01T23:59:59Z")
+    assert request(heard, old).snapshot.as_of.ToJsonString() == "2026-01-02T00:00:00Z"
+
+
+def test_what_lies_ahead_by_intention_is_not_now() -> None:
+    leaving = pod("a", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
+    assert not request(node(), leaving).snapshot.HasField("as_of")
+
+
+def test_as_of_may_be_given() -> None:
+    late = datetime(2027, 1, 1)
+    objects = Objects.of([stamped(node(), "2026-01-01T00:00:00Z")])
+    sent = translate(objects, as_of=late).request
+    assert sent.snapshot.as_of.ToJsonString() == "2027-01-01T00:00:00Z"
+
+
+def test_a_time_that_is_none_is_a_problem() -> None:
+    assert problems(stamped(gang(podgroups=[group("w", least=0)]), "soon")) == [
+        (
+            "PodGang ml/g",
+            "metadata.creationTimestamp",
+            "'soon' is not a time such as 2026-01-31T12:00:00Z",
+        )
+    ]
+
+
+def budget(status: Body | None = None, **spec: Any) -> Body:
+    selector = {"selector": {"matchLabels": {"app": "x"}}}
+    return thing("PodDisruptionBudget", "policy/v1", "b", namespace="ml",
+                 spec={**selector, **spec}, status=status or {})  # fmt: skip
+
+
+def allowed(body: Body) -> int:
+    pods = [pod(f"p{i}", labels={"app": "x"}, nodeName="n1" if i < 3 else "") for i in range(4)]
+    (sent,) = request(node("n1"), *pods, body).snapshot.disruption_budgets
+    return sent.allowed
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        (budget({"disruptionsAllowed": 2}, minAvailable=3), 2),
+        (budget(minAvailable=2), 1),
+        (budget(minAvailable="50%"), 1),
+        (budget(minAvailable="100%"), 0),
+        (budget(maxUnavailable=2), 1),
+        (budget(maxUnavailable="50%"), 1),
+        (budget(maxUnavailable=0), 0),
+        (budget(selector=None, minAvailable=0), 0),
+    ],
+)
+def test_a_budget_allows_what_the_cluster_says_or_the_pods_leave(body: Body, want: int) -> None:
+    """Three of four pods run."""
+    assert allowed(body) == want
+
+
+def test_a_budget_is_sent_with_the_labels_that_it_looks_at() -> None:
+    sent = request(
+        node("n1"), pod("a", labels={"app": "x", "z": "y"}, nodeName="n1"), budget(minAvailable=0),
+        gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    (only,) = sent.snapshot.disruption_budgets
+    assert (only.name, dict(only.selector.match_labels)) == (
+        "namespaces/ml/poddisruptionbudgets/b", {"app": "x"},
+    )  # fmt: skip
+    assert dict(sent.gangs[0].groups[0].pod_sets[0].template.labels) == {"app": "x"}
