@@ -394,10 +394,11 @@ class _Run:
     ) -> Iterable[GangResult]:
         fewest = dict(best.solution.fewest_domains)
         placed = {gang.gang: gang.placed for gang in best.score.gangs}
+        queues = {q.name for q in self._request.snapshot.queues}
         for i, gang in enumerate(best.score.gangs):
             own = tuple(reasons[i]) if i < len(reasons) else ()
             if not gang.placed and not own:
-                own = plain_reasons(self._request.snapshot.gangs[i], placed)
+                own = plain_reasons(self._request.snapshot.gangs[i], placed, queues)
             yield GangResult(
                 name=gang.gang,
                 placed=gang.placed,

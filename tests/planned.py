@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,
     HOSTNAME,
@@ -57,11 +58,11 @@ TRIES = 8
 class Taste:
     """How likely questions are to have what makes them unlike each other, from 0 to 1.
 
-    `whole` are pods that fill a node, `scopes` packing scopes at any one place, `host`
-    the node as the level of one, `sets` gangs based on others, `elastic` groups that need
-    less than all their pods, `crossing` levels that do not nest, `bare` nodes without
-    labels, `rules` rules between pods, `others` pods of one group that ask for something
-    else, `running` gangs that run in part, `previous` gangs that want nodes again.
+    `whole` are pods that fill a node, `scopes` packing scopes at any one place, `host` the node
+    as the level of one, `sets` gangs based on others, `elastic` groups that need less than all
+    their pods, `queues` gangs in queues, `crossing` levels that do not nest, `bare` nodes
+    without labels, `rules` rules between pods, `others` pods of one group that ask for
+    something else, `running` gangs that run in part, `previous` gangs that want nodes again.
     `nodes` and `pods` are about the most of each.
     """
 
@@ -76,6 +77,7 @@ class Taste:
     others: float = 0.15
     running: float = 0.15
     previous: float = 0.15
+    queues: float = 0.15
     nodes: int = 14
     pods: int = 40
 
@@ -108,7 +110,8 @@ def question(rng: random.Random, taste: Taste) -> Snapshot:
     draft = _Draft(rng, taste)
     nodes = draft.cluster()
     gangs, running = draft.gangs(nodes)
-    return Snapshot(nodes, gangs, running)
+    gangs, queues = draft.queues(gangs)
+    return Snapshot(nodes, gangs, running, queues=queues)
 
 
 class _Draft:
@@ -119,7 +122,7 @@ class _Draft:
         # Whether it may occur at all, so that what is rare also occurs alone.
         self.has = {
             name: rng.random() < 2 * getattr(taste, name)
-            for name in ("rules", "others", "running", "previous", "sets", "bare")
+            for name in ("rules", "others", "running", "previous", "sets", "bare", "queues")
         }
         #: Memory is in these.
         self.unit = rng.choice((1, 1, 1, 2**34 + 1))
@@ -325,6 +328,45 @@ class _Draft:
                 gang = replace(gang, groups=tuple(enough))
         return gang
 
+    # queues
+
+    def queues(self, gangs: Sequence[PodGang]) -> tuple[tuple[PodGang, ...], tuple[Queue, ...]]:
+        """Some of the gangs in a small tree of queues."""
+        rng = self.rng
+        if not self.has["queues"] or rng.random() < 0.5:
+            return tuple(gangs), ()
+        count = rng.randint(1, 4)
+        names = [f"queues/q{i}" for i in range(count)]
+        queues = tuple(
+            Queue(
+                name,
+                parent=rng.choice(["", *names[:i]]),
+                limit=self._amounts(),
+                guaranteed=self._amounts(),
+                used=rng.choice(({}, {}, {GPUS: rng.randint(0, 4), MEMORY: self.unit})),
+                used_not_preemptible=rng.choice(({}, {}, {GPUS: rng.randint(0, 2)})),
+            )
+            for i, name in enumerate(names)
+        )
+        unknown = ["queues/nowhere"] if rng.random() < 0.05 else []
+        return tuple(
+            replace(
+                gang,
+                queue=rng.choice([*names, *unknown]) if rng.random() < 0.9 else "",
+                not_preemptible=rng.random() < 0.3,
+            )
+            for gang in gangs
+        ), queues
+
+    def _amounts(self) -> dict[str, int]:
+        rng = self.rng
+        most = {
+            GPUS: rng.randint(0, 24),
+            CPU: rng.randint(0, 12),
+            MEMORY: rng.randint(0, 9) * self.unit,
+        }
+        return {r: amount for r, amount in most.items() if rng.random() < 0.5}
+
     def _running(self, nodes: Sequence[Node], gangs: Iterable[PodGang]) -> tuple[RunningPod, ...]:
         """What rules between pods see: the pods of gangs that run, and a few more."""
         rng = self.rng
@@ -495,7 +537,31 @@ def cut_out(rng: random.Random, question: Planned) -> Planned:
                     used[where[pod.name]].update(s.template.requests)
     tight = rng.choice((0.0, 0.5, 1.0, 1.0))
     nodes = tuple(_tightened(rng, node, used[node.name], tight) for node in snapshot.nodes)
-    return Planned(Snapshot(nodes, tuple(gangs), snapshot.running_pods), plan)
+    queues = _at_their_limits(rng, snapshot.queues, gangs) if snapshot.queues else ()
+    return Planned(Snapshot(nodes, tuple(gangs), snapshot.running_pods, queues=queues), plan)
+
+
+def _at_their_limits(
+    rng: random.Random, queues: Sequence[Queue], gangs: Iterable[PodGang]
+) -> tuple[Queue, ...]:
+    """Queues some of whose limits are what runs and all that waits."""
+    asked: dict[str, Counter[str]] = {queue.name: Counter(queue.used) for queue in queues}
+    for gang in gangs:
+        for group in gang.groups:
+            for s in group.pod_sets if gang.queue in asked else ():
+                requests = s.template.requests
+                for _ in s.pods:
+                    asked[gang.queue].update({**requests, GPUS: Policy().gpus(requests)})
+    # What is above comes first in `queues`.
+    for queue in reversed(queues):
+        if queue.parent:
+            asked[queue.parent].update(asked[queue.name])
+    return tuple(
+        replace(
+            q, limit={r: asked[q.name][r] if rng.random() < 0.7 else a for r, a in q.limit.items()}
+        )
+        for q in queues
+    )
 
 
 def _tightened(rng: random.Random, node: Node, used: Counter[str], chance: float) -> Node:

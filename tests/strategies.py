@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from hypothesis import strategies as st
 
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,
     HOSTNAME,
@@ -62,6 +63,7 @@ class Feature(Enum):
     MIXED_SETS = auto()
     CPU_ONLY = auto()
     OVERLAPS = auto()
+    QUEUES = auto()
 
 
 EVERYTHING = frozenset(Feature)
@@ -99,7 +101,38 @@ def snapshots(
     if Feature.BASES in chosen:
         gangs = _with_bases(gangs, draw(st.sets(st.integers(1, size.gangs))))
     running = draw(running_pods(nodes, gangs)) if chosen & _BETWEEN_PODS else ()
+    if Feature.QUEUES in chosen:
+        queues = draw(queue_trees())
+        gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
+        return Snapshot(nodes, tuple(gangs), running, queues=queues)
     return Snapshot(nodes, tuple(gangs), running)
+
+
+_memberships = st.tuples(
+    st.sampled_from(["", "queues/a", "queues/b", "queues/c", "queues/c"]), st.booleans()
+)
+
+
+def _in_a_queue(gang: PodGang, queue: str, fixed: bool) -> PodGang:
+    return replace(gang, queue=queue, not_preemptible=fixed)
+
+
+@st.composite
+def queue_trees(draw: st.DrawFn) -> tuple[Queue, ...]:
+    """Queues a and b, with c in one of them; gangs may also name one that is not there."""
+    limits = st.dictionaries(st.sampled_from([GPUS, CPU]), st.integers(0, 8), max_size=2)
+    amounts: st.SearchStrategy[dict[str, int]] = st.one_of(st.just({}), limits)
+    queues = [
+        Queue(
+            f"queues/{name}",
+            parent,
+            limit=draw(amounts),
+            guaranteed=draw(amounts),
+            used=draw(st.sampled_from([{}, {}, {GPUS: 2}])),
+        )
+        for name, parent in (("a", ""), ("b", ""), ("c", draw(st.sampled_from(["queues/a", ""]))))
+    ]
+    return tuple(queues[: draw(st.sampled_from([3, 3, 2]))])
 
 
 _BETWEEN_PODS = {Feature.ANTI_AFFINITY, Feature.AFFINITY, Feature.SPREAD}
@@ -341,6 +374,7 @@ def permuted(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
             replace(gang, groups=tuple(draw(st.permutations(gang.groups)))) for gang in gangs
         ),
         running_pods=tuple(draw(st.permutations(snapshot.running_pods))),
+        queues=tuple(draw(st.permutations(snapshot.queues))),
     )
 
 
@@ -361,7 +395,8 @@ def renamed(snapshot: Snapshot) -> Snapshot:
             fixed_pods=tuple(BoundPod(new(pod.name), new(pod.node)) for pod in old.fixed_pods),
         )
 
-    return Snapshot(
+    return replace(
+        snapshot,
         nodes=tuple(
             replace(
                 node,

@@ -19,13 +19,14 @@ every valid plan, so no later stage can undo a bound that came from rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints, fit
 from placement_service.formulation.problem import Gang, Problem, Scope
+from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 
@@ -46,13 +47,15 @@ Parts = tuple[tuple[Content, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class GangClass:
-    """Pending gangs alike in rows, priority and `Counting.least_beyond`."""
+    """Pending gangs alike in rows, priority and `Counting.least_beyond` (`beyond`)."""
 
     gangs: tuple[int, ...]
     priority: int
     value: int
     parts: tuple[Parts, ...]
     extras: Content
+    queue_rows: tuple[int, ...]
+    beyond: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,14 +160,14 @@ class Counting:
         return narrow == level or self.topology.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
-        found: dict[tuple[int, int, tuple[Parts, ...], Content, int], list[int]] = {}
+        found: dict[GangClass, list[int]] = {}
         alone: dict[object, bool] = {}
         for gang in self.problem.pending:
             parts = tuple(self.parts(gang, level) for level in self.levels)
-            pod_class = (parts, gang.demands, gang.requirements, gang.scopes)
-            if pod_class not in alone:
-                alone[pod_class] = self.fits_alone(gang)
-            if alone[pod_class]:
+            alike = (parts, gang.demands, gang.requirements, gang.scopes, gang.queue_rows)
+            if alike not in alone:
+                alone[alike] = self.fits_alone(gang)
+            if alone[alike]:
                 extras = tuple(
                     sorted(
                         (tuple(gang.demands[d].pod_class for d in q.demands), q.pending - q.missing)
@@ -172,12 +175,12 @@ class Counting:
                         if q.pending > q.missing
                     )
                 )
-                key = (gang.priority, gang.value, parts, extras, self.least_beyond(gang))
+                key = GangClass(
+                    (), gang.priority, gang.value, parts, extras, gang.queue_rows,
+                    self.least_beyond(gang),
+                )  # fmt: skip
                 found.setdefault(key, []).append(gang.index)
-        return tuple(
-            GangClass(tuple(gangs), priority, value, parts, extras)
-            for (priority, value, parts, extras, _), gangs in found.items()
-        )
+        return tuple(replace(key, gangs=tuple(gangs)) for key, gangs in found.items())
 
     # --- rows -----------------------------------------------------------------
 
@@ -196,7 +199,31 @@ class Counting:
                     best[key] = row
         return tuple(best.values())
 
+    def _queue_rows(self) -> Iterator[Row]:
+        """The rows of queues, with the least that minimums and extras can take."""
+        for r, row in enumerate(self.problem.queue_rows):
+            weight = np.zeros(len(self.classes), dtype=np.int64)
+            extra = np.zeros(len(self.classes), dtype=np.int64)
+            for c, gang in enumerate(self.classes):
+                if r in gang.queue_rows:
+                    weight[c] = sum(
+                        times * self._least(row, content) for content, times in gang.parts[0]
+                    )
+                    extra[c] = min(
+                        (self._least(row, ((classes, 1),)) for classes, _ in gang.extras),
+                        default=0,
+                    )
+            yield Row(weight, extra, row.capacity)
+
+    @staticmethod
+    def _least(row: QueueRow, content: Content) -> int:
+        """The least that content can take of a queue."""
+        return sum(
+            count * min(int(row.weight[c]) for c in pod_classes) for pod_classes, count in content
+        )
+
     def _all_rows(self) -> Iterator[Row]:
+        yield from self._queue_rows()
         per_extra = np.array(
             [
                 np.min([self.weigh(((pod_classes, 1),)) for pod_classes, _ in c.extras], axis=0)
@@ -224,6 +251,11 @@ class Counting:
 
     def fits_alone(self, gang: Gang) -> bool:
         """False only if the gang cannot be placed on the snapshot even alone."""
+        for r in gang.queue_rows:
+            row = self.problem.queue_rows[r]
+            least = sum(times * self._least(row, c) for c, times in self.parts(gang, -1))
+            if least > row.capacity:
+                return False
         for scope in gang.scopes:
             binds = scope.required >= 0 and bool(self._content(gang, scope.demands))
             if binds and not self.domains_for(gang, scope).any():

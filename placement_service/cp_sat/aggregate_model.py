@@ -41,6 +41,7 @@ from placement_service.cp_sat.domain_packings import Budget, Multiset, Stowing
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
+from placement_service.cp_sat.rules import queues
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
@@ -121,6 +122,8 @@ class AggregateModel:
         self.tally: Tally[Var] = Tally()
         self._units: dict[int, list[tuple[int, Var, int]]] = {}
         self._demand: dict[int, list[tuple[int, Var, int]]] = {}
+        #: What is taken of the rows of queues.
+        self._taken: list[Terms[Var]] = [[] for _ in self.problem.queue_rows]
         self._stowed: list[tuple[list[Var], list[Multiset], list[list[Spot]]]] = []
         self._gangs_open()
         # A part's kind has a larger index than those of its own parts.
@@ -128,6 +131,8 @@ class AggregateModel:
             if k in self._demand:
                 self._kind_opens(k)
         self._units_lie_on_nodes()
+        for row, terms in zip(self.problem.queue_rows, self._taken, strict=True):
+            queues.post(self.cp, self.problem, row, terms, fixed)
         self._counting_rows_hold()
 
     @property
@@ -257,12 +262,14 @@ class AggregateModel:
         if ask.is_certain:
             pod_class = ask.pod_classes[0][0]
             self._units.setdefault(pod_class, []).extend((at, v, w * ask.least) for v, w in times)
+            self._charge(ask, pod_class, ((v, w * ask.least) for v, w in times))
             return {}
         found: dict[int, Var] = {}
         for i, (pod_class, cap) in enumerate(ask.pod_classes):
             v = found[i] = self._new(min(cap, ask.most) * most)
             self.cp.add(v <= min(cap, ask.most) * dot(times))
             self._units.setdefault(pod_class, []).append((at, v, 1))
+            self._charge(ask, pod_class, ((v, 1),))
         total = cp_model.LinearExpr.sum(list(found.values()))
         if ask.least:
             self.cp.add(total >= ask.least * dot(times))
@@ -272,6 +279,13 @@ class AggregateModel:
             self.extras += [(v, 1) for v in found.values()]
             self.extras += [(v, -w * ask.least) for v, w in times if ask.least]
         return found
+
+    def _charge(self, ask: Ask, pod_class: int, units: Iterable[tuple[Var, int]]) -> None:
+        """Count units of an ask in the rows of its queues."""
+        units = tuple(units)
+        for r in ask.queue_rows:
+            weight = int(self.problem.queue_rows[r].weight[pod_class])
+            self._taken[r] += [(v, w * weight) for v, w in units if weight]
 
     def _open(self, kind: int, whole: bool, at: int, var: Var, most: int) -> None:
         """Parts open in a domain: their units and parts lie there."""
@@ -514,6 +528,7 @@ class AggregateModel:
                     x = part.units[v, i, choice] = self._new(cap_here)
                     mine.append(x)
                     self._units.setdefault(pod_class, []).append((v, x, 1))
+                    self._charge(ask, pod_class, ((x, 1),))
                     cp.add(x <= cap_here * (uses[v] if v != ROOT else there))
                 cp.add(cp_model.LinearExpr.sum(mine) <= cap * there)
                 every += mine

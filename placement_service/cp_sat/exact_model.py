@@ -25,7 +25,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.node_packing import Filling
-from placement_service.cp_sat.rules import post
+from placement_service.cp_sat.rules import post, queues
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Bools, Ints
@@ -73,6 +73,7 @@ class ExactModel:
         self._required_scopes_hold()
         self._nodes_are_not_overfilled()
         self._rules_between_pods_hold()
+        self._queues_hold()
         self.home_pods = HomePods(self)
         self.home_pods.budgets_hold()
         self._counting_rows_hold()
@@ -272,6 +273,17 @@ class ExactModel:
         for rule in self.problem.rules:
             post(self, rule)
 
+    def _queues_hold(self) -> None:
+        for r, row in enumerate(self.problem.queue_rows):
+            terms = [
+                (v, int(row.weight[g.demands[d].pod_class]))
+                for g in self.gangs
+                if r in g.queue_rows
+                for d in range(len(g.demands))
+                for v in self.at_class[g.index, d].values()
+            ]
+            queues.post(self.cp, self.problem, row, terms, self.fixed)
+
     def by_domain(self, level: LevelIdx, classes: Bools) -> dict[int, list[ClassCount]]:
         """Units of some pod classes by domain; domains without any are absent."""
         domain = self.problem.levels[level].domain
@@ -321,6 +333,7 @@ class ExactModel:
                     tuple((d.pod_class, d.count) for d in g.demands),
                     g.requirements,
                     g.scopes,
+                    g.queue_rows,
                 )
                 alike.setdefault(key, []).append(g.index)
         for indices in alike.values():

@@ -25,11 +25,15 @@ from placement_service.formulation.scope_tree import Part
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`least` to `most` units, of (pod class, at most so many) to choose from."""
+    """`least` to `most` units, of (pod class, at most so many) to choose from.
+
+    `queue_rows` are the rows of queues that count the units.
+    """
 
     pod_classes: tuple[tuple[int, int], ...]
     least: int
     most: int
+    queue_rows: tuple[int, ...]
 
     @property
     def is_certain(self) -> bool:
@@ -286,6 +290,7 @@ class Kinds:
                     tuple((gang.demands[d].pod_class, gang.demands[d].count) for d in q.demands),
                     q.missing,
                     q.pending,
+                    gang.queue_rows,
                 ),
                 (gang.index, i),
             )
@@ -337,7 +342,7 @@ class Kinds:
     ) -> tuple[Content, Opened]:
         asks = sorted(
             (a for some, _ in opened for a in some),
-            key=lambda a: (a[0].pod_classes, a[0].least, a[0].most),
+            key=lambda a: (a[0].pod_classes, a[0].least, a[0].most, a[0].queue_rows),
         )
         pieces = sorted((p for _, some in opened for p in some), key=lambda p: p.kind)
         times: dict[int, int] = {}

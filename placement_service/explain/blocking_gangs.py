@@ -218,6 +218,5 @@ def _takes(
 def residual_after(problem: Problem, plan: Plan) -> ResidualCapacity:
     """What is left once a plan is carried out."""
     residual = ResidualCapacity(problem)
-    for pod_class, nodes, units in _takes(problem, tuple(plan), plan):
-        residual.take(pod_class, nodes, units)
+    residual.take_plan(plan)
     return residual

@@ -61,6 +61,16 @@ class Extras:
         head = _head(sum(self.waiting(gang).values()))
         return tuple(replace(r, message=f"{head}: {r.message}") for r in standing)
 
+    def waiting_demands(self, gang: Gang) -> dict[int, int]:
+        """The pods that still wait, by demand."""
+        waiting = self.waiting(gang)
+        return {
+            i: waiting[m.group, m.pod_set]
+            for i, d in enumerate(gang.demands)
+            for m in d.members[:1]
+            if (m.group, m.pod_set) in waiting
+        }
+
     def reasons(self, gang: Gang) -> tuple[Reason, ...]:
         """One reason for all of the gang's waiting pods."""
         waiting = self.waiting(gang)

@@ -31,6 +31,7 @@ from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, K
 from placement_service.explain.capacity_reasons import Finding, Shortfalls
 from placement_service.explain.extra_reasons import Extras
 from placement_service.explain.node_reasons import NodeRules
+from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
@@ -93,6 +94,8 @@ class _Explainer:
         self.after = (
             Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
         )
+        self._queue_names = {q.name for q in snapshot.queues}
+        self._queues = QueueReasons(problem, self.plan)
         self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
         self._builder: Builder | None = None
         self._rivals: Rivals | None = None
@@ -129,6 +132,9 @@ class _Explainer:
         key = self._class(gang)
         if key in self._counted or self.late or self._standing(gang):
             return
+        if self._queues.beside(gang):
+            # Room is not what it lacks.
+            return
         alone = self.shortfalls.failures(gang, self.empty)
         same = self.after is self.empty
         beside = alone if same else self.shortfalls.failures(gang, self.after)
@@ -139,6 +145,9 @@ class _Explainer:
         standing = self._standing(gang)
         if standing:
             return standing
+        short = self._queues.alone(gang) or self._queues.beside(gang)
+        if short:
+            return short
         key = self._class(gang)
         if key not in self._known:
             if key not in self._counted:
@@ -158,6 +167,7 @@ class _Explainer:
             gang.priority,
             gang.base,
             gang.previous,
+            gang.queue_rows,
             tuple(g.running_count for g in source.groups),
         )
 
@@ -168,12 +178,17 @@ class _Explainer:
         standing = self._standing(gang)
         if standing:
             return self._extras.refused(gang, standing)
+        short = self._queues.extras(gang, self._extras.waiting_demands(gang))
+        if short:
+            return short
         return () if self.late else self._extras.reasons(gang)
 
     def _standing(self, gang: Gang) -> Reasons:
         """What no room could change."""
         source = self.snapshot.gangs[gang.index]
-        return standing_reasons(source, self.placed) + tuple(self._hopeless(gang))
+        return standing_reasons(source, self.placed, self._queue_names) + tuple(
+            self._hopeless(gang)
+        )
 
     def _hopeless(self, gang: Gang) -> Iterator[Reason]:
         """Required levels that no node has, or that running pods already broke."""

@@ -5,7 +5,7 @@ What is left to say of a gang when there is no time to count, or counting fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.entities.request import PodGang
@@ -18,19 +18,34 @@ UNKNOWN = Reason(
 )
 
 
-def plain_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
+def plain_reasons(
+    gang: PodGang, placed: Mapping[str, bool], queues: Collection[str]
+) -> tuple[Reason, ...]:
     """Why a gang that is not placed waits, as far as the request says; never empty."""
-    return standing_reasons(gang, placed) or (UNKNOWN,)
+    return standing_reasons(gang, placed, queues) or (UNKNOWN,)
 
 
-def standing_reasons(gang: PodGang, placed: Mapping[str, bool]) -> tuple[Reason, ...]:
-    """Reasons that no room could remove; `placed` tells of every gang by name."""
+def standing_reasons(
+    gang: PodGang, placed: Mapping[str, bool], queues: Collection[str]
+) -> tuple[Reason, ...]:
+    """Reasons that no room could remove.
+
+    `placed` tells of every gang by name, `queues` are the names of those that are there.
+    """
     reasons = [
         Reason(ReasonCode.UNSUPPORTED, f"the gang uses {what}, which is not supported.")
         for what in gang.unsupported
     ]
     if gang.uninitialized:
         reasons.append(Reason(ReasonCode.UNINITIALIZED, "the gang's pods are still being made."))
+    if gang.queue and gang.queue not in queues:
+        reasons.append(
+            Reason(
+                ReasonCode.QUEUE_UNKNOWN,
+                f"its queue {words.queue_word(gang.queue)} is not there.",
+                subject=gang.queue,
+            )
+        )
     for group in gang.groups:
         there = group.pending_count + group.running_count
         if there < group.min_replicas:

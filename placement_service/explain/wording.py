@@ -96,6 +96,11 @@ def gang_word(name: str, beside: str) -> str:
     return short if mine == namespace_of(beside) else f"{mine}/{short}"
 
 
+def queue_word(name: str) -> str:
+    """A queue without the ``queues/`` in front."""
+    return name.removeprefix("queues/")
+
+
 def pod_rules(template: PodTemplate) -> str:
     """The rules between pods that a pod carries, or what else may keep it out."""
     words = [

@@ -7,7 +7,8 @@ pod class is the sum of its pods, when all its pods are mandatory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import PodClasses, Table
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules import queues
 from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
 
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
@@ -39,7 +41,10 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
     totals = cluster_totals(request)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
-    drafts = [GangDraft(i, g, levels, index, gone) for i, g in enumerate(snapshot.gangs)]
+    queue_names = {q.name for q in snapshot.queues}
+    drafts = [
+        GangDraft(i, g, levels, index, gone, queue_names) for i, g in enumerate(snapshot.gangs)
+    ]
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(pod_classes)
@@ -58,6 +63,8 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
         )
         for draft, source in zip(drafts, request.gangs, strict=True)
     )
+    queue_rows = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
+    gangs = tuple(_with_queues(gangs, queue_rows))
     gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])
     if gpu_counts.any():
         gpus_used = _gpus(policy, [n.requested for n in snapshot.nodes])
@@ -84,6 +91,7 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
         levels=levels.all(),
         gangs=gangs,
         rules=table.rules,
+        queue_rows=queue_rows,
         special=table.special,
         gpus=class_gpus,
         pods_without_gpus=pods_without_gpus,
@@ -96,6 +104,31 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
     for array in (problem.free, problem.request, problem.eligible, problem.demand_rank):
         array.flags.writeable = False
     return problem
+
+
+def _asks(gangs: Iterable[Gang]) -> Iterator[queues.Ask]:
+    """What each gang that may get pods asks for."""
+    for gang in gangs:
+        if gang.placeable:
+            units: dict[int, int] = {}
+            for d in gang.demands:
+                units[d.pod_class] = units.get(d.pod_class, 0) + d.count
+            home: dict[int, int] = {}
+            for unit in gang.home:
+                pod_class = gang.demands[unit.demand].pod_class
+                home[pod_class] = home.get(pod_class, 0) + unit.units
+            yield queues.Ask(gang.index, units, home)
+
+
+def _with_queues(gangs: Iterable[Gang], rows: Sequence[queues.QueueRow]) -> Iterator[Gang]:
+    """Gangs that know the rows which count them."""
+    mine: dict[int, list[int]] = {}
+    for r, row in enumerate(rows):
+        for index in row.gangs:
+            mine.setdefault(index, []).append(r)
+    for gang in gangs:
+        found = mine.get(gang.index)
+        yield replace(gang, queue_rows=tuple(found)) if found else gang
 
 
 def _gpus(policy: Policy, resources: Iterable[Resources]) -> Ints:

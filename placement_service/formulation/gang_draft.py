@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.entities.request import PodGang
@@ -56,6 +56,7 @@ class GangDraft:
         levels: Levels,
         node: dict[str, int],
         gone: dict[str, int],
+        queues: Collection[str] = (),
     ) -> None:
         self.index = index
         self._gone = gone
@@ -74,6 +75,7 @@ class GangDraft:
         self.refused = (
             gang.uninitialized
             or bool(gang.unsupported)
+            or bool(gang.queue and gang.queue not in queues)
             or any(g.missing > g.pending_count for g in gang.groups)
             or any(self._pin(s.groups, s.required) is None for s in self._scopes)
         )

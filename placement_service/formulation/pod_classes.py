@@ -33,6 +33,9 @@ class ClassPods(NamedTuple):
 #: The pods of a bundle, sorted by class.
 Bundle = tuple[ClassPods, ...]
 
+#: The pods behind one unit of a class, as (template, how many).
+ClassContent = tuple[tuple[PodTemplate, int], ...]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
@@ -44,6 +47,7 @@ class Table:
     rules: tuple[Rule, ...]
     special: Bools
     bundle_of: dict[Bundle, ClassIdx]
+    contents: tuple[ClassContent, ...]
 
 
 class PodClasses:
@@ -90,6 +94,7 @@ class PodClasses:
             t.required_node_affinity,
             t.tolerations,
             t.host_ports,
+            t.device_share,
             inner,
             self._selectors.sight(namespace, t),
         )
@@ -163,6 +168,10 @@ class PodClasses:
             tuple(rule.widen(len(requests)) for rule in draft.rules),
             special,
             bundle_of,
+            (
+                *(((t, 1),) for _, t in raw),
+                *(tuple((raw[s][1], k) for s, k in content) for content in self._bundles),
+            ),
         )
 
 

@@ -27,6 +27,7 @@ from placement_service.formulation.indices import (
 )
 from placement_service.formulation.levels import Level
 from placement_service.formulation.rules.protocol import Rule
+from placement_service.formulation.rules.queues import QueueRow
 
 #: The column of CPU, in thousandths of a core, where any pod asks for it.
 CPU_COLUMN = CPU
@@ -95,6 +96,7 @@ class Gang:
     or -1. `set_level` is the level at which a base and the gangs based on it
     should be near, -1 for none, and `set_running` the places there that the
     gang's running pods use. `previous` are node indices that it would like again.
+    `queue_rows` are indices of the rows of queues that count its pods.
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
@@ -115,6 +117,7 @@ class Gang:
     previous: frozenset[NodeIdx]
     home: tuple[HomeUnits, ...] = ()
     keeps: tuple[int, ...] = ()
+    queue_rows: tuple[int, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -153,6 +156,7 @@ class Problem:
     levels: tuple[Level, ...]
     gangs: tuple[Gang, ...]
     rules: tuple[Rule, ...]
+    queue_rows: tuple[QueueRow, ...]
     special: Bools
     gpus: Ints
     pods_without_gpus: Ints

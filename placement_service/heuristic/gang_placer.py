@@ -50,7 +50,7 @@ class GangPlacer:
         self.gang = gang
         self.taken: dict[tuple[int, int], int] = {}
         self._journal: list[tuple[int, Ints, Ints]] = []
-        self._want = _mandatory(gang)
+        self._want = mandatory(gang)
 
     def units(self) -> Units:
         return tuple((d, n, c) for (d, n), c in sorted(self.taken.items()) if c)
@@ -444,6 +444,7 @@ class GangPlacer:
                 placed = sum(c for (e, _), c in self.taken.items() if e in requirement.demands)
                 mine = sum(c for (e, _), c in self.taken.items() if e == d)
                 want = min(requirement.pending - placed, self.gang.demands[d].count - mine)
+                want = min(want, self.residual.queues.most(self.gang, d))
                 for nodes in self._extra_nodes(d):
                     if want <= 0:
                         break
@@ -455,6 +456,7 @@ class GangPlacer:
         if done and not self.residual.rules_hold():
             self._undo(mark)
             return 0
+        self.residual.queues.charge(self.gang, ((demand, done),))
         return done
 
     def _extra_nodes(self, demand: int) -> Iterator[Ints | None]:
@@ -487,7 +489,7 @@ class GangPlacer:
         return int(np.argmax(self._sums(self.gang.demands[demand].pod_class, level, nodes)))
 
 
-def _mandatory(gang: Gang) -> list[int]:
+def mandatory(gang: Gang) -> list[int]:
     """Units of each demand that make up the minimum; the first pod sets come first."""
     want = [0] * len(gang.demands)
     for requirement in gang.requirements:

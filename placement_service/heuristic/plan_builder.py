@@ -11,7 +11,7 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime
+from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime, mandatory
 from placement_service.heuristic.orders import Order
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
@@ -84,8 +84,10 @@ class Builder:
             )
             if gang.placeable and complete and self._base_is_placed(gang, plan):
                 mark = residual.mark()
-                if self._retake(residual, gang, units):
+                counts = [(d, count) for d, _, count in units]
+                if residual.queues.allows(gang, counts) and self._retake(residual, gang, units):
                     plan[index] = units
+                    residual.queues.charge(gang, counts)
                 else:
                     residual.undo(mark)
         return plan
@@ -124,6 +126,7 @@ class Builder:
         if units is None:
             return False
         plan[gang.index] = units
+        residual.queues.charge(gang, ((d, count) for d, _, count in units))
         return True
 
     def _set_places(self, gang: Gang, plan: Plan) -> tuple[int, frozenset[int]]:
@@ -147,10 +150,15 @@ class Builder:
             mine = result.get(index, ())
             for d, node, count in mine:
                 residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))
-            if mine != gang.home and self._retake(residual, gang, gang.home):
+            residual.queues.charge(gang, ((d, count) for d, _, count in mine), -1)
+            home = [(d, count) for d, _, count in gang.home]
+            allowed = mine != gang.home and residual.queues.allows(gang, home)
+            if allowed and self._retake(residual, gang, gang.home):
                 result[index] = gang.home
+                residual.queues.charge(gang, home)
             else:
                 residual.undo(mark)
+                residual.queues.charge(gang, ((d, count) for d, _, count in mine))
         return result
 
     # --- one gang ---------------------------------------------------------
@@ -169,6 +177,8 @@ class Builder:
         `near` is a level and places there to try first; `within` restricts to
         some nodes (sorted indices).
         """
+        if not residual.queues.allows(gang, enumerate(mandatory(gang))):
+            return None
         level, places = near
         attempts: list[Ints | None] = []
         if level >= 0 and places:

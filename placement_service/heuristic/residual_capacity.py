@@ -14,6 +14,7 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules.protocol import Rule
+from placement_service.heuristic.queue_ledger import QueueLedger
 
 #: Stands in the journal where a slot of the layout was filled.
 SLOT = ClassIdx(-1)
@@ -41,6 +42,8 @@ class ResidualCapacity:
                 self._of_class.setdefault(pod_class, []).append(load)
         #: Rules whose pods have changed since they last held.
         self._in_doubt: dict[int, _Load] = {}
+        #: What queues have left; `take` knows no gangs, so whoever places one charges it.
+        self.queues = QueueLedger(problem)
 
     # --- what fits --------------------------------------------------------
 
@@ -124,6 +127,7 @@ class ResidualCapacity:
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
+        self.queues.charge_plan(self.problem, plan)
         counts: dict[ClassIdx, dict[int, int]] = {}
         for index, units in plan.items():
             demands = self.problem.gangs[index].demands

@@ -1,0 +1,225 @@
+"""Queues: what the pods of some gangs may take together, of one resource.
+
+A queue's limit holds for all gangs in it and below it, what it is guaranteed for those of
+them that are not preemptible. Both are rows over units of gangs, wherever these lie:
+
+    sum over gangs g of the row, units u of g:  take[u] <= capacity
+
+    formulation   `formulate` makes the rows from the request; a gang whose queue is not
+                  there is refused
+    heuristic     `heuristic.queue_ledger` keeps what is left of each row
+    bounds        a row as it stands, over classes of gangs in the same rows
+    cp_sat        a row as it stands, over the units that a model knows of
+    explanation   `explain.queue_reasons`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
+from placement_service.formulation.arrays import Ints
+
+#: GPUs are counted in thousandths, because pods may ask for a share of one.
+UNITS_PER_GPU = 1000
+
+#: What a row may take or hold at most, so that sums over all pods stay in 64 bits.
+MOST = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueRow:
+    """What is left of one resource in one queue, for the gangs in it and below it.
+
+    `total`, `used` and `take[C]` are as in the queue, GPUs in thousandths; `guaranteed`
+    rows are about gangs that are not preemptible. In `weight[C]` and `capacity` the same
+    is made small: a unit that is too large weighs one more than the capacity.
+    """
+
+    queue: str
+    resource: str
+    guaranteed: bool
+    total: int
+    used: int
+    take: tuple[int, ...]
+    weight: Ints
+    capacity: int
+    gangs: frozenset[int]
+
+    @property
+    def left(self) -> int:
+        """What gangs may still take, of what the queue has in all; never negative."""
+        return max(0, self.total - self.used)
+
+
+class Ask(NamedTuple):
+    """What a gang could take at most, and what it takes where it runs: units by pod class."""
+
+    gang: int
+    classes: Mapping[int, int]
+    home: Mapping[int, int]
+
+
+def formulate(
+    snapshot: Snapshot,
+    policy: Policy,
+    contents: Sequence[Sequence[tuple[PodTemplate, int]]],
+    asks: Iterable[Ask],
+) -> tuple[QueueRow, ...]:
+    """The rows that could bind, of the gangs that ask for something.
+
+    `contents` are the pods behind a unit of each pod class.
+    """
+    if not snapshot.queues:
+        return ()
+    queues = {q.name: q for q in snapshot.queues}
+    above = {q.name: tuple(path(queues, q.name)) for q in snapshot.queues}
+    memory = _least_memory(snapshot.nodes)
+    running = list(_running(snapshot))
+    by_gang = {ask.gang: ask for ask in asks}
+    takes: dict[str, tuple[int, ...]] = {}
+    rows = []
+    members: dict[str, list[int]] = {}
+    for index in by_gang:
+        for up in above.get(snapshot.gangs[index].queue, ()):
+            members.setdefault(up, []).append(index)
+    for fixed in (False, True):
+        used = _used(snapshot, policy, above, running, memory, fixed=fixed)
+        for queue in snapshot.queues:
+            amounts = queue.guaranteed if fixed else queue.limit
+            mine = [
+                g
+                for g in members.get(queue.name, ())
+                if not fixed or snapshot.gangs[g].not_preemptible
+            ]
+            for resource, amount in sorted(amounts.items()) if mine else ():
+                if resource not in takes:
+                    takes[resource] = tuple(
+                        sum(n * pod_amount(policy, t, resource, memory) for t, n in content)
+                        for content in contents
+                    )
+                row = _row(
+                    queue.name,
+                    resource,
+                    fixed,
+                    amount * (UNITS_PER_GPU if resource == GPUS else 1),
+                    used.get((queue.name, resource), 0),
+                    takes[resource],
+                    [by_gang[g] for g in mine],
+                )
+                if row is not None:
+                    rows.append(row)
+    return tuple(rows)
+
+
+def _row(
+    queue: str,
+    resource: str,
+    guaranteed: bool,
+    total: int,
+    used: int,
+    take: tuple[int, ...],
+    asks: Sequence[Ask],
+) -> QueueRow | None:
+    """The row, None where all that is asked for fits."""
+    left = max(0, total - used)
+    at_home = sum(take[c] * units for ask in asks for c, units in ask.home.items())
+    if at_home > left:
+        # What runs above a limit may stay, and nothing comes to it.
+        asks = [ask for ask in asks if not ask.home]
+        used, left = max(used, total), 0
+    asked = sum(take[c] * units for ask in asks for c, units in ask.classes.items())
+    if asked <= left:
+        return None
+    inside = {c for ask in asks for c in ask.classes}
+    # Exact where amounts have a common measure or are small; else rounded to the safe side.
+    common = gcd(left, *(take[c] for c in inside)) or 1
+    measure = common * max(1, -(-left // (common * MOST)))
+    capacity = left // measure
+    weight = [min(-(-n // measure), capacity + 1) for n in take]
+    return QueueRow(
+        queue,
+        resource,
+        guaranteed,
+        total,
+        used,
+        take,
+        np.array(weight, dtype=np.int64),
+        capacity,
+        frozenset(ask.gang for ask in asks if any(take[c] for c in ask.classes)),
+    )
+
+
+def path(queues: Mapping[str, Queue], name: str) -> Iterator[str]:
+    """A queue and all above it, from the bottom up; nothing for one that is not there."""
+    seen: set[str] = set()
+    while name in queues and name not in seen:
+        yield name
+        seen.add(name)
+        name = queues[name].parent
+
+
+def pod_amount(policy: Policy, template: PodTemplate, resource: str, memory: int) -> int:
+    """What a pod takes of a resource of its queue; of GPUs in thousandths.
+
+    `memory` is that of the smallest device there is, 0 where it is not known.
+    """
+    if resource != GPUS:
+        return template.requests.get(resource, 0)
+    whole = policy.gpus(template.requests) * UNITS_PER_GPU
+    share = template.device_share
+    if share is None:
+        return whole
+    part = max(share.compute_milli, share.memory_milli)
+    if share.memory_bytes:
+        # On a larger device it takes less: where that is not known, the most.
+        part = max(part, -(-share.memory_bytes * UNITS_PER_GPU // memory) if memory else 1000)
+    return whole + share.count * part
+
+
+def _least_memory(nodes: Iterable[Node]) -> int:
+    return min((d.memory_bytes for n in nodes for d in n.devices if d.memory_bytes), default=0)
+
+
+def _running(snapshot: Snapshot) -> Iterator[tuple[PodGang, PodTemplate, int]]:
+    """Running pods that the request lists with a template."""
+    for gang in snapshot.gangs:
+        if gang.queue:
+            for group in gang.groups:
+                for s in group.pod_sets:
+                    if s.bound_pods:
+                        yield gang, s.template, len(s.bound_pods)
+
+
+def _used(
+    snapshot: Snapshot,
+    policy: Policy,
+    above: Mapping[str, tuple[str, ...]],
+    running: Iterable[tuple[PodGang, PodTemplate, int]],
+    memory: int,
+    *,
+    fixed: bool,
+) -> dict[tuple[str, str], int]:
+    """What runs in each queue and below it by resource; with `fixed` what is not preemptible."""
+    used: dict[tuple[str, str], int] = {}
+
+    def add(queue: str, resource: str, amount: int) -> None:
+        for up in above.get(queue, ()):
+            used[up, resource] = used.get((up, resource), 0) + amount
+
+    for queue in snapshot.queues:
+        own = queue.used_not_preemptible if fixed else queue.used
+        for resource, amount in own.items():
+            add(queue.name, resource, amount * (UNITS_PER_GPU if resource == GPUS else 1))
+    for gang, template, count in running:
+        if gang.not_preemptible or not fixed:
+            for resource in {*template.requests, GPUS}:
+                amount = pod_amount(policy, template, resource, memory)
+                add(gang.queue, resource, count * amount)
+    return used

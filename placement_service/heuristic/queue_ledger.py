@@ -1,0 +1,48 @@
+"""What queues have left while gangs are placed one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import Gang, Problem
+
+
+class QueueLedger:
+    """What is left of each row of `Problem.queue_rows`."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._rows = problem.queue_rows
+        self._left = [row.capacity for row in problem.queue_rows]
+
+    def charge(self, gang: Gang, counts: Iterable[tuple[int, int]], sign: int = 1) -> None:
+        """Count units of (demand, how many) of a gang, or with the sign -1 no longer."""
+        if gang.queue_rows:
+            counts = tuple(counts)
+            for r in gang.queue_rows:
+                self._left[r] -= sign * self._weight(r, gang, counts)
+
+    def charge_plan(self, problem: Problem, plan: Plan) -> None:
+        """Count all units of a plan."""
+        if self._rows:
+            for index, units in plan.items():
+                self.charge(problem.gangs[index], ((d, count) for d, _, count in units))
+
+    def allows(self, gang: Gang, counts: Iterable[tuple[int, int]]) -> bool:
+        """Whether the gang may have units of (demand, how many) beside all that is counted."""
+        counts = tuple(counts) if gang.queue_rows else ()
+        return all(self._weight(r, gang, counts) <= self._left[r] for r in gang.queue_rows)
+
+    def most(self, gang: Gang, demand: int) -> int:
+        """How many more units of a demand the gang may have; the demand's count for no limit."""
+        d = gang.demands[demand]
+        most = d.count
+        for r in gang.queue_rows:
+            weight = int(self._rows[r].weight[d.pod_class])
+            if weight:
+                most = min(most, max(0, self._left[r]) // weight)
+        return most
+
+    def _weight(self, row: int, gang: Gang, counts: Iterable[tuple[int, int]]) -> int:
+        weight = self._rows[row].weight
+        return sum(int(weight[gang.demands[d].pod_class]) * count for d, count in counts)
