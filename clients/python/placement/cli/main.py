@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "plan": "Compute where the pods of all waiting gangs go.",
     "explain": "Say why a gang waits, and the least that lets it in.",
     "capacity": "How many copies of a gang fit, or what is missing for all.",
+    "repack": "Fewest moves that free whole domains.",
     "diff": "Two answers side by side.",
     "replay": "Compute a saved request again and compare the answers.",
     "expand": "Print the PodGangs and pods that Grove would create.",

@@ -71,22 +71,24 @@ def uncordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> Comp
 
 def drained(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
     """These nodes are closed, and the pods of gangs that run there wait again."""
-    new = cordoned(request, nodes)
-    leaving = {
-        pod.name
-        for gang in new.gangs
-        for group in gang.groups
-        for pod_set in group.pod_sets
-        for pod in pod_set.bound_pods
-        if pod.node in nodes
-    }
-    _release(new, leaving)
+    leaving = {pod.name for gang in request.gangs for pod in bound_pods(gang) if pod.node in nodes}
+    return released(cordoned(request, nodes), leaving)
+
+
+def released(
+    request: ComputePlacementRequest, pods: Collection[str], *, give_back: bool = True
+) -> ComputePlacementRequest:
+    """These running pods wait again. Without `give_back` they still hold what they have."""
+    new = copy_of(request)
+    if give_back:
+        _release(new, pods)
     for gang in new.gangs:
         for group in gang.groups:
             for pod_set in group.pod_sets:
-                gone = [pod for pod in pod_set.bound_pods if pod.name in leaving]
+                gone = [pod for pod in pod_set.bound_pods if pod.name in pods]
                 pod_set.pods.extend(Pod(name=pod.name) for pod in gone)
-                keep(pod_set.bound_pods, lambda pod: pod.name not in leaving)
+                keep(pod_set.bound_pods, lambda pod: pod.name not in pods)
+    keep(new.snapshot.pods, lambda pod: pod.name not in pods)
     return new
 
 

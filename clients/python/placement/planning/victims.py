@@ -45,7 +45,7 @@ def victims(request: ComputePlacementRequest, gang: PodGang) -> list[Victim]:
         if other.name == gang.name or not _may_go(other, gang):
             continue
         together = [other, *followers[other.name]]
-        if all(_may_go(one, gang) and not _is_protected(one, request) for one in together):
+        if all(_may_go(one, gang) and not is_protected(one, request) for one in together):
             pods = frozenset(pod.name for one in together for pod in bound_pods(one))
             found.append(Victim(tuple(one.name for one in together), pods, (other.name,)))
         found += _extras(other)
@@ -61,7 +61,7 @@ def _may_go(gang: PodGang, winner: PodGang) -> bool:
     )
 
 
-def _is_protected(gang: PodGang, request: ComputePlacementRequest) -> bool:
+def is_protected(gang: PodGang, request: ComputePlacementRequest) -> bool:
     """Whether its minimum run time is not over yet."""
     least = gang.minimum_run_time.ToNanoseconds()
     if not least:

@@ -1,0 +1,26 @@
+"""What counts as a GPU: whole ones, MIG devices and shares."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from placement.v1 import PodTemplate, Policy, Resources
+
+#: What counts when the policy does not say.
+_DEFAULT: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
+_MIG: Final = "nvidia.com/mig-"
+
+
+def gpus_in(resources: Resources, policy: Policy) -> int:
+    """GPUs and MIG devices in these resources."""
+    names = tuple(policy.gpu_resources) or _DEFAULT
+    return sum(
+        amount
+        for name, amount in resources.extended.items()
+        if name in names or name.startswith(_MIG)
+    )
+
+
+def uses_gpus(template: PodTemplate, policy: Policy) -> bool:
+    """Whether a pod has a GPU, or a share of one."""
+    return template.HasField("device_share") or gpus_in(template.requests, policy) > 0
