@@ -14,7 +14,6 @@ from importlib import metadata
 
 from pydantic import ValidationError
 
-from placement_service.api.server import make_server
 from placement_service.api.settings import Settings, faults, unknown_variables
 
 #: Seconds between two looks at whether it was told to stop: a signal that another thread
@@ -42,6 +41,10 @@ def main() -> None:
     if wrong:
         sys.exit("placement-service: the settings are wrong\n" + "\n".join(wrong))
     configure_logging(settings)
+
+    # What strangers do to their own connections is no news. gRPC reads it when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from placement_service.api.server import make_server
 
     told_to_stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -17,17 +17,26 @@ def issue(folder: Path, *names: str) -> Path:
     """
     if shutil.which("openssl") is None:
         pytest.skip("openssl is missing")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    elliptic = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *elliptic, "-keyout", "ca.key", "-out", "ca.crt", "-days", "1",
-            "-subj", "/CN=ca")  # fmt: skip
+    _openssl(folder, "req", "-x509", *_ELLIPTIC, "-keyout", "ca.key", "-out", "ca.crt",
+             "-days", "1", "-subj", "/CN=ca")  # fmt: skip
     for name in names:
-        openssl("req", *elliptic, "-keyout", f"{name}.key", "-out", f"{name}.csr",
-                "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost")  # fmt: skip
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-                "-CAcreateserial", "-out", f"{name}.crt", "-days", "1",
-                "-copy_extensions", "copy")  # fmt: skip
+        renew(folder, name)
     return folder
+
+
+def renew(folder: Path, name: str) -> None:
+    """Makes ``NAME.crt`` and ``NAME.key`` anew, signed by the same authority."""
+    _openssl(folder, "req", *_ELLIPTIC, "-keyout", f"{name}.key.new", "-out", f"{name}.csr",
+             "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost")  # fmt: skip
+    _openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+             "-CAcreateserial", "-out", f"{name}.crt.new", "-days", "1",
+             "-copy_extensions", "copy")  # fmt: skip
+    for kind in ("key", "crt"):
+        (folder / f"{name}.{kind}.new").replace(folder / f"{name}.{kind}")
+
+
+_ELLIPTIC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

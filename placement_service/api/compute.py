@@ -60,7 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
     channel = Channel(options.fd)
-    logging.basicConfig(level=logging.WARNING, handlers=[_Forwarding(channel)])
+    logging.basicConfig(
+        level=logging.WARNING, handlers=[_Forwarding(channel)], format="%(message)s"
+    )
     solver = SolverPool(1, engine=options.engine, memory_bytes=options.solver_memory)
     stages = pipeline.Stages(
         formulate=formulate,
