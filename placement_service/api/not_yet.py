@@ -14,14 +14,6 @@ from placement_service.entities.request import ExtrasPolicy, PodTemplate, Reques
 WORDS = "not supported yet"
 
 
-def queues(request: Request) -> Iterator[Violation]:
-    if request.snapshot.queues:
-        yield Violation("snapshot.queues", WORDS)
-    for i, gang in enumerate(request.snapshot.gangs):
-        if gang.queue:
-            yield Violation(f"gangs[{i}].queue", WORDS)
-
-
 def reservations(request: Request) -> Iterator[Violation]:
     if request.snapshot.reservations:
         yield Violation("snapshot.reservations", WORDS)
@@ -65,7 +57,6 @@ def compute_domains(request: Request) -> Iterator[Violation]:
 
 
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
-    queues,
     reservations,
     starvation,
     tolerances,

@@ -16,7 +16,6 @@ Change = Callable[[ComputePlacementRequest], object]
 
 #: By the rule of the list: a request that uses it, and the path that is refused.
 USES: dict[str, tuple[Change, str]] = {
-    "queues": (lambda m: setattr(m.gangs[0], "queue", "queues/a"), "gangs[0].queue"),
     "reservations": (
         lambda m: m.snapshot.reservations.add(name="reservations/a"),
         "snapshot.reservations",
