@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from placement.v1 import cluster_pb2
-from placement_service.api import validation
+from placement_service.api.validation.names import namespace_in
 from placement_service.api.wire.parts import (
     Found,
     add_violations,
@@ -157,7 +157,7 @@ def parse_running_pods(
             node=message.node,
             labels=dict(message.labels),
             required_anti_affinity=parse_affinity_terms(
-                terms, "required_anti_affinity", validation.namespace_in(message.name), found
+                terms, "required_anti_affinity", namespace_in(message.name), found
             )
             if terms
             else (),

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TypeVar
 
 from placement.v1 import cluster_pb2, workload_pb2
-from placement_service.api import validation
+from placement_service.api.validation.parts import RESOURCE_FIELDS, extended_path
 from placement_service.entities.errors import Violation
 from placement_service.entities.request import (
     CPU,
@@ -70,14 +70,14 @@ def parse_resources(message: cluster_pb2.Resources, found: Found) -> dict[str, i
         PODS: message.pod_count,
     }
     extended = dict(message.extended)
-    for name, field in validation.RESOURCE_FIELDS.items():
+    for name, field in RESOURCE_FIELDS.items():
         if extended.pop(name, None) is not None:
-            found.append((validation.extended_path(name), f"has a field of its own, {field}"))
+            found.append((extended_path(name), f"has a field of its own, {field}"))
     return {name: amount for name, amount in chain(named.items(), extended.items()) if amount}
 
 
 def resources_to_proto(resources: Resources) -> cluster_pb2.Resources:
-    own = validation.RESOURCE_FIELDS
+    own = RESOURCE_FIELDS
     return cluster_pb2.Resources(
         cpu_millis=resources.get(CPU, 0),
         memory_bytes=resources.get(MEMORY, 0),

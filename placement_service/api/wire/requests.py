@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from placement.v1 import cluster_pb2, placement_service_pb2
-from placement_service.api import validation
+from placement_service.api import size, validation
 from placement_service.api.wire import cluster, workload
 from placement_service.api.wire.parts import inverse, unspecified
 from placement_service.api.wire.placements import binding_to_proto, parse_binding
@@ -44,13 +44,7 @@ EXTRAS_POLICIES: Mapping[placement_service_pb2.ExtrasPolicy, ExtrasPolicy] = {
 def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Request:
     """The question in a message; raises InvalidRequest with every violation."""
     snapshot = message.snapshot
-    validation.check_size("snapshot.nodes", len(snapshot.nodes), validation.MAX_NODES)
-    validation.check_size("snapshot.pods", len(snapshot.pods), validation.MAX_PODS)
-    validation.check_size("gangs", len(message.gangs), validation.MAX_GANGS)
-    validation.check_size("gangs.groups", _count_pods(message), validation.MAX_PODS)
-    validation.check_size(
-        "previous_placement", len(message.previous_placement), validation.MAX_PODS
-    )
+    size.check_message(message)
     found: list[Violation] = []
     request = Request(
         snapshot=Snapshot(
@@ -71,6 +65,7 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
         validate_only=message.validate_only,
         label=message.label,
     )
+    size.check_tables(request)
     first, count = validation.first_violations(chain(found, validation.violations(request)))
     if count:
         raise InvalidRequest(first, count)
@@ -100,14 +95,6 @@ def request_to_proto(request: Request) -> placement_service_pb2.ComputePlacement
     if request.time_limit_seconds is not None:
         message.time_limit.CopyFrom(duration(request.time_limit_seconds))
     return message
-
-
-def _count_pods(message: placement_service_pb2.ComputePlacementRequest) -> int:
-    return sum(
-        len(group.bound_pods) + sum(len(pod_set.pods) for pod_set in group.pod_sets)
-        for gang in message.gangs
-        for group in gang.groups
-    )
 
 
 def _parse_policy(message: placement_service_pb2.Policy, violations: list[Violation]) -> Policy:

@@ -20,8 +20,8 @@ def seconds(message: duration_pb2.Duration) -> float:
 
 
 def whole_seconds(message: duration_pb2.Duration) -> int:
-    """Seconds of a duration, its fraction cut off."""
-    return message.seconds
+    """The last whole second that is not beyond a duration."""
+    return (message.seconds * _NANOS + message.nanos) // _NANOS
 
 
 def timestamp(time: int | None) -> timestamp_pb2.Timestamp | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from placement.v1 import cluster_pb2, workload_pb2
-from placement_service.api import validation
+from placement_service.api.validation.names import namespace_in
 from placement_service.api.wire.parts import (
     EFFECTS,
     Found,
@@ -75,9 +75,7 @@ def parse_gangs(
         path = f"gangs[{i}]"
         name = message.name
         groups = tuple(
-            _parse_group(
-                group, templates, validation.namespace_in(name), f"{path}.groups[{j}]", violations
-            )
+            _parse_group(group, templates, namespace_in(name), f"{path}.groups[{j}]", violations)
             for j, group in enumerate(message.groups)
         )
         every = tuple(group.name for group in groups)

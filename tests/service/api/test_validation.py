@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from placement.v1 import ComputePlacementRequest, cluster_pb2, workload_pb2
-from placement_service.api import validation
+from placement_service.api import size
 from placement_service.api.wire.requests import parse_request
 from placement_service.entities.errors import InvalidRequest
 from tests.service.questions import gang, message, snapshot
@@ -378,7 +378,7 @@ def test_a_violation_is_named_with_its_field(
         pytest.param(lambda m: m.snapshot.ClearField("nodes"), id="a cluster without nodes"),
         pytest.param(lambda m: m.ClearField("gangs"), id="nothing to place"),
         pytest.param(
-            lambda m: m.snapshot.pods[0].labels.update({"a": "\x00" * 1000}), id="odd labels"
+            lambda m: m.snapshot.pods[0].labels.update({"a": "\x00" * 500}), id="odd labels"
         ),
     ],
 )
@@ -415,22 +415,23 @@ def test_what_is_repeated_of_a_bad_name_is_short_and_printable() -> None:
     assert words.isprintable()
 
 
-@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("count", [3, 4])
 def test_lists_beyond_what_the_service_takes_are_refused(
-    monkeypatch: pytest.MonkeyPatch, size: int
+    monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """The limits themselves are too large for a test."""
-    monkeypatch.setattr(validation, "MAX_NODES", 3)
-    found = problems(message(snapshot(size)))
-    assert ("snapshot.nodes" in found) == (size > 3)
+    monkeypatch.setattr(size, "MAX_NODES", 3)
+    found = problems(message(snapshot(count)))
+    assert ("snapshot.nodes" in found) == (count > 3)
 
 
 @pytest.mark.parametrize(
-    ("limit", "want_field"), [("MAX_GANGS", "gangs"), ("MAX_PODS", "gangs.groups")]
+    ("limit", "want_field"),
+    [("MAX_GANGS", "gangs"), ("MAX_PODS", "gangs.groups.pod_sets.pods")],
 )
 def test_gangs_and_pods_are_limited_too(
     monkeypatch: pytest.MonkeyPatch, limit: str, want_field: str
 ) -> None:
     there = question()
-    monkeypatch.setattr(validation, limit, 1)
+    monkeypatch.setattr(size, limit, 1)
     assert set(problems(there)) == {want_field}

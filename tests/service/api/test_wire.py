@@ -118,7 +118,7 @@ TEMPLATE = PodTemplate(
             2, "zone", SELECTOR, "ml", min_domains=3, ignore_node_affinity=True, honor_taints=True
         ),
     ),
-    device_share=DeviceShare(500, 250, 2**30, 2),
+    device_share=DeviceShare(500, 0, 2**30, 2),
     same_pcie_nics=1,
     compute_domain="imex-1",
     required_reservation=ReservationSelector(
@@ -189,7 +189,18 @@ EVERYTHING = Request(
             ),
             PodGang(
                 name="namespaces/ml/podgangs/scaled",
-                groups=(PodGroup("decode", 0),),
+                groups=(
+                    PodGroup(
+                        "decode",
+                        0,
+                        (
+                            PodSet(
+                                PodTemplate({PODS: 1}, device_share=DeviceShare(0, 250)),
+                                (Pod("namespaces/ml/pods/scaled-0"),),
+                            ),
+                        ),
+                    ),
+                ),
                 base_gang="namespaces/ml/podgangs/base",
             ),
         ),

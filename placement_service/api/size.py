@@ -1,0 +1,189 @@
+"""How large a request may be: told before it costs more than its own bytes.
+
+`check_message` counts the lists of a message before anything is read.
+`check_tables` looks at products (resource names by nodes, say), because the
+stages keep a table for each: a small request can ask for a very large one.
+Unlike the rules of `validation` these stop at once: such a request is not worth
+reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from placement.v1 import placement_service_pb2
+from placement_service.entities.errors import InvalidRequest, Violation
+from placement_service.entities.request import PodTemplate, Request, Snapshot
+
+MAX_NODES = 100_000
+MAX_GANGS = 10_000
+MAX_PODS = 1_000_000
+MAX_QUEUES = 10_000
+MAX_RESERVATIONS = 100_000
+MAX_DISRUPTION_BUDGETS = 10_000
+
+#: Groups, pod sets and packing scopes of all gangs.
+MAX_PARTS = 200_000
+
+#: Devices of all nodes, and host ports and taints of all nodes.
+MAX_NODE_PARTS = 2_000_000
+
+#: Numbers in one table, of eight bytes each.
+MAX_CELLS = 20_000_000
+
+#: Pod templates by nodes, of a byte each.
+MAX_ELIGIBILITY = 250_000_000
+
+#: Affinity terms, spread constraints and requirements of all different templates, and of
+#: running pods.
+MAX_TERMS = 500_000
+
+#: Different terms between pods by nodes.
+MAX_RULES = 100_000_000
+
+
+def check_message(message: placement_service_pb2.ComputePlacementRequest) -> None:
+    """Raises InvalidRequest when a list is longer than the service takes."""
+    snapshot = message.snapshot
+    _check(
+        ("snapshot.nodes", len(snapshot.nodes), MAX_NODES),
+        ("snapshot.pods", len(snapshot.pods), MAX_PODS),
+        ("snapshot.queues", len(snapshot.queues), MAX_QUEUES),
+        ("snapshot.reservations", len(snapshot.reservations), MAX_RESERVATIONS),
+        ("snapshot.disruption_budgets", len(snapshot.disruption_budgets), MAX_DISRUPTION_BUDGETS),
+        ("gangs", len(message.gangs), MAX_GANGS),
+        ("previous_placement", len(message.previous_placement), MAX_PODS),
+    )
+    groups = [group for gang in message.gangs for group in gang.groups]
+    sets = [pod_set for group in groups for pod_set in group.pod_sets]
+    pods = sum(len(group.bound_pods) for group in groups)
+    pods += sum(len(pod_set.pods) + len(pod_set.bound_pods) for pod_set in sets)
+    scopes = [scope for gang in message.gangs for scope in gang.packing_scopes]
+    _check(
+        ("gangs.groups", len(groups), MAX_PARTS),
+        ("gangs.groups.pod_sets", len(sets), MAX_PARTS),
+        ("gangs.groups.pod_sets.pods", pods, MAX_PODS),
+        ("gangs.packing_scopes", len(scopes), MAX_PARTS),
+        ("gangs.packing_scopes.groups", sum(len(scope.groups) for scope in scopes), MAX_PODS),
+        ("gangs.previous_nodes", sum(len(g.previous_nodes) for g in message.gangs), MAX_PODS),
+        ("snapshot.nodes.devices", sum(len(n.devices) for n in snapshot.nodes), MAX_NODE_PARTS),
+        ("snapshot.nodes.taints", sum(len(n.taints) for n in snapshot.nodes), MAX_NODE_PARTS),
+        (
+            "snapshot.nodes.host_ports",
+            sum(len(n.host_ports) for n in snapshot.nodes),
+            MAX_NODE_PARTS,
+        ),
+    )
+
+
+def _check(*lists: tuple[str, int, int]) -> None:
+    problems = [
+        Violation(field, f"holds {size:,} entries, at most {most:,}")
+        for field, size, most in lists
+        if size > most
+    ]
+    if problems:
+        raise InvalidRequest(problems)
+
+
+def check_tables(request: Request) -> None:
+    """Raises InvalidRequest when a table of the stages would be larger than they keep."""
+    problems = list(_tables(request))
+    if problems:
+        raise InvalidRequest(problems)
+
+
+def _tables(request: Request) -> Iterator[Violation]:
+    snapshot = request.snapshot
+    templates = _templates(snapshot)
+    terms = sum(map(_term_count, templates))
+    terms += sum(len(pod.required_anti_affinity) for pod in snapshot.running_pods)
+    if terms > MAX_TERMS:
+        yield Violation(
+            "gangs.groups.pod_sets.template",
+            f"templates and running pods hold {terms:,} terms, at most {MAX_TERMS:,}",
+        )
+    nodes = len(snapshot.nodes)
+    ports = {port for template in templates for port in template.host_ports}
+    for field, count, what, most in (
+        ("snapshot.nodes", _resource_names(snapshot, templates), "resource names", MAX_CELLS),
+        ("gangs.packing_scopes", len(_levels(snapshot, templates)), "label keys", MAX_CELLS),
+        ("gangs.groups.pod_sets.template.host_ports", len(ports), "host ports", MAX_CELLS),
+        ("policy.gpu_resources", len(request.policy.gpu_resources), "GPU resources", MAX_CELLS),
+        ("gangs.groups.pod_sets.template", len(templates), "templates", MAX_ELIGIBILITY),
+        ("gangs.groups.pod_sets.template", _rules(templates), "terms between pods", MAX_RULES),
+    ):
+        if nodes * count > most:
+            yield Violation(
+                field,
+                f"{nodes:,} nodes by {count:,} {what} are {nodes * count:,}, at most {most:,}",
+            )
+
+
+def _templates(snapshot: Snapshot) -> Sequence[PodTemplate]:
+    """Different templates; equal ones are one object, see `wire`."""
+    return tuple(
+        {
+            id(pod_set.template): pod_set.template
+            for gang in snapshot.gangs
+            for group in gang.groups
+            for pod_set in group.pod_sets
+        }.values()
+    )
+
+
+def _term_count(template: PodTemplate) -> int:
+    affinity = (*template.required_affinity, *template.required_anti_affinity)
+    selectors = [
+        *(term.selector for term in affinity),
+        *(constraint.selector for constraint in template.spread_constraints),
+    ]
+    node_terms = template.required_node_affinity or ()
+    return (
+        len(template.tolerations)
+        + len(template.node_selector)
+        + sum(len(t.match_expressions) + len(t.match_fields) for t in node_terms)
+        + len(affinity)
+        + sum(len(term.namespaces) for term in affinity)
+        + sum(len(s.match_labels) + len(s.match_expressions) for s in selectors if s)
+        + len(template.spread_constraints)
+        + len(template.host_ports)
+    )
+
+
+def _rules(templates: Iterable[PodTemplate]) -> int:
+    """Different affinity terms and spread constraints."""
+    found: set[object] = set()
+    for template in templates:
+        found.update(template.required_affinity, template.required_anti_affinity)
+        found.update(template.spread_constraints)
+    return len(found)
+
+
+def _resource_names(snapshot: Snapshot, templates: Iterable[PodTemplate]) -> int:
+    # Machines of one kind share the object, see `wire`.
+    kinds = {
+        id(resources): resources
+        for node in snapshot.nodes
+        for resources in (node.allocatable, node.requested)
+    }
+    names = {name for resources in kinds.values() for name in resources}
+    names.update(name for template in templates for name in template.requests)
+    names.update(name for reservation in snapshot.reservations for name in reservation.held)
+    return len(names)
+
+
+def _levels(snapshot: Snapshot, templates: Iterable[PodTemplate]) -> set[str]:
+    keys = {
+        key
+        for gang in snapshot.gangs
+        for scope in gang.packing_scopes
+        for key in (scope.required_level, scope.preferred_level)
+        if key
+    }
+    for template in templates:
+        for term in (*template.required_affinity, *template.required_anti_affinity):
+            keys.add(term.topology_key)
+        keys.update(constraint.topology_key for constraint in template.spread_constraints)
+    keys.update(t.topology_key for pod in snapshot.running_pods for t in pod.required_anti_affinity)
+    return keys

@@ -1,0 +1,34 @@
+"""What a request must keep to be answerable, one small function per rule.
+
+Each rule reads the whole request and yields a violation, with the field path as
+in the message, for every place where it is broken: a caller sees all faults at
+once. What a value cannot hold in the first place is found in `wire`; how large
+a request may be is in `size`, and stops the reading at once. A gang that
+cannot be placed is not a fault, and neither is a reference that a cluster in
+motion may leave behind: running pods on nodes that are gone, previous nodes
+and previous placements that no longer exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from placement_service.api import not_yet
+from placement_service.api.validation import cluster, policy, workload
+from placement_service.entities.errors import MAX_VIOLATIONS, Violation
+from placement_service.entities.request import Request
+
+RULES = (*cluster.RULES, *workload.RULES, *policy.RULES)
+
+
+def violations(request: Request) -> Iterator[Violation]:
+    """Every violation of every rule."""
+    return chain.from_iterable(rule(request) for rule in (*RULES, *not_yet.RULES))
+
+
+def first_violations(every: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:
+    """The first violations, at most MAX_VIOLATIONS, and how many there are in all."""
+    rest = iter(every)
+    first = tuple(islice(rest, MAX_VIOLATIONS))
+    return first, len(first) + sum(1 for _ in rest)

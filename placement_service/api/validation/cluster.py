@@ -1,0 +1,294 @@
+"""Rules on what is there: nodes, devices, running pods, queues, reservations, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from placement_service.api.validation.names import (
+    BUDGET,
+    GANG,
+    MAX_KEY,
+    MAX_VALUE,
+    NODE,
+    POD,
+    QUEUE,
+    RESERVATION,
+    SEGMENT,
+    Lengths,
+    Problem,
+    named_and_unique,
+    show,
+    time_problem,
+)
+from placement_service.api.validation.parts import (
+    affinity_problems,
+    amount_problems,
+    host_port_problems,
+    resource_problems,
+    selector_problems,
+)
+from placement_service.entities.devices import Device
+from placement_service.entities.errors import Violation
+from placement_service.entities.request import Node, Request
+from placement_service.entities.reservations import Reservation
+
+#: A whole device, in thousandths.
+WHOLE = 1000
+
+#: Queues above one another. What runs is counted at each of them.
+MAX_QUEUE_DEPTH = 100
+
+
+def the_time_of_the_snapshot_is_a_time(request: Request) -> Iterator[Violation]:
+    problem = time_problem(request.snapshot.as_of)
+    if problem:
+        yield Violation("snapshot.as_of", problem)
+
+
+def node_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
+    return named_and_unique("snapshot.nodes", (n.name for n in request.snapshot.nodes), NODE)
+
+
+def resources_of_nodes_are_in_range(request: Request) -> Iterator[Violation]:
+    # Machines of one kind share the object, see `wire`.
+    known: dict[int, tuple[Problem, ...]] = {}
+    for i, node in enumerate(request.snapshot.nodes):
+        for field, resources in (("allocatable", node.allocatable), ("requested", node.requested)):
+            problems = known.get(id(resources))
+            if problems is None:
+                problems = known[id(resources)] = tuple(resource_problems(resources))
+            for path, problem in problems:
+                yield Violation(f"snapshot.nodes[{i}].{field}.{path}", problem)
+
+
+def texts_of_nodes_are_short(request: Request) -> Iterator[Violation]:
+    lengths = Lengths()
+    for i, node in enumerate(request.snapshot.nodes):
+        for path, problem in lengths.labels("labels", node.labels):
+            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
+        for n, taint in enumerate(node.taints):
+            for field, text, most in (
+                ("key", taint.key, MAX_KEY),
+                ("value", taint.value, MAX_VALUE),
+            ):
+                problem = lengths.problem(text, most)
+                if problem:
+                    yield Violation(f"snapshot.nodes[{i}].taints[{n}].{field}", problem)
+        problem = lengths.problem(node.compute_domain, MAX_KEY)
+        if problem:
+            yield Violation(f"snapshot.nodes[{i}].compute_domain", problem)
+
+
+def host_ports_of_nodes_exist(request: Request) -> Iterator[Violation]:
+    for i, node in enumerate(request.snapshot.nodes):
+        for path, problem in host_port_problems(node.host_ports):
+            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
+
+
+def devices_are_sound(request: Request) -> Iterator[Violation]:
+    for i, node in enumerate(request.snapshot.nodes):
+        for path, problem in _devices_of(node) if node.devices or node.partitions else ():
+            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
+
+
+def _devices_of(node: Node) -> Iterator[Problem]:
+    seen: dict[int, int] = {}
+    for n, device in enumerate(node.devices):
+        first = seen.setdefault(device.index, n)
+        if first != n:
+            yield f"devices[{n}].index", f"{device.index} is also the index of devices[{first}]"
+        for field, problem in _device_problems(device):
+            yield f"devices[{n}].{field}", problem
+    for n, partition in enumerate(node.partitions):
+        path = f"partitions[{n}].devices"
+        if not partition.devices:
+            yield path, "must hold at least one device"
+        if len(set(partition.devices)) < len(partition.devices):
+            yield path, "holds a device twice"
+        for m, index in enumerate(partition.devices):
+            if index not in seen:
+                yield f"{path}[{m}]", f"{index} is not a device of this node"
+
+
+def _device_problems(device: Device) -> Iterator[Problem]:
+    if device.index < 0:
+        yield "index", f"must not be negative, is {device.index}"
+    for field, used in (
+        ("used_milli", device.used_milli),
+        ("used_memory_milli", device.used_memory_milli),
+    ):
+        if not 0 <= used <= WHOLE:
+            yield field, f"must be from 0 to 1000, is {used}"
+    for field, amount in (("memory_bytes", device.memory_bytes), ("nics", device.nics)):
+        if amount < 0:
+            yield field, f"must not be negative, is {amount}"
+    if device.numa_node < -1:
+        yield "numa_node", f"must be at least -1, is {device.numa_node}"
+    if len(device.pcie_switch) > MAX_VALUE:
+        yield "pcie_switch", f"has {len(device.pcie_switch):,} characters, at most {MAX_VALUE}"
+
+
+def running_pods_are_well_named_unique_and_not_pending(request: Request) -> Iterator[Violation]:
+    if not request.snapshot.running_pods:
+        return
+    pending = {
+        pod.name
+        for gang in request.snapshot.gangs
+        for group in gang.groups
+        for pod_set in group.pod_sets
+        for pod in pod_set.pods
+    }
+    yield from named_and_unique(
+        "snapshot.pods", (p.name for p in request.snapshot.running_pods), POD
+    )
+    for i, pod in enumerate(request.snapshot.running_pods):
+        problem = NODE.problem(pod.node)
+        if problem:
+            yield Violation(f"snapshot.pods[{i}].node", problem)
+        if pod.name in pending:
+            yield Violation(f"snapshot.pods[{i}].name", f"{show(pod.name)} is to be placed as well")
+
+
+def terms_of_running_pods_are_sound(request: Request) -> Iterator[Violation]:
+    lengths = Lengths()
+    for i, pod in enumerate(request.snapshot.running_pods):
+        for path, problem in lengths.labels("labels", pod.labels):
+            yield Violation(f"snapshot.pods[{i}].{path}", problem)
+        for path, problem in affinity_problems(
+            "required_anti_affinity", pod.required_anti_affinity, lengths
+        ):
+            yield Violation(f"snapshot.pods[{i}].{path}", problem)
+
+
+def queue_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
+    return named_and_unique("snapshot.queues", (q.name for q in request.snapshot.queues), QUEUE)
+
+
+def queues_form_trees(request: Request) -> Iterator[Violation]:
+    """Every parent is there, no way up comes back, and none is endless."""
+    queues = request.snapshot.queues
+    index = {queue.name: i for i, queue in enumerate(queues)}
+    #: How many queues stand above those that were looked at, and they themselves.
+    depth: dict[str, int] = {"": 0}
+    for i, queue in enumerate(queues):
+        if queue.parent and queue.parent not in index:
+            yield Violation(
+                f"snapshot.queues[{i}].parent",
+                f"{show(queue.parent)} is not a queue of this snapshot",
+            )
+        way: dict[str, None] = {}
+        name = queue.name
+        while name in index and name not in depth and name not in way:
+            way[name] = None
+            name = queues[index[name]].parent
+        if name in way:
+            path = f"snapshot.queues[{index[name]}].parent"
+            yield Violation(path, f"leads back to {show(name)}")
+        below = depth.get(name, 0)
+        for steps, passed in enumerate(reversed(way), start=1):
+            depth[passed] = below + steps
+            if depth[passed] == MAX_QUEUE_DEPTH + 1:
+                path = f"snapshot.queues[{index[passed]}].parent"
+                yield Violation(path, f"has more than {MAX_QUEUE_DEPTH} queues above it")
+
+
+def amounts_of_queues_are_in_range(request: Request) -> Iterator[Violation]:
+    for i, queue in enumerate(request.snapshot.queues):
+        for field, amounts in (
+            ("limit", queue.limit),
+            ("guaranteed", queue.guaranteed),
+            ("used", queue.used),
+            ("used_not_preemptible", queue.used_not_preemptible),
+        ):
+            for path, problem in amount_problems(field, amounts):
+                yield Violation(f"snapshot.queues[{i}].{path}", problem)
+        for name, amount in queue.used_not_preemptible.items():
+            if amount > queue.used.get(name, 0):
+                yield Violation(
+                    f"snapshot.queues[{i}].used_not_preemptible[{show(name)}]",
+                    f"{amount} is more than the {queue.used.get(name, 0)} that is used",
+                )
+
+
+def reservation_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
+    reservations = request.snapshot.reservations
+    return named_and_unique("snapshot.reservations", (r.name for r in reservations), RESERVATION)
+
+
+def reservations_are_on_nodes_of_the_snapshot(request: Request) -> Iterator[Violation]:
+    if not request.snapshot.reservations:
+        return
+    nodes = {node.name: node for node in request.snapshot.nodes}
+    for i, reservation in enumerate(request.snapshot.reservations):
+        path = f"snapshot.reservations[{i}]"
+        node = nodes.get(reservation.node)
+        if node is None:
+            yield Violation(
+                f"{path}.node", f"{show(reservation.node)} is not a node of this snapshot"
+            )
+            continue
+        there = {device.index for device in node.devices}
+        for n, index in enumerate(reservation.devices):
+            if index not in there:
+                yield Violation(
+                    f"{path}.devices[{n}]", f"{index} is not a device of {show(node.name)}"
+                )
+        if len(set(reservation.devices)) < len(reservation.devices):
+            yield Violation(f"{path}.devices", "holds a device twice")
+
+
+def reservations_are_sound(request: Request) -> Iterator[Violation]:
+    lengths = Lengths()
+    for i, reservation in enumerate(request.snapshot.reservations):
+        for path, problem in _reservation_problems(reservation, lengths):
+            yield Violation(f"snapshot.reservations[{i}].{path}", problem)
+
+
+def _reservation_problems(reservation: Reservation, lengths: Lengths) -> Iterator[Problem]:
+    for path, problem in resource_problems(reservation.held):
+        yield f"held.{path}", problem
+    yield from lengths.labels("labels", reservation.labels)
+    for n, owner in enumerate(reservation.owners):
+        at = f"owners[{n}]"
+        if not (owner.gang or owner.pod or owner.namespace or owner.selector is not None):
+            yield at, "must say something, else everybody is an owner"
+        for field, name, form in (
+            ("gang", owner.gang, GANG),
+            ("pod", owner.pod, POD),
+            ("namespace", owner.namespace, SEGMENT),
+        ):
+            problem = form.problem(name) if name else ""
+            if problem:
+                yield f"{at}.{field}", problem
+        yield from selector_problems(f"{at}.selector", owner.selector, lengths)
+
+
+def disruption_budgets_are_sound(request: Request) -> Iterator[Violation]:
+    budgets = request.snapshot.disruption_budgets
+    path = "snapshot.disruption_budgets"
+    yield from named_and_unique(path, (b.name for b in budgets), BUDGET)
+    lengths = Lengths()
+    for i, budget in enumerate(budgets):
+        if budget.allowed < 0:
+            yield Violation(f"{path}[{i}].allowed", f"must not be negative, is {budget.allowed}")
+        for field, problem in selector_problems("selector", budget.selector, lengths):
+            yield Violation(f"{path}[{i}].{field}", problem)
+
+
+RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
+    the_time_of_the_snapshot_is_a_time,
+    node_names_are_well_formed_and_unique,
+    resources_of_nodes_are_in_range,
+    texts_of_nodes_are_short,
+    host_ports_of_nodes_exist,
+    devices_are_sound,
+    running_pods_are_well_named_unique_and_not_pending,
+    terms_of_running_pods_are_sound,
+    queue_names_are_well_formed_and_unique,
+    queues_form_trees,
+    amounts_of_queues_are_in_range,
+    reservation_names_are_well_formed_and_unique,
+    reservations_are_on_nodes_of_the_snapshot,
+    reservations_are_sound,
+    disruption_budgets_are_sound,
+)
