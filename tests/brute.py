@@ -51,12 +51,8 @@ class Optimum:
     """The counts of the best plan, as in `Score`, and a plan that reaches them."""
 
     counts: Mapping[TierName, tuple[int, ...]]
+    rank: Vector
     plan: tuple[Binding, ...]
-
-    @property
-    def rank(self) -> Vector:
-        """Larger is better."""
-        return rank(self.counts)
 
     def value(self, tier: TierName) -> float:
         """The optimal value of a tier that is optimised, as it is reported."""
@@ -65,14 +61,9 @@ class Optimum:
         return sum(self.counts[tier]) / TIERS[tier].unit
 
 
-def rank(counts: Mapping[TierName, tuple[int, ...]]) -> Vector:
-    """The tiers that are optimised, as a vector in which larger is better throughout."""
-    return tuple(
-        -count if tier.minimize else count
-        for tier in TierName
-        if tier.provable
-        for count in counts[tier]
-    )
+def rank(result: Score) -> Vector:
+    """What is optimised, as a vector in which larger is better throughout."""
+    return result.rank[:-1]
 
 
 def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> Optimum:
@@ -82,7 +73,8 @@ def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> O
     """
     search = _Search(snapshot, policy, max_steps)
     search.descend(0, (), {}, search.best)
-    return Optimum(score(snapshot, policy, search.plan).counts, search.plan)
+    best = score(snapshot, policy, search.plan)
+    return Optimum(best.counts, rank(best), search.plan)
 
 
 def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None:
@@ -147,7 +139,7 @@ class _Search:
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._options = [_gang_options(snapshot, policy, g, max_steps) for g in snapshot.gangs]
         self.plan: tuple[Binding, ...] = ()
-        self.best = _vector(score(snapshot, policy, ()))
+        self.best = rank(score(snapshot, policy, ()))
         # What the gangs from here on could add at the very best, tier by tier.
         self._hope = [self.best]
         for options in reversed(self._options):
@@ -166,7 +158,7 @@ class _Search:
         if self._steps_left < 0:
             raise TooLarge
         if depth == len(self._options):
-            found = _vector(score(self._snapshot, self._policy, plan))
+            found = rank(score(self._snapshot, self._policy, plan))
             if found > self.best and not verify(self._snapshot, self._policy, plan):
                 self.best, self.plan = found, plan
             return
@@ -200,7 +192,7 @@ def _gang_options(
                 key = binding.node, resource
                 demand[key] = demand.get(key, 0) + amount
         taken = tuple((node, resource, n) for (node, resource), n in demand.items() if n)
-        options.append(_Option(plan, taken, _vector(score(without_sets, policy, plan))))
+        options.append(_Option(plan, taken, rank(score(without_sets, policy, plan))))
     return sorted(options, key=lambda option: option.worth, reverse=True)
 
 
@@ -262,10 +254,6 @@ def _bindings(snapshot: Snapshot, gang: PodGang, choice: tuple[Counts, ...]) -> 
         for node, count in zip(snapshot.nodes, counts, strict=True):
             for pod in islice(pods, count):
                 yield Binding(pod.name, node.name, gang.name, group.name, pod.uid)
-
-
-def _vector(result: Score) -> Vector:
-    return rank(result.counts)
 
 
 def _add(one: Vector, other: Vector) -> Vector:

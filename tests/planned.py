@@ -44,7 +44,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.judge.verify import verify
-from tests.strategies import GPU, NAMESPACE
+from tests.strategies import AGES, GPU, NAMESPACE, NOW
 
 #: From broad to narrow.
 LEVELS = ("zone", "block", "rack")
@@ -111,7 +111,7 @@ def question(rng: random.Random, taste: Taste) -> Snapshot:
     nodes = draft.cluster()
     gangs, running = draft.gangs(nodes)
     gangs, queues = draft.queues(gangs)
-    return Snapshot(nodes, gangs, running, queues=queues)
+    return Snapshot(nodes, gangs, running, as_of=NOW, queues=queues)
 
 
 class _Draft:
@@ -229,6 +229,7 @@ class _Draft:
             tuple(groups),
             priority=rng.choice(self.priorities),
             packing_scopes=tuple(self._scopes(names)),
+            created=NOW - rng.choice(AGES),
         )
 
     def _template(self) -> PodTemplate:
@@ -538,7 +539,9 @@ def cut_out(rng: random.Random, question: Planned) -> Planned:
     tight = rng.choice((0.0, 0.5, 1.0, 1.0))
     nodes = tuple(_tightened(rng, node, used[node.name], tight) for node in snapshot.nodes)
     queues = _at_their_limits(rng, snapshot.queues, gangs) if snapshot.queues else ()
-    return Planned(Snapshot(nodes, tuple(gangs), snapshot.running_pods, queues=queues), plan)
+    return Planned(
+        Snapshot(nodes, tuple(gangs), snapshot.running_pods, as_of=NOW, queues=queues), plan
+    )
 
 
 def _at_their_limits(

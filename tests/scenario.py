@@ -66,6 +66,9 @@ NAMESPACE = "ml"
 GPU = "nvidia.com/gpu"
 CPUS = 64
 
+#: When snapshots are taken, in seconds.
+NOW = 1_000_000
+
 #: Levels in front of the colon, the narrowest last.
 LEVELS = ("zone", "block", "rack")
 
@@ -173,7 +176,7 @@ class Scenario:
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
-    as_of: int | None = None
+    as_of: int | None = NOW
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -229,12 +232,13 @@ class Scenario:
         unsupported: Sequence[str] = (),
         scopes: Sequence[PackingScope] = (),
         queue: str = "",
+        waited: int = 0,
         **more: Any,
     ) -> Scenario:
         """A gang of these groups, or of one group "w" of `pods` pods of `gpus` GPUs each.
 
-        `pack` and `prefer` are the required and preferred level of the whole gang, `more`
-        are further fields of it.
+        `pack` and `prefer` are the required and preferred level of the whole gang, `waited`
+        is in seconds, `more` are further fields of it.
         """
         groups = groups or (Group("w", pods=pods, gpus=gpus, min=min),)
         names = tuple(group.name for group in groups)
@@ -253,6 +257,7 @@ class Scenario:
             unsupported=tuple(unsupported),
             queue=f"queues/{queue}" if queue else "",
             **more,
+            created=NOW - waited,
         )
         return replace(self, gangs=(*self.gangs, gang))
 
@@ -414,6 +419,7 @@ class Placed:
         new: Mapping[str, int] | None = None,
         nodes: Mapping[str, Mapping[str, int]] | None = None,
         admitted: float | None = None,
+        waiting: int | None = None,
         extra: int | None = None,
         topology: float | None = None,
         disruption: int | None = None,
@@ -432,6 +438,7 @@ class Placed:
             assert self.nodes(gang) == where, gang
         for tier, want in (
             (TierName.ADMITTED, admitted),
+            (TierName.WAITING, waiting),
             (TierName.EXTRA, extra),
             (TierName.TOPOLOGY, topology),
             (TierName.DISRUPTION, disruption),

@@ -48,6 +48,11 @@ LEVELS = ("rack", "block")
 APPS = ("a", "b")
 
 
+#: When snapshots are taken, and how long gangs waited then, in seconds.
+NOW = 1_000_000
+AGES = (0, 0, 59, 120, 3_000, 3_000, 20_000)
+
+
 class Feature(Enum):
     """What may occur in a snapshot beyond nodes with GPUs and gangs that want them."""
 
@@ -64,10 +69,11 @@ class Feature(Enum):
     CPU_ONLY = auto()
     OVERLAPS = auto()
     QUEUES = auto()
+    AGES = auto()
 
 
 EVERYTHING = frozenset(Feature)
-PACKING_ONLY = frozenset({Feature.RUNNING, Feature.PRIORITIES, Feature.OVERLAPS})
+PACKING_ONLY = frozenset({Feature.RUNNING, Feature.PRIORITIES, Feature.OVERLAPS, Feature.AGES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,12 @@ def snapshots(
     if Feature.BASES in chosen:
         gangs = _with_bases(gangs, draw(st.sets(st.integers(1, size.gangs))))
     running = draw(running_pods(nodes, gangs)) if chosen & _BETWEEN_PODS else ()
+    now = NOW if Feature.AGES in chosen else None
+    queues: tuple[Queue, ...] = ()
     if Feature.QUEUES in chosen:
         queues = draw(queue_trees())
         gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
-        return Snapshot(nodes, tuple(gangs), running, queues=queues)
-    return Snapshot(nodes, tuple(gangs), running)
+    return Snapshot(nodes, tuple(gangs), running, as_of=now, queues=queues)
 
 
 _memberships = st.tuples(
@@ -216,6 +223,7 @@ def gangs_of(
         packing_scopes=draw(scopes_of([g.name for g in groups], features)),
         uninitialized=Feature.NODE_RULES in features and draw(_rarely),
         previous_nodes=previous,
+        created=NOW - draw(st.sampled_from(AGES)) if Feature.AGES in features else None,
         unsupported=("pod: spec.magic",)
         if Feature.NODE_RULES in features and draw(_rarely)
         else (),
@@ -375,6 +383,7 @@ def permuted(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
         ),
         running_pods=tuple(draw(st.permutations(snapshot.running_pods))),
         queues=tuple(draw(st.permutations(snapshot.queues))),
+        as_of=snapshot.as_of,
     )
 
 
@@ -418,4 +427,5 @@ def renamed(snapshot: Snapshot) -> Snapshot:
         running_pods=tuple(
             replace(pod, name=new(pod.name), node=new(pod.node)) for pod in snapshot.running_pods
         ),
+        as_of=snapshot.as_of,
     )

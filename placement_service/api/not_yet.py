@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from placement_service.entities.errors import Violation
-from placement_service.entities.request import ExtrasPolicy, PodTemplate, Request
+from placement_service.entities.request import PodTemplate, Request
 
 WORDS = "not supported yet"
 
@@ -22,19 +22,9 @@ def reservations(request: Request) -> Iterator[Violation]:
             yield Violation(f"{path}.required_reservation", WORDS)
 
 
-def starvation(request: Request) -> Iterator[Violation]:
-    if request.policy.starvation_after is not None:
-        yield Violation("policy.starvation_after", WORDS)
-
-
 def tolerances(request: Request) -> Iterator[Violation]:
     if request.policy.tolerances:
         yield Violation("policy.tolerances", WORDS)
-
-
-def extras_with_priority(request: Request) -> Iterator[Violation]:
-    if request.policy.extras is not ExtrasPolicy.AFTER_MINIMUMS:
-        yield Violation("policy.extras", WORDS)
 
 
 def devices(request: Request) -> Iterator[Violation]:
@@ -58,9 +48,7 @@ def compute_domains(request: Request) -> Iterator[Violation]:
 
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     reservations,
-    starvation,
     tolerances,
-    extras_with_priority,
     devices,
     compute_domains,
 )

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints, fit
+from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
@@ -47,7 +48,8 @@ Parts = tuple[tuple[Content, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class GangClass:
-    """Pending gangs alike in rows, priority and `Counting.least_beyond` (`beyond`)."""
+    """Pending gangs alike in rows, priority, `Counting.least_beyond` (`beyond`) and whether
+    some of their pods run; the oldest first."""
 
     gangs: tuple[int, ...]
     priority: int
@@ -56,6 +58,7 @@ class GangClass:
     extras: Content
     queue_rows: tuple[int, ...]
     beyond: int
+    runs: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +165,7 @@ class Counting:
     def _classes(self) -> tuple[GangClass, ...]:
         found: dict[GangClass, list[int]] = {}
         alone: dict[object, bool] = {}
-        for gang in self.problem.pending:
+        for gang in sorted(self.problem.pending, key=oldest_first):
             parts = tuple(self.parts(gang, level) for level in self.levels)
             alike = (parts, gang.demands, gang.requirements, gang.scopes, gang.queue_rows)
             if alike not in alone:
@@ -175,10 +178,10 @@ class Counting:
                         if q.pending > q.missing
                     )
                 )
+                least = self.least_beyond(gang)
                 key = GangClass(
-                    (), gang.priority, gang.value, parts, extras, gang.queue_rows,
-                    self.least_beyond(gang),
-                )  # fmt: skip
+                    (), gang.priority, gang.value, parts, extras, gang.queue_rows, least, gang.runs
+                )
                 found.setdefault(key, []).append(gang.index)
         return tuple(replace(key, gangs=tuple(gangs)) for key, gangs in found.items())
 

@@ -14,6 +14,7 @@ with sum <= c.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
-from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
+from placement_service.cp_sat.solving import Answer, Var, capped, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
@@ -58,9 +59,12 @@ class AdmissionMaster:
         classes, new = self.counting.classes, self.cp.new_int_var
         self._admitted = [new(0, len(c.gangs), "") for c in classes]
         self._extras = [new(0, len(c.gangs) * sum(k for _, k in c.extras), "") for c in classes]
-        running = sum(g.extras for g in self.problem.gangs if g.placeable and not g.pending)
-        #: Extras of gangs whose minimum runs; nothing is counted against them.
-        self._extras_of_running = new(0, running, "")
+        running: Counter[int] = Counter()
+        for g in self.problem.gangs:
+            if g.placeable and not g.pending:
+                running[g.priority] += g.extras
+        #: By priority, extras of gangs whose minimum runs; nothing is counted against them.
+        self._extras_of_running = {p: new(0, most, "") for p, most in running.items()}
 
     # --- goals ----------------------------------------------------------------
 
@@ -68,8 +72,14 @@ class AdmissionMaster:
         for z, c in zip(self._admitted, self.counting.classes, strict=True):
             yield Admission(z, c.gangs)
 
-    def extra_units(self) -> Terms[Var]:
-        return [(e, 1) for e in (*self._extras, self._extras_of_running)]
+    def capped(self, admission: Admission[Var], most: int) -> Var:
+        return capped(self.cp, admission, most)
+
+    def extra_units(self, priority: int | None) -> Terms[Var]:
+        both = zip(self.counting.classes, self._extras, strict=True)
+        terms = [(e, 1) for c, e in both if priority in (None, c.priority)]
+        running = self._extras_of_running.items()
+        return terms + [(e, 1) for p, e in running if priority in (None, p)]
 
     def kept_pods(self) -> Terms[Var] | None:
         """Running pods that stay; not known where they may stay though their gang moves."""

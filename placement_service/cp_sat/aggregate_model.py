@@ -42,7 +42,7 @@ from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
 from placement_service.cp_sat.rules import queues
-from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
+from placement_service.cp_sat.solving import Answer, Var, capped, dot, hold, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
@@ -118,7 +118,8 @@ class AggregateModel:
         self._fit: dict[int, Ints] = {}
         self._upper: dict[int, int] = {}
         self.costs: Terms[Var] = []
-        self.extras: Terms[Var] = []
+        #: By `Ask.priority`.
+        self.extras: dict[int, Terms[Var]] = {}
         self.tally: Tally[Var] = Tally()
         self._units: dict[int, list[tuple[int, Var, int]]] = {}
         self._demand: dict[int, list[tuple[int, Var, int]]] = {}
@@ -276,8 +277,9 @@ class AggregateModel:
         if len(found) > 1:
             self.cp.add(total <= ask.most * dot(times))
         if count_extras and ask.most > ask.least:
-            self.extras += [(v, 1) for v in found.values()]
-            self.extras += [(v, -w * ask.least) for v, w in times if ask.least]
+            extras = self.extras.setdefault(ask.priority, [])
+            extras += [(v, 1) for v in found.values()]
+            extras += [(v, -w * ask.least) for v, w in times if ask.least]
         return found
 
     def _charge(self, ask: Ask, pod_class: int, units: Iterable[tuple[Var, int]]) -> None:
@@ -536,8 +538,9 @@ class AggregateModel:
             cp.add(total >= ask.least * there)
             cp.add(total <= ask.most * there)
             if ask.most > ask.least:
-                self.extras += [(x, 1) for x in every]
-                self.extras.append((there, -ask.least))
+                extras = self.extras.setdefault(ask.priority, [])
+                extras += [(x, 1) for x in every]
+                extras.append((there, -ask.least))
         for child, times in content.kinds:
             mine = []
             most = self._most(child)
@@ -567,8 +570,11 @@ class AggregateModel:
             if self.problem.gangs[group.gangs[0]].pending:
                 yield Admission(z, group.gangs)
 
-    def extra_units(self) -> Terms[Var]:
-        return self.extras
+    def capped(self, admission: Admission[Var], most: int) -> Var:
+        return capped(self.cp, admission, most)
+
+    def extra_units(self, priority: int | None) -> Terms[Var]:
+        return [t for p, terms in self.extras.items() if priority in (None, p) for t in terms]
 
     def kept_pods(self) -> Terms[Var]:
         # Gangs that are open to decision are no part of the model.

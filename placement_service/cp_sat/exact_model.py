@@ -30,7 +30,7 @@ from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import LevelIdx, NodeIdx
-from placement_service.formulation.plan import Plan, Units, is_placed
+from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.tiers.goal import Terms
 
@@ -322,12 +322,13 @@ class ExactModel:
                 self.cp.add(z == 0)
 
     def _equal_gangs_are_ordered(self) -> None:
-        """Of gangs that differ in name alone the first are placed first."""
+        """Of gangs that differ in name and age alone the oldest are placed first."""
         alike: dict[object, list[int]] = {}
         based = {g.base for g in self.problem.gangs}
-        for g in self.gangs:
+        for g in sorted(self.gangs, key=oldest_first):
             if g.pending and g.base < 0 and g.index not in based and not g.previous:
                 key = (
+                    g.runs,
                     g.priority,
                     g.value,
                     tuple((d.pod_class, d.count) for d in g.demands),

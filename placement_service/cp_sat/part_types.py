@@ -18,7 +18,8 @@ from itertools import pairwise
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_model import is_single
-from placement_service.formulation.plan import Plan, is_placed
+from placement_service.entities.request import ExtrasPolicy
+from placement_service.formulation.plan import Plan, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
 
@@ -27,13 +28,15 @@ from placement_service.formulation.scope_tree import Part
 class Ask:
     """`least` to `most` units, of (pod class, at most so many) to choose from.
 
-    `queue_rows` are the rows of queues that count the units.
+    `queue_rows` are the rows of queues that count the units. Where extras go with their
+    priority, `priority` tells them apart, else it is 0.
     """
 
     pod_classes: tuple[tuple[int, int], ...]
     least: int
     most: int
     queue_rows: tuple[int, ...]
+    priority: int = 0
 
     @property
     def is_certain(self) -> bool:
@@ -162,16 +165,18 @@ class Kinds:
         group_of: dict[object, int] = {}
         family_of: dict[object, int] = {}
         done: set[int] = set()
-        for g in sorted(self._mine.values(), key=lambda g: (g.index not in scaled, g.index)):
+        for g in sorted(
+            self._mine.values(), key=lambda g: (g.index not in scaled, *oldest_first(g))
+        ):
             if g.index in done:
                 continue
-            followers = sorted(scaled.get(g.index, ()), key=lambda s: s.index)
+            followers = sorted(scaled.get(g.index, ()), key=oldest_first)
             members = [g, *followers]
             done.update(m.index for m in members)
             places, keep = based.get(g.index if g.base < 0 else g.base, ((), False))
             contents = [self._gang(m, places) for m in members]
             keys = [
-                (m.priority, m.value, content)
+                (m.priority, m.value, m.runs, content)
                 for m, (content, _) in zip(members, contents, strict=True)
             ]
             must = keep and g.base < 0
@@ -284,6 +289,7 @@ class Kinds:
     ) -> tuple[list[tuple[Ask, tuple[int, int]]], list[Piece]]:
         """What a part consists of when it lies in a domain of some depth."""
         loose = set(part.loose)
+        by_priority = self.problem.policy.extras is ExtrasPolicy.WITH_PRIORITY
         asks = [
             (
                 Ask(
@@ -291,6 +297,7 @@ class Kinds:
                     q.missing,
                     q.pending,
                     gang.queue_rows,
+                    gang.priority if by_priority and q.pending > q.missing else 0,
                 ),
                 (gang.index, i),
             )

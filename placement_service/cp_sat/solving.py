@@ -9,7 +9,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.formulation.plan import Plan
-from placement_service.formulation.tiers.goal import Terms
+from placement_service.formulation.tiers.goal import Admission, Terms
 
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
@@ -51,6 +51,15 @@ def hold(
         model.add(dot(terms) >= at_least)
     if at_most is not None:
         model.add(dot(terms) <= at_most)
+
+
+def capped(model: cp_model.CpModel, admission: Admission[Var], most: int) -> Var:
+    """At most so many of the admitted gangs, and as many in goals that are maximised."""
+    if most >= len(admission.gangs):
+        return admission.placed
+    variable = model.new_int_var(0, most, "")
+    model.add(variable <= admission.placed)
+    return variable
 
 
 def span(terms: Terms[Var]) -> int:

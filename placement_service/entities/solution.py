@@ -18,6 +18,7 @@ class TierName(Enum):
     """The tiers of the objective, in order of importance."""
 
     ADMITTED = "admitted"
+    WAITING = "waiting"
     EXTRA = "extra"
     DISRUPTION = "disruption"
     TOPOLOGY = "topology"
@@ -26,7 +27,7 @@ class TierName(Enum):
     @property
     def minimize(self) -> bool:
         """Whether less is better."""
-        return self not in (TierName.ADMITTED, TierName.EXTRA)
+        return self not in (TierName.ADMITTED, TierName.WAITING, TierName.EXTRA)
 
     @property
     def provable(self) -> bool:

@@ -43,7 +43,8 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
     drafts = [
-        GangDraft(i, g, levels, index, gone, queue_names) for i, g in enumerate(snapshot.gangs)
+        GangDraft(i, g, levels, index, gone, snapshot.as_of, queue_names)
+        for i, g in enumerate(snapshot.gangs)
     ]
     _spread_refusal(drafts, by_name)
     for draft in drafts:

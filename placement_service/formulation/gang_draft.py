@@ -56,9 +56,12 @@ class GangDraft:
         levels: Levels,
         node: dict[str, int],
         gone: dict[str, int],
+        as_of: int | None,
         queues: Collection[str] = (),
     ) -> None:
         self.index = index
+        created = as_of if gang.created is None else gang.created
+        self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
         self._gone = gone
         self.gang = gang
         self._levels = levels
@@ -217,6 +220,8 @@ class GangDraft:
             ),
             home=tuple(sorted(self._home(demands, homes))),
             keeps=tuple(self._keeps(demands, minimums)),
+            waited=self._waited,
+            runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
         )
 
     def _home(self, demands: Sequence[Demand], homes: Sequence[Assignment]) -> Iterator[HomeUnits]:

@@ -35,8 +35,9 @@ class Worth:
         )
 
     def of(self, tier: TierName) -> tuple[int, ...]:
-        """The values of one tier."""
-        return tuple(v for g, v in zip(self.goals, self.values, strict=True) if g.tier is tier)
+        """The values of one tier, those that are reported."""
+        both = zip(self.goals, self.values, strict=True)
+        return tuple(v for g, v in both if g.tier is tier and g.reported)
 
     def first_open(self, bounds: Bounds) -> int:
         """The first goal, among those that have a bound, whose bound is not reached."""
@@ -75,10 +76,9 @@ def tiers(mine: Worth, bounds: Bounds, home: Sequence[int]) -> tuple[Tier, ...]:
     reported = []
     for tier in TierName:
         unit = next((g.unit for g in mine.goals if g.tier is tier), 1)
-        bound = sum(b for g, b in zip(mine.goals, valid, strict=True) if g.tier is tier)
-        known_before = sum(h for g, h in zip(mine.goals, home, strict=True) if g.tier is tier)
-        value = sum(mine.of(tier)) - known_before
-        bound -= known_before
+        mine_only = [i for i, g in enumerate(mine.goals) if g.tier is tier and g.reported]
+        before = sum(home[i] for i in mine_only)
+        value, bound = sum(mine.of(tier)) - before, sum(valid[i] for i in mine_only) - before
         reported.append(Tier(tier, value / unit, bound / unit if tier.provable else None))
     return tuple(reported)
 

@@ -101,6 +101,9 @@ class Gang:
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
     home of each requirement for the rest to stay.
+
+    `waited` is in seconds, 0 for a gang that has just arrived. `runs_in_part` is true
+    while its minimum is not met though some of its pods run.
     """
 
     index: int
@@ -115,9 +118,16 @@ class Gang:
     set_level: LevelIdx
     set_running: tuple[int, ...]
     previous: frozenset[NodeIdx]
+    waited: int
+    runs_in_part: bool
     home: tuple[HomeUnits, ...] = ()
     keeps: tuple[int, ...] = ()
     queue_rows: tuple[int, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether some of its pods run."""
+        return self.runs_in_part or bool(self.home)
 
     @property
     def missing(self) -> int:

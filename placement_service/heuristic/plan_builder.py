@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.plan import Plan, Units, is_placed
+from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers import admitted
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime, mandatory
 from placement_service.heuristic.orders import Order
@@ -24,6 +26,9 @@ class Builder:
         self.until = until
         self.problem = problem
         self.topology = Topology(problem)
+        # A gang's turn comes with the first goal that it counts for.
+        goals = list(enumerate(admitted.goals(problem)))
+        self._turn = {i: turn for turn, goal in reversed(goals) for i in goal.gangs}
 
     # --- plans ------------------------------------------------------------
 
@@ -40,36 +45,54 @@ class Builder:
 
         With a layout, `first` keep to the slots that the layout assigns, drawn by `rng`.
 
-        `order` sorts gangs of one priority (and all of `first`); equals go by
-        index. A base goes before the gangs based on it.
+        `order` sorts gangs of one priority (and all of `first`); of equals the oldest
+        goes first. A base goes before the gangs based on it.
         """
         residual = ResidualCapacity(self.problem)
         plan: dict[int, Units] = dict(start or {})
         residual.take_plan(plan)
         chosen = set(first)
-        gangs = sorted(
-            self.problem.pending,
-            key=lambda g: (
-                g.index not in chosen,
-                0 if g.index in chosen else -g.priority,
-                order(g),
-                g.index,
-            ),
-        )
         try:
             if layout is not None and rng is not None:
                 residual.slots_left = layout.slots(rng)
-                for gang in bases_first(g for g in gangs if g.index in chosen):
-                    if gang.index not in plan:
-                        self.add(residual, plan, gang, layout)
-            for gang in bases_first(gangs):
-                if gang.index not in plan:
-                    self.add(residual, plan, gang)
-            self.add_extras(residual, plan)
+                aimed = [g for g in self.problem.pending if g.index in chosen]
+                aimed.sort(key=lambda g: (order(g), oldest_first(g)))
+                self._add_all(residual, plan, aimed, layout)
+            for gangs, extended in self._turns(order, chosen):
+                self._add_all(residual, plan, gangs)
+                self.add_extras(residual, plan, extended)
         except OutOfTime:
             # What is placed by now is whole; the rest waits.
             pass
         return plan
+
+    def _turns(self, order: Order, chosen: set[int]) -> Iterator[tuple[list[Gang], list[Gang]]]:
+        """Pending gangs whose minimums are placed, then gangs whose extras are.
+
+        All at once, or priority by priority where extras go with them.
+        """
+        every = self.problem.gangs
+        together = self.problem.policy.extras is not ExtrasPolicy.WITH_PRIORITY
+        steps = [None] if together else sorted({g.priority for g in every}, reverse=True)
+        for priority in steps:
+            mine = [g for g in every if priority in (None, g.priority)]
+            pending = [g for g in mine if g.pending and g.placeable]
+            first = [g for g in pending if g.index in chosen]
+            rest = [g for g in pending if g.index not in chosen]
+            first.sort(key=lambda g: (order(g), oldest_first(g)))
+            rest.sort(key=lambda g: (self._turn[g.index], order(g), oldest_first(g)))
+            yield first + rest, mine
+
+    def _add_all(
+        self,
+        residual: ResidualCapacity,
+        plan: dict[int, Units],
+        gangs: Iterable[Gang],
+        layout: Layout | None = None,
+    ) -> None:
+        for gang in bases_first(gangs):
+            if gang.index not in plan:
+                self.add(residual, plan, gang, layout)
 
     def adopt(self, start: Plan) -> Plan:
         """The whole gangs of an earlier plan that still fit as they are."""
@@ -201,9 +224,11 @@ class Builder:
             residual.undo(mark)
         return None
 
-    def add_extras(self, residual: ResidualCapacity, plan: dict[int, Units]) -> None:
+    def add_extras(
+        self, residual: ResidualCapacity, plan: dict[int, Units], gangs: Iterable[Gang]
+    ) -> None:
         """As many extras as fit, gangs of higher priority first."""
-        able = [g for g in self.problem.gangs if g.placeable and g.extras]
+        able = [g for g in gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
             if is_placed(gang, plan) and self._base_is_placed(gang, plan):
                 work = GangPlacer(self.topology, residual, gang, until=self.until)

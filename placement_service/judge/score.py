@@ -17,6 +17,7 @@ from placement_service.entities.request import (
     HOSTNAME,
     PODS,
     Binding,
+    ExtrasPolicy,
     Node,
     PodGang,
     Policy,
@@ -70,22 +71,17 @@ class Score:
 
     `counts` of a tier are one number or several, the most important first: `admitted` has
     one for each priority of the request from the highest to the lowest, in thousandths of a
-    GPU; `topology` is in thousandths of a domain. `gangs` are in the snapshot's order.
+    GPU; `topology` is in thousandths of a domain. `rank` is larger for a better plan: all
+    that is compared, in order. `gangs` are in the snapshot's order.
     """
 
     counts: Mapping[TierName, tuple[int, ...]]
+    rank: tuple[int, ...]
     gangs: tuple[GangScore, ...]
 
     def value(self, tier: TierName) -> float:
         """The value of a tier as it is reported."""
         return sum(self.counts[tier]) / TIERS[tier].unit
-
-    @property
-    def rank(self) -> tuple[int, ...]:
-        """Larger is better, tier by tier and priority by priority."""
-        return tuple(
-            -count if tier.minimize else count for tier in TierName for count in self.counts[tier]
-        )
 
 
 def score(
@@ -96,34 +92,118 @@ def score(
 ) -> Score:
     """The score of a plan that keeps the rules."""
     outcome = read(snapshot, bindings, evictions)
+    found = {tier: TIERS[tier].measure(outcome, policy) for tier in TierName}
     return Score(
-        {tier: TIERS[tier].measure(outcome, policy) for tier in TierName},
+        {tier: tuple(c.value for c in counts if c.reported) for tier, counts in found.items()},
+        _rank(found, policy),
         tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
     )
 
 
-def _admitted(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+class Count(NamedTuple):
+    """One number of a tier, of gangs of one priority or of all.
+
+    What is not reported only decides which gangs come first.
+    """
+
+    value: int
+    priority: int | None = None
+    reported: bool = True
+
+
+Counts = tuple[Count, ...]
+
+
+def _rank(found: Mapping[TierName, Counts], policy: Policy) -> tuple[int, ...]:
+    steps = [
+        (count.priority, -count.value if tier.minimize else count.value)
+        for tier in TierName
+        for count in found[tier]
+    ]
+    if policy.extras is ExtrasPolicy.WITH_PRIORITY:
+        of_priorities = [step for step in steps if step[0] is not None]
+        of_priorities.sort(key=lambda step: step[0] or 0, reverse=True)
+        steps = of_priorities + [step for step in steps if step[0] is None]
+    return tuple(value for _, value in steps)
+
+
+def _priorities(outcome: Outcome) -> list[int]:
+    """From high to low."""
+    return sorted({gang.gang.priority for gang in outcome.gangs}, reverse=True)
+
+
+def _admitted(outcome: Outcome, policy: Policy) -> Counts:
     values = gang_values(outcome.snapshot, policy)
-    units = {gang.gang.priority: 0 for gang in outcome.gangs}
+    bands = _bands(outcome, policy)
+    counts = []
+    for priority in _priorities(outcome):
+        mine = [gang for gang in outcome.gangs if gang.gang.priority == priority]
+        met = [g.gang for g in mine if g.gang.is_pending and g.placed]
+        # It ran, and had to go.
+        lost = sum(values[g.gang.name] for g in mine if not g.gang.is_pending and not g.placed)
+        made_whole = [g for g in met if any(group.running_count for group in g.groups)]
+        counts.append(Count(_sum(values, made_whole) - lost, priority, reported=False))
+        for seconds in bands:
+            starved = [g for g in met if _waited(outcome, g) > seconds]
+            counts.append(Count(_sum(values, starved), priority, reported=False))
+        counts.append(Count(_sum(values, met) - lost, priority))
+    return tuple(counts)
+
+
+def _sum(values: Mapping[str, int], gangs: Iterable[PodGang]) -> int:
+    return sum(values[gang.name] for gang in gangs)
+
+
+def _bands(outcome: Outcome, policy: Policy) -> list[int]:
+    """Seconds that some gang has waited longer than: as starvation says, or double, and so on.
+
+    The longest first.
+    """
+    if policy.starvation_after is None:
+        return []
+    longest = max((_waited(outcome, gang.gang) for gang in outcome.gangs), default=0)
+    bands = [policy.starvation_after]
+    while bands[-1] < longest:
+        bands.append(max(1, bands[-1] * 2))
+    return bands[::-1]
+
+
+def _waited(outcome: Outcome, gang: PodGang) -> int:
+    """Seconds from the gang's creation to the time of the snapshot."""
+    now = outcome.snapshot.as_of
+    if now is None or gang.created is None:
+        return 0
+    return max(0, now - gang.created)
+
+
+def _waiting(outcome: Outcome, policy: Policy) -> Counts:
+    totals = dict.fromkeys(_priorities(outcome), 0)
     for gang in outcome.gangs:
         if gang.gang.is_pending and gang.placed:
-            units[gang.gang.priority] += values[gang.gang.name]
-        elif not gang.gang.is_pending and not gang.placed:
-            # It ran, and had to go.
-            units[gang.gang.priority] -= values[gang.gang.name]
-    return tuple(units[priority] for priority in sorted(units, reverse=True))
+            totals[gang.gang.priority] += max(1, _waited(outcome, gang.gang) // 60)
+    return _by_priority(totals, policy)
 
 
-def _extra(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
-    return (sum(g.extra for gang in outcome.gangs for g in gang.groups),)
+def _extra(outcome: Outcome, policy: Policy) -> Counts:
+    totals = dict.fromkeys(_priorities(outcome), 0)
+    for gang in outcome.gangs:
+        totals[gang.gang.priority] += sum(g.extra for g in gang.groups)
+    return _by_priority(totals, policy)
 
 
-def _disruption(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+def _by_priority(totals: Mapping[int, int], policy: Policy) -> Counts:
+    """The sum of all, or one count for each priority where extras go with their priority."""
+    if policy.extras is ExtrasPolicy.WITH_PRIORITY:
+        return tuple(Count(total, priority) for priority, total in totals.items())
+    return (Count(sum(totals.values())),)
+
+
+def _disruption(outcome: Outcome, policy: Policy) -> Counts:
     """Running pods that have to go, or that run elsewhere."""
-    return (len(outcome.evicted),)
+    return (Count(len(outcome.evicted)),)
 
 
-def _topology(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+def _topology(outcome: Outcome, policy: Policy) -> Counts:
     total = 0
     for gang in outcome.gangs:
         if not (gang.placed and gang.has_new):
@@ -133,7 +213,7 @@ def _topology(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
                 nodes = gang.node_names(scope.groups)
                 total += _split(outcome, nodes, scope.preferred_level) * DOMAIN
         total += _away(outcome, gang) * AWAY
-    return (total + sum(_set_splits(outcome)) * DOMAIN,)
+    return (Count(total + sum(_set_splits(outcome)) * DOMAIN),)
 
 
 def _away(outcome: Outcome, gang: GangOutcome) -> int:
@@ -200,7 +280,7 @@ def _gang_score(outcome: Outcome, gang: GangOutcome) -> GangScore:
     return GangScore(gang.gang.name, gang.placed, len(gang.new), tuple(uses))
 
 
-def _fragmentation(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
+def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
     """Nodes with GPUs in wholly free domains that a new pod breaks into.
 
     Plus the new pods without GPUs on nodes with GPUs. In a cluster without any
@@ -237,7 +317,7 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> tuple[int, ...]:
                 if not is_free(node):
                     taken.add(domain)
         total += sum(size[domain] for domain in used - taken)
-    return (total,)
+    return (Count(total),)
 
 
 def _levels(snapshot: Snapshot) -> list[str]:
@@ -252,12 +332,13 @@ def _levels(snapshot: Snapshot) -> list[str]:
 class _Tier(NamedTuple):
     """What a tier counts, and how many of it make one of what is reported."""
 
-    measure: Callable[[Outcome, Policy], tuple[int, ...]]
+    measure: Callable[[Outcome, Policy], Counts]
     unit: int = 1
 
 
 TIERS: Mapping[TierName, _Tier] = {
     TierName.ADMITTED: _Tier(_admitted, MILLIONTHS),
+    TierName.WAITING: _Tier(_waiting),
     TierName.EXTRA: _Tier(_extra),
     TierName.DISRUPTION: _Tier(_disruption),
     TierName.TOPOLOGY: _Tier(_topology, DOMAIN),

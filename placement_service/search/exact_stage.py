@@ -102,7 +102,7 @@ def measure_fewest(state: State) -> None:
                 ExactModel(state.counting, [gang], everywhere, problem.free, {}, {gang.base})
             )
             alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
-            alone.hold(alone.extra_units(), at_most=0)
+            alone.hold(alone.extra_units(None), at_most=0)
             answer = alone.solve(
                 alone.domains,
                 maximize=False,

@@ -46,7 +46,7 @@ def count(state: State) -> None:
         return answer.value
 
     descend(state.goals, master, settle)
-    if len(held) >= sum(goal.tier is TierName.ADMITTED for goal in state.goals):
+    if all(goal.tier is not TierName.ADMITTED for goal in state.goals[len(held) :]):
         # Of the best sets the one that is easiest to place.
         master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
     state.target, state.layout = master.gangs, master.layout

@@ -290,7 +290,7 @@ def test_without_time_the_first_answer_is_the_answer() -> None:
 def test_a_first_answer_that_places_everything_is_proven_without_a_search() -> None:
     placement = ask(budget=budget(0.0))
     assert placement.termination.optimal
-    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(8, 8), (0, 0), (0, 0)]
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(8, 8), (1, 1), (0, 0)]
 
 
 def test_without_a_search_what_cannot_be_placed_at_all_is_not_missing() -> None:
@@ -299,7 +299,7 @@ def test_without_a_search_what_cannot_be_placed_at_all_is_not_missing() -> None:
     follower = replace(gang("more", pods=1, gpus=1), base_gang=made.name)
     question = request(snapshot(1, (made, follower, gang("train", pods=2, gpus=4, minimum=1))))
     placement = ask(question, budget=budget(0.0))
-    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(4, 4), (1, 1), (0, 0)]
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(4, 4), (1, 1), (1, 1)]
 
 
 def test_a_deadline_that_passes_before_the_first_answer_is_an_error() -> None:
@@ -420,7 +420,7 @@ BETWEEN = tuple(TierName)[1 : tuple(TierName).index(TierName.TOPOLOGY)]
 
 def a_score(admitted: int, topology: int = 0) -> Score:
     counts = {**dict.fromkeys(TierName, (0,)), TierName.ADMITTED: (admitted * 1_000_000,)}
-    return Score({**counts, TierName.TOPOLOGY: (topology * 1000,)}, ())
+    return Score({**counts, TierName.TOPOLOGY: (topology * 1000,)}, (), ())
 
 
 @pytest.mark.parametrize(

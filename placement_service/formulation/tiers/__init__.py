@@ -7,8 +7,10 @@ a tier is in its file, and the stages go through `goals`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
+from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import (
     admitted,
@@ -16,11 +18,13 @@ from placement_service.formulation.tiers import (
     extra,
     fragmentation,
     topology,
+    waiting,
 )
 from placement_service.formulation.tiers.goal import Goal
 
 TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
     admitted.goals,
+    waiting.goals,
     extra.goals,
     disruption.goals,
     topology.goals,
@@ -29,5 +33,12 @@ TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
 
 
 def goals(problem: Problem) -> tuple[Goal, ...]:
-    """The goals of all tiers, in order of importance."""
-    return tuple(goal for tier in TIERS for goal in tier(problem))
+    """The goals of all tiers, in order of importance.
+
+    Tier by tier; where extras go with their priority, all goals of a priority come before
+    those of lower ones.
+    """
+    every = [goal for tier in TIERS for goal in tier(problem)]
+    if problem.policy.extras is ExtrasPolicy.WITH_PRIORITY:
+        every.sort(key=lambda goal: math.inf if goal.priority is None else -goal.priority)
+    return tuple(every)

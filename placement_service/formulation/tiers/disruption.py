@@ -21,6 +21,8 @@ class Disruption:
 
     tier: ClassVar[TierName] = TierName.DISRUPTION
     unit: ClassVar[int] = 1
+    reported: ClassVar[bool] = True
+    priority: ClassVar[int | None] = None
 
     problem: Problem
 

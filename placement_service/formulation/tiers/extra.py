@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from placement_service.entities.request import ExtrasPolicy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.formulation.problem import Gang, Problem
@@ -20,29 +21,35 @@ def extras_in(gang: Gang, units: Units) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extra:
-    """The extras of all gangs."""
+    """The extras of some gangs: of all, or of those of one priority."""
 
     tier: ClassVar[TierName] = TierName.EXTRA
     unit: ClassVar[int] = 1
+    reported: ClassVar[bool] = True
 
     problem: Problem
+    priority: int | None
 
     def value(self, plan: Plan) -> int:
-        return sum(extras_in(self.problem.gangs[i], units) for i, units in plan.items())
+        placed = ((self.problem.gangs[i], units) for i, units in plan.items())
+        return sum(extras_in(g, units) for g, units in placed if self._has(g))
 
     def trivial_bound(self) -> int:
-        return sum(g.extras for g in self.problem.gangs if g.placeable)
+        return sum(g.extras for g in self.problem.gangs if g.placeable and self._has(g))
 
     def terms(self, model: GoalModel[V]) -> Terms[V]:
-        return model.extra_units()
+        return model.extra_units(self.priority)
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
-        return [
-            g
-            for g in self.problem.gangs
-            if g.extras and is_placed(g, plan) and extras_in(g, plan.get(g.index, ())) < g.extras
-        ]
+        able = (g for g in self.problem.gangs if g.extras and self._has(g) and is_placed(g, plan))
+        return [g for g in able if extras_in(g, plan.get(g.index, ())) < g.extras]
+
+    def _has(self, gang: Gang) -> bool:
+        return self.priority in (None, gang.priority)
 
 
 def goals(problem: Problem) -> tuple[Extra, ...]:
-    return (Extra(problem),)
+    if problem.policy.extras is ExtrasPolicy.WITH_PRIORITY:
+        able = {g.priority for g in problem.gangs if g.placeable and g.extras}
+        return tuple(Extra(problem, priority) for priority in sorted(able, reverse=True))
+    return (Extra(problem, None),)

@@ -20,6 +20,8 @@ class Fragmentation:
 
     tier: ClassVar[TierName] = TierName.FRAGMENTATION
     unit: ClassVar[int] = 1
+    reported: ClassVar[bool] = True
+    priority: ClassVar[int | None] = None
 
     problem: Problem
 

@@ -26,7 +26,7 @@ Terms = list[tuple[V, int]]
 class Admission(NamedTuple, Generic[V]):
     """`placed` is how many of some gangs are admitted, which no rule tells apart.
 
-    The gangs are sorted: those that come first are admitted first.
+    The gangs are sorted, the oldest first: of gangs alike these are admitted first.
     """
 
     placed: V
@@ -39,8 +39,11 @@ class GoalModel(Protocol[V]):
     def admissions(self) -> Iterable[Admission[V]]:
         """All pending gangs of the model, each once."""
 
-    def extra_units(self) -> Terms[V]:
-        """Units beyond the minimum."""
+    def capped(self, admission: Admission[V], most: int) -> V:
+        """At most so many of the admitted gangs, and as many in goals that are maximised."""
+
+    def extra_units(self, priority: int | None) -> Terms[V]:
+        """Units beyond the minimum, of gangs of one priority or of all."""
 
     def kept_pods(self) -> Terms[V] | None:
         """Running pods of open gangs that stay at home, or more."""
@@ -65,6 +68,14 @@ class Goal(Protocol):
     #: Where it belongs, and how many of it make one of what is reported.
     tier: ClassVar[TierName]
     unit: ClassVar[int]
+
+    @property
+    def reported(self) -> bool:
+        """Whether it is a part of what is reported of its tier."""
+
+    @property
+    def priority(self) -> int | None:
+        """The priority of the gangs that it counts, None for all."""
 
     def value(self, plan: Plan) -> int:
         """What the plan has."""

@@ -21,6 +21,8 @@ class TopologyCost:
 
     tier: ClassVar[TierName] = TierName.TOPOLOGY
     unit: ClassVar[int] = UNITS_PER_DOMAIN
+    reported: ClassVar[bool] = True
+    priority: ClassVar[int | None] = None
 
     problem: Problem
 

@@ -68,14 +68,19 @@ def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_n
     problem = formulate(scenario.snapshot(), scenario.policy)
     deadline = time.monotonic() + 20
     state = State(problem, to_solution(problem, {}), deadline, lambda solution: None)
-    claimed = {TierName.ADMITTED: 8000, TierName.EXTRA: 1, TierName.TOPOLOGY: 1000}
+    claimed = {
+        TierName.ADMITTED: 8000,
+        TierName.WAITING: 1,
+        TierName.EXTRA: 1,
+        TierName.TOPOLOGY: 1000,
+    }
     state.learn_all(
         [claimed.get(g.tier, b) for g, b in zip(state.goals, state.bounds, strict=True)]
     )
 
     stage(state)
 
-    known = {TierName.ADMITTED: 8000}
+    known = {TierName.ADMITTED: 8000, TierName.WAITING: 1}
     assert [known.get(g.tier, 0) for g in state.goals] == list(state.bounds)
 
 

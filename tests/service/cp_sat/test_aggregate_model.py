@@ -44,7 +44,7 @@ from tests.scenario import Group, Scenario
 from tests.strategies import PACKING_ONLY, TINY, snapshots
 from tests.waiting import LONG
 
-POLICY = Policy(deterministic=True)
+POLICY = Policy(deterministic=True, starvation_after=1000)
 
 Stage = Callable[[State], None]
 

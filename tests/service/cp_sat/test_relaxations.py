@@ -69,7 +69,7 @@ from placement_service.search.lexicographic import HoldableModel, keep
 from placement_service.search.parameters import SearchParameters
 from tests.planned import Planned, Taste, planned
 
-POLICY = Policy(deterministic=True)
+POLICY = Policy(deterministic=True, starvation_after=1000)
 
 #: Of the profile in use, for each aim.
 EXAMPLES = settings().max_examples // 5
