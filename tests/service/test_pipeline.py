@@ -190,7 +190,7 @@ def test_when_everything_fails_the_answer_is_empty_and_says_so() -> None:
     assert len(defects) == 3
     assert placement.bindings == ()
     assert [r.code for r in placement.gangs[0].reasons] == [ReasonCode.NOT_SEARCHED]
-    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(0, 8), (0, 0), (0, 0)]
+    assert [(t.value, t.bound) for t in placement.tiers[:3]] == [(0, 8), (0, 1), (0, 0)]
 
 
 def test_claims_are_replaced_by_what_the_bindings_are_worth() -> None:
