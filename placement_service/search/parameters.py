@@ -56,7 +56,7 @@ class SearchParameters:
     #: Neighbourhoods in a row that were tried twice before: there is nothing left.
     neighbourhood_stale: int = 40
     #: Weights of one neighbourhood's goals grow no further; goals after that are left to luck.
-    neighbourhood_weight: int = 1 << 40
+    neighbourhood_weight: int = 1 << 48
     #: More domains than a gang of a neighbourhood could be split over in addition.
     neighbourhood_domains_per_gang: int = 4
     #: Gangs left out that a neighbourhood may take in for others worth as much.

@@ -282,6 +282,7 @@ def test_without_time_the_first_answer_is_the_answer() -> None:
     assert {t.name: (t.value, t.bound) for t in placement.tiers} == {
         **dict.fromkeys(TierName, (0, 0)),
         TierName.ADMITTED: (8, 17),
+        TierName.WAITING: (1, 2),
         TierName.FRAGMENTATION: (1, None),
     }
     assert placement.termination.gap == 9 / 8

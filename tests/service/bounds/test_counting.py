@@ -22,6 +22,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.search.aggregate_stage import settle_aggregate
@@ -69,7 +70,7 @@ def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_n
     deadline = time.monotonic() + 20
     state = State(problem, to_solution(problem, {}), deadline, lambda solution: None)
     claimed = {
-        TierName.ADMITTED: 8000,
+        TierName.ADMITTED: 8 * UNITS_PER_GPU,
         TierName.WAITING: 1,
         TierName.EXTRA: 1,
         TierName.TOPOLOGY: 1000,
@@ -80,7 +81,7 @@ def test_what_was_proven_of_plans_with_more_extras_is_forgotten_when_there_are_n
 
     stage(state)
 
-    known = {TierName.ADMITTED: 8000, TierName.WAITING: 1}
+    known = {TierName.ADMITTED: 8 * UNITS_PER_GPU, TierName.WAITING: 1}
     assert [known.get(g.tier, 0) for g in state.goals] == list(state.bounds)
 
 

@@ -83,7 +83,9 @@ def admitted(model: AggregateModel) -> Terms[Var]:
 
 
 def values_and_bounds(solution: Solution) -> list[tuple[float, float | None]]:
-    return [(t.value, t.bound) for t in solution.tiers[:3]]
+    """Of admitted, extra and topology."""
+    asked = (TierName.ADMITTED, TierName.EXTRA, TierName.TOPOLOGY)
+    return [(t.value, t.bound) for t in solution.tiers if t.name in asked]
 
 
 def counted(problem: Problem) -> tuple[Counting, Forest]:
