@@ -1,0 +1,110 @@
+package kubescheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"placement.example/clients/go/client"
+)
+
+// Args are the plugin's settings: `pluginConfig[].args` of the scheduler's configuration.
+type Args struct {
+	// Service is the address of the placement service, such as "placement.svc:50051". Required.
+	Service string `json:"service"`
+	// TLS reaches the service by TLS. Absent means plain text.
+	TLS *TLS `json:"tls,omitempty"`
+	// Timeout ends a question to the service. Default 10s.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
+	// TimeLimit is how long the service may search. Default half of Timeout.
+	TimeLimit metav1.Duration `json:"timeLimit,omitempty"`
+	// BatchWindow is waited for further gangs before the service is asked. Default 100ms.
+	BatchWindow metav1.Duration `json:"batchWindow,omitempty"`
+	// FallbackAfter is how long a complete gang waits for a service that does not answer. Then
+	// the scheduler places it by itself, still whole or not at all. Default 30s; a negative time
+	// means that gangs wait until the service is back.
+	FallbackAfter metav1.Duration `json:"fallbackAfter,omitempty"`
+	// PermitTimeout is how long pods that have a node wait for the others of their gang.
+	// Default 1m, at most 15m. An answer is used for as long.
+	PermitTimeout metav1.Duration `json:"permitTimeout,omitempty"`
+	// RetryAfter is when gangs that were not placed are asked about again, if the cluster did
+	// not change before. Default 30s.
+	RetryAfter metav1.Duration `json:"retryAfter,omitempty"`
+}
+
+// TLS names PEM files.
+type TLS struct {
+	CA          string `json:"ca,omitempty"`
+	Certificate string `json:"certificate,omitempty"`
+	Key         string `json:"key,omitempty"`
+	ServerName  string `json:"serverName,omitempty"`
+}
+
+// maxPermit is the most that kube-scheduler lets a pod wait in Permit.
+const maxPermit = 15 * time.Minute
+
+// parseArgs reads the arguments strictly: a misspelled one must not be overlooked.
+func parseArgs(object runtime.Object) (Args, error) {
+	var args Args
+	switch object := object.(type) {
+	case nil:
+	case *runtime.Unknown:
+		if err := yaml.UnmarshalStrict(object.Raw, &args); err != nil {
+			return args, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+		}
+	default:
+		return args, fmt.Errorf("arguments of plugin %s are a %T", Name, object)
+	}
+	var faults []error
+	if args.Service == "" {
+		faults = append(faults, errors.New("service: is missing"))
+	}
+	setDefault(&args.Timeout, 10*time.Second)
+	setDefault(&args.TimeLimit, args.Timeout.Duration/2)
+	setDefault(&args.BatchWindow, 100*time.Millisecond)
+	setDefault(&args.FallbackAfter, 30*time.Second)
+	setDefault(&args.PermitTimeout, time.Minute)
+	setDefault(&args.RetryAfter, 30*time.Second)
+	for _, one := range []struct {
+		name  string
+		value metav1.Duration
+	}{
+		{"timeout", args.Timeout}, {"timeLimit", args.TimeLimit}, {"batchWindow", args.BatchWindow},
+		{"permitTimeout", args.PermitTimeout}, {"retryAfter", args.RetryAfter},
+	} {
+		if one.value.Duration < 0 {
+			faults = append(faults, fmt.Errorf("%s: must not be negative", one.name))
+		}
+	}
+	if args.PermitTimeout.Duration > maxPermit {
+		faults = append(faults, fmt.Errorf("permitTimeout: is more than %s", maxPermit))
+	}
+	if args.TimeLimit.Duration >= args.Timeout.Duration {
+		faults = append(faults, errors.New("timeLimit: must be less than timeout, or no answer is in time"))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return args, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+	}
+	return args, nil
+}
+
+func setDefault(value *metav1.Duration, otherwise time.Duration) {
+	if value.Duration == 0 {
+		value.Duration = otherwise
+	}
+}
+
+func (a Args) options() []client.Option {
+	// A question of this plugin is asked anew, with what is true by then, and not repeated.
+	options := []client.Option{client.WithTimeout(a.Timeout.Duration), client.WithBackoff(client.Backoff{})}
+	if a.TLS != nil {
+		options = append(options, client.WithTLS(client.TLSFiles{
+			CA: a.TLS.CA, Certificate: a.TLS.Certificate, Key: a.TLS.Key, ServerName: a.TLS.ServerName,
+		}))
+	}
+	return options
+}

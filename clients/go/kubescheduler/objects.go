@@ -1,0 +1,184 @@
+package kubescheduler
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// encoder writes objects as the service wants them: JSON with kind and version, which objects
+// from informers lack, and without what does not bear on placement. Most of a cluster stays as
+// it was since the last question, so what was written is kept.
+type encoder struct {
+	known map[types.UID]encoded
+}
+
+type encoded struct {
+	version, node string
+	content       []byte
+}
+
+func newEncoder() *encoder { return &encoder{known: map[types.UID]encoded{}} }
+
+// encode adds to a question all nodes, all pods that have a node, and the gangs with their pods.
+func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod) error {
+	next := make(map[types.UID]encoded, len(e.known))
+	slices.SortFunc(nodes, func(a, b *v1.Node) int { return compareNames(nameOf(a), nameOf(b)) })
+	for _, node := range nodes {
+		content, err := e.write(next, node, "", func() any { return trimmedNode(node) })
+		if err != nil {
+			return err
+		}
+		q.entries = append(q.entries, entry{content: content, node: node.Name, isNode: true})
+	}
+	classes := map[string]int32{}
+	note := func(pod *v1.Pod) {
+		if pod.Spec.PriorityClassName != "" && pod.Spec.Priority != nil {
+			classes[pod.Spec.PriorityClassName] = *pod.Spec.Priority
+		}
+	}
+	for _, pod := range pods {
+		node := pod.Spec.NodeName
+		if node == "" {
+			node = q.assumed[pod.UID]
+		}
+		if node == "" || isFinished(pod) {
+			continue
+		}
+		note(pod)
+		content, err := e.write(next, pod, node, func() any { return trimmedPod(pod, node) })
+		if err != nil {
+			return err
+		}
+		q.entries = append(q.entries, entry{content: content, node: node})
+	}
+	for _, one := range q.gangs {
+		for _, pod := range one.waiting {
+			note(pod)
+			content, err := e.write(next, pod, "", func() any { return trimmedPod(pod, "") })
+			if err != nil {
+				return err
+			}
+			q.entries = append(q.entries, entry{content: content, gang: one.key})
+		}
+	}
+	e.known = next
+	for _, one := range q.gangs {
+		if err := q.add(one.object, one.key, classes); err != nil {
+			return err
+		}
+	}
+	for _, base := range q.bases {
+		if err := q.add(base, key{}, classes); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(classes)) {
+		content, err := json.Marshal(map[string]any{
+			"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+			"metadata": map[string]any{"name": name}, "value": classes[name],
+		})
+		if err != nil {
+			return err
+		}
+		q.entries = append(q.entries, entry{content: content})
+	}
+	return nil
+}
+
+func (e *encoder) write(next map[types.UID]encoded, object metav1.Object, node string, trimmed func() any) ([]byte, error) {
+	is := encoded{version: object.GetResourceVersion(), node: node}
+	before, isKnown := e.known[object.GetUID()]
+	if isKnown && is.version != "" && before.version == is.version && before.node == is.node {
+		is.content = before.content
+	} else {
+		content, err := json.Marshal(trimmed())
+		if err != nil {
+			return nil, err
+		}
+		is.content = content
+	}
+	next[object.GetUID()] = is
+	return is.content, nil
+}
+
+// add adds a PodGang. The classes of pods carry their values, so that classes need not be read;
+// a class that no pod has is left to the pods' priorities.
+func (q *question) add(gang *unstructured.Unstructured, of key, classes map[string]int32) error {
+	object := gang.Object
+	spec, _, _ := unstructured.NestedMap(object, "spec")
+	class, _ := spec["priorityClassName"].(string)
+	if _, isKnown := classes[class]; class != "" && !isKnown {
+		delete(spec, "priorityClassName")
+	}
+	metadata := map[string]any{"namespace": gang.GetNamespace(), "name": gang.GetName()}
+	if created := gang.GetCreationTimestamp(); !created.IsZero() {
+		metadata["creationTimestamp"] = created
+	}
+	if deleted := gang.GetDeletionTimestamp(); deleted != nil {
+		metadata["deletionTimestamp"] = deleted
+	}
+	for name, texts := range map[string]map[string]string{"labels": gang.GetLabels(), "annotations": gang.GetAnnotations()} {
+		if len(texts) > 0 {
+			metadata[name] = texts
+		}
+	}
+	sent := maps.Clone(podGangKind)
+	sent["metadata"], sent["spec"] = metadata, spec
+	if status, has := object["status"]; has {
+		sent["status"] = status
+	}
+	content, err := json.Marshal(sent)
+	if err != nil {
+		return err
+	}
+	q.entries = append(q.entries, entry{content: content, gang: of})
+	return nil
+}
+
+func trimmedNode(node *v1.Node) *v1.Node {
+	return &v1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
+			DeletionTimestamp: node.DeletionTimestamp,
+		},
+		Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+		Status: v1.NodeStatus{
+			Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable, Conditions: node.Status.Conditions,
+		},
+	}
+}
+
+// trimmedPod is a pod on a node, or on none, without what runs inside it.
+func trimmedPod(pod *v1.Pod, node string) *v1.Pod {
+	spec := pod.Spec
+	spec.NodeName = node
+	spec.Containers = trimmedContainers(spec.Containers)
+	spec.InitContainers = trimmedContainers(spec.InitContainers)
+	spec.EphemeralContainers = nil
+	return &v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels, Annotations: pod.Annotations,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   spec,
+		Status: v1.PodStatus{Phase: pod.Status.Phase, StartTime: pod.Status.StartTime},
+	}
+}
+
+func trimmedContainers(containers []v1.Container) []v1.Container {
+	trimmed := make([]v1.Container, len(containers))
+	for i, one := range containers {
+		trimmed[i] = v1.Container{
+			Name: one.Name, Image: one.Image, Ports: one.Ports, Resources: one.Resources, RestartPolicy: one.RestartPolicy,
+		}
+	}
+	return trimmed
+}

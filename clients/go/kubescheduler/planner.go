@@ -1,0 +1,339 @@
+package kubescheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"placement.example/clients/go/client"
+	kubernetesv1 "placement.example/clients/go/stubs/placement/kubernetes/v1"
+	placementv1 "placement.example/clients/go/stubs/placement/v1"
+)
+
+const (
+	// glance is how often the planner looks at the clock: for what is due, not for what happened.
+	glance = time.Second
+	// maxPause is the longest wait between two questions to a service that does not answer.
+	maxPause = 5 * time.Second
+	// patience is how long a gang may lack pods, or its PodGang, before anybody is told.
+	patience = 10 * time.Second
+	// maxReasons is how many reasons for waiting a pod is told.
+	maxReasons = 3
+)
+
+// asker is the client, as far as the planner needs it.
+type asker interface {
+	PlaceObjects(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error)
+}
+
+// planner asks the service whenever a gang waits, for all gangs that wait together.
+type planner struct {
+	plugin  *Plugin
+	service asker
+	encoder *encoder
+	// failures counts the questions without an answer, one after the other.
+	failures int
+	// told is what pods of a gang were told last.
+	told map[key]string
+}
+
+func newPlanner(p *Plugin, service asker) *planner {
+	return &planner{plugin: p, service: service, encoder: newEncoder(), told: map[key]string{}}
+}
+
+// run asks until the context ends.
+func (l *planner) run(ctx context.Context) {
+	factory := l.plugin.handle.SharedInformerFactory().Core().V1()
+	synced := []cache.InformerSynced{factory.Pods().Informer().HasSynced, factory.Nodes().Informer().HasSynced}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.plugin.state.wake:
+		case <-ticker.C:
+		}
+		l.letGo(ctx)
+		l.tell(l.plugin.state.troubles(patience))
+		if !l.plugin.state.isDue(l.plugin.args.RetryAfter.Duration) {
+			continue
+		}
+		// Gangs that come together are asked about together.
+		if !pause(ctx, l.plugin.args.BatchWindow.Duration) {
+			return
+		}
+		l.round(ctx)
+		if l.failures > 0 {
+			wait := min(200*time.Millisecond<<min(l.failures, 8), maxPause)
+			if !pause(ctx, wait) {
+				return
+			}
+		}
+	}
+}
+
+// round asks once and does as answered.
+func (l *planner) round(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithValues("plugin", Name)
+	question, err := l.question()
+	if err != nil {
+		logger.Error(err, "the question cannot be made")
+		l.failures++
+		return
+	}
+	begin := time.Now()
+	answer, err := l.ask(ctx, question)
+	if err != nil {
+		l.failures++
+		logger.Error(err, "the placement service did not answer", "gangs", len(question.gangs), "after", time.Since(begin))
+		l.letGo(ctx)
+		return
+	}
+	l.failures = 0
+	outcome := l.plugin.state.accept(question, answer.GetPlacement(), l.plugin.args.PermitTimeout.Duration)
+	logger.V(2).Info("the placement service answered", "gangs", len(question.gangs), "placed", outcome.placed,
+		"pods", len(outcome.activate), "after", time.Since(begin))
+	for _, warning := range answer.GetWarnings() {
+		logger.V(3).Info("translation", "warning", warning)
+	}
+	l.activate(ctx, outcome.activate)
+	l.tell(outcome.waiting)
+}
+
+// ask asks within the time that is left before somebody goes without an answer. A gang that the
+// service finds fault with is left out, so that it does not stop the others.
+func (l *planner) ask(ctx context.Context, question *question) (*kubernetesv1.PlaceObjectsResponse, error) {
+	timeout := l.plugin.args.Timeout.Duration
+	if left, isLimited := l.plugin.state.patience(question, l.plugin.args.FallbackAfter.Duration); isLimited {
+		timeout = max(min(timeout, left), glance)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		answer, err := l.service.PlaceObjects(ctx, question.request())
+		var failure *client.Error
+		if err == nil || !errors.As(err, &failure) || len(failure.Violations) == 0 {
+			return answer, err
+		}
+		refused := question.without(failure.Violations)
+		if len(refused) == 0 {
+			return nil, err
+		}
+		l.plugin.state.refuse(refused)
+		l.tell(l.plugin.state.waitingOf(refused))
+		if len(question.gangs) == 0 {
+			return &kubernetesv1.PlaceObjectsResponse{}, nil
+		}
+	}
+}
+
+// letGo hands gangs that waited too long for an answer to the scheduler.
+func (l *planner) letGo(ctx context.Context) {
+	after := l.plugin.args.FallbackAfter.Duration
+	if after < 0 {
+		return
+	}
+	if pods := l.plugin.state.letGo(after); len(pods) > 0 {
+		klog.FromContext(ctx).Info("gangs go without an answer", "plugin", Name, "pods", len(pods), "after", after)
+		l.activate(ctx, pods)
+	}
+}
+
+func (l *planner) activate(ctx context.Context, pods []*v1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[nameOf(pod).String()] = pod
+	}
+	l.plugin.handle.Activate(klog.FromContext(ctx), byName)
+}
+
+// tell writes an event on each pod that waits, when there is news. Nothing else tells a user why
+// a pod that is kept out of the queue does not run.
+func (l *planner) tell(waiting []waitingGang) {
+	recorder := l.plugin.handle.EventRecorder()
+	for _, one := range waiting {
+		if l.told[one.key] == one.message {
+			continue
+		}
+		l.told[one.key] = one.message
+		for _, pod := range one.pods {
+			recorder.Eventf(pod, nil, v1.EventTypeWarning, "GangWaits", "Scheduling", "%s", shortened(one.message))
+		}
+	}
+	for of := range l.told {
+		if !l.plugin.state.has(of) {
+			delete(l.told, of)
+		}
+	}
+}
+
+// shortened fits an event.
+func shortened(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " ..."
+}
+
+func pause(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// question reads what the scheduler sees by its informers. Its snapshot is not for us: it
+// belongs to the cycle under way.
+func (l *planner) question() (*question, error) {
+	factory := l.plugin.handle.SharedInformerFactory().Core().V1()
+	nodes, err := factory.Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	pods, err := factory.Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	q := l.plugin.state.question()
+	q.timeLimit = l.plugin.args.TimeLimit.Duration
+	return q, l.encoder.encode(q, nodes, pods)
+}
+
+// A question is what is asked, and what the answer is held against.
+type question struct {
+	asOf      time.Time
+	version   uint64
+	timeLimit time.Duration
+	// gangs that wait, with their PodGangs, the pods that want nodes, and bases beside them.
+	gangs []askedGang
+	bases []*unstructured.Unstructured
+	// nodes of pods that have one in the scheduler only.
+	assumed map[types.UID]string
+	// entries are all objects, in the order in which they are sent.
+	entries []entry
+}
+
+type askedGang struct {
+	key     key
+	object  *unstructured.Unstructured
+	waiting []*v1.Pod
+}
+
+// An entry is one object that is sent. A gang that cannot be told without it is left out with it;
+// so is a node.
+type entry struct {
+	content []byte
+	gang    key
+	node    string
+	isNode  bool
+}
+
+func (q *question) request() *kubernetesv1.PlaceObjectsRequest {
+	request := &kubernetesv1.PlaceObjectsRequest{
+		AsOf:      timestamppb.New(q.asOf),
+		TimeLimit: durationpb.New(q.timeLimit),
+		Label:     "kube-scheduler",
+	}
+	for _, one := range q.entries {
+		request.Objects = append(request.Objects, one.content)
+	}
+	return request
+}
+
+// without leaves out what the service found fault with, and returns the gangs among it with the
+// fault. Where the fault is a running pod's, its node goes: what is free there is not known.
+func (q *question) without(violations []client.Violation) map[key]string {
+	refused := map[key]string{}
+	nodes := map[string]bool{}
+	entries := len(q.entries)
+	for _, one := range violations {
+		at, isKnown := q.find(one.Field)
+		switch {
+		case !isKnown:
+		case at.gang != (key{}):
+			refused[at.gang] = one.Field + ": " + one.Description
+		case at.node != "":
+			nodes[at.node] = true
+		}
+	}
+	q.gangs = slices.DeleteFunc(q.gangs, func(one askedGang) bool { return refused[one.key] != "" })
+	q.entries = slices.DeleteFunc(q.entries, func(one entry) bool {
+		return refused[one.gang] != "" || (one.node != "" && nodes[one.node])
+	})
+	if len(refused) == 0 && len(q.entries) < entries {
+		refused[key{}] = "" // Nodes went, no gangs: worth another try.
+	}
+	return refused
+}
+
+// find is the entry that a field of a violation is about: "objects[7]...", or by the order of
+// what is translated "gangs[2]..." and "snapshot.nodes[3]...".
+func (q *question) find(field string) (entry, bool) {
+	if index, is := indexIn(field, "objects["); is && index < len(q.entries) {
+		return q.entries[index], true
+	}
+	if index, is := indexIn(field, "gangs["); is && index < len(q.gangs) {
+		return entry{gang: q.gangs[index].key}, true
+	}
+	if index, is := indexIn(field, "snapshot.nodes["); is {
+		for _, one := range q.entries {
+			if !one.isNode {
+				continue
+			}
+			if index == 0 {
+				return one, true
+			}
+			index--
+		}
+	}
+	return entry{}, false
+}
+
+func indexIn(field, prefix string) (int, bool) {
+	rest, found := strings.CutPrefix(field, prefix)
+	digits, _, closed := strings.Cut(rest, "]")
+	if !found || !closed || digits == "" || len(digits) > 9 {
+		return 0, false
+	}
+	index := 0
+	for _, digit := range digits {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		index = 10*index + int(digit-'0')
+	}
+	return index, true
+}
+
+// reasonsOf are the reasons of a gang that was not placed, in words.
+func reasonsOf(result *placementv1.GangResult) string {
+	var messages []string
+	for _, reason := range result.GetReasons()[:min(len(result.GetReasons()), maxReasons)] {
+		messages = append(messages, reason.GetMessage())
+	}
+	return cmp.Or(strings.Join(messages, " "), "the placement service has no place for the gang")
+}
