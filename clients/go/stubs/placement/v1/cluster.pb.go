@@ -216,8 +216,9 @@ type ClusterSnapshot struct {
 	Nodes []*Node `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// pods are the running pods that rules between pods can see: those that a
 	// label selector of a pending pod may match, and those whose own required
-	// anti-affinity may match a pending pod. Other running pods need not be
-	// listed: what they take is in Node.requested.
+	// anti-affinity may match a pending pod. Running pods of gangs of the request
+	// are listed here like all others. Other running pods need not be listed:
+	// what they take is in Node.requested.
 	Pods []*RunningPod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty"`
 	// as_of is when the snapshot was taken. Waiting times and run times count to
 	// this moment. Absent: nobody has waited, and no minimum run time is over.
@@ -731,8 +732,9 @@ type Reservation struct {
 	Held *Resources `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
 	// owners may use the room; one of them has to match a pod.
 	Owners []*ReservationOwner `protobuf:"bytes,4,rep,name=owners,proto3" json:"owners,omitempty"`
-	// restricted is true when a pod in the reservation gets no more than held of
-	// the resources that held lists, whatever the node has left.
+	// restricted is true when the pods in the reservation get no more than held
+	// of the resources that held lists, whatever the node has left. Where one of
+	// them is used up, say closed.
 	Restricted bool `protobuf:"varint,5,opt,name=restricted,proto3" json:"restricted,omitempty"`
 	// allocate_once is true when one pod uses the reservation up; what it leaves
 	// over is free for everybody.
@@ -919,7 +921,8 @@ type DisruptionBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name, in the form "namespaces/{namespace}/poddisruptionbudgets/{budget}".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// selector matches the labels of the pods of the budget's namespace.
+	// selector matches the labels of the pods of the budget's namespace. Absent
+	// matches none.
 	Selector *LabelSelector `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
 	// allowed is how many of them may be evicted now.
 	Allowed       int32 `protobuf:"varint,3,opt,name=allowed,proto3" json:"allowed,omitempty"`

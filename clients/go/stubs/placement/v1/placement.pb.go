@@ -520,7 +520,10 @@ type Eviction struct {
 	// to_node is where the pod that replaces it is meant to run; only for MOVE.
 	ToNode string `protobuf:"bytes,6,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
 	// reason in a sentence.
-	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// to_devices are the devices of to_node that the pod gets there; only where
+	// the node lists devices.
+	ToDevices     []int32 `protobuf:"varint,8,rep,packed,name=to_devices,json=toDevices,proto3" json:"to_devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +605,13 @@ func (x *Eviction) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Eviction) GetToDevices() []int32 {
+	if x != nil {
+		return x.ToDevices
+	}
+	return nil
 }
 
 // Binding assigns a pod to a node.
@@ -1241,7 +1251,7 @@ const file_placement_v1_placement_proto_rawDesc = "" +
 	"\vtermination\x18\x06 \x01(\v2\x19.placement.v1.TerminationR\vtermination\x12.\n" +
 	"\x05stats\x18\a \x01(\v2\x18.placement.v1.SolveStatsR\x05stats\x124\n" +
 	"\tevictions\x18\b \x03(\v2\x16.placement.v1.EvictionR\tevictions\x12%\n" +
-	"\x0erequest_digest\x18\t \x01(\tR\rrequestDigest\"\xc0\x01\n" +
+	"\x0erequest_digest\x18\t \x01(\tR\rrequestDigest\"\xdf\x01\n" +
 	"\bEviction\x12\x10\n" +
 	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x12\n" +
 	"\x04gang\x18\x02 \x01(\tR\x04gang\x12\x12\n" +
@@ -1249,7 +1259,9 @@ const file_placement_v1_placement_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\x0e2\x1a.placement.v1.EvictionKindR\x04kind\x12\x19\n" +
 	"\bfor_gang\x18\x05 \x01(\tR\aforGang\x12\x17\n" +
 	"\ato_node\x18\x06 \x01(\tR\x06toNode\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xa7\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"to_devices\x18\b \x03(\x05R\ttoDevices\"\xa7\x01\n" +
 	"\aBinding\x12\x10\n" +
 	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +

@@ -118,11 +118,16 @@ type PodGang struct {
 	// start_time is when the gang began to run; absent when it does not run, or
 	// when it is not known.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// minimum_run_time protects a running gang from eviction until it has run
-	// so long. Extras are not protected.
+	// minimum_run_time protects a running gang from gangs of higher priority, and
+	// from being moved, until it has run so long. Extras are not protected.
 	MinimumRunTime *durationpb.Duration `protobuf:"bytes,13,opt,name=minimum_run_time,json=minimumRunTime,proto3" json:"minimum_run_time,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// minimum_run_time_before_reclaim does the same for queues that reclaim.
+	MinimumRunTimeBeforeReclaim *durationpb.Duration `protobuf:"bytes,14,opt,name=minimum_run_time_before_reclaim,json=minimumRunTimeBeforeReclaim,proto3" json:"minimum_run_time_before_reclaim,omitempty"`
+	// never_preempts is true for a gang that takes no room of gangs of lower
+	// priority (preemptionPolicy: Never).
+	NeverPreempts bool `protobuf:"varint,15,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodGang) Reset() {
@@ -244,6 +249,20 @@ func (x *PodGang) GetMinimumRunTime() *durationpb.Duration {
 		return x.MinimumRunTime
 	}
 	return nil
+}
+
+func (x *PodGang) GetMinimumRunTimeBeforeReclaim() *durationpb.Duration {
+	if x != nil {
+		return x.MinimumRunTimeBeforeReclaim
+	}
+	return nil
+}
+
+func (x *PodGang) GetNeverPreempts() bool {
+	if x != nil {
+		return x.NeverPreempts
+	}
+	return false
 }
 
 // PodGroup is the pods of one role.
@@ -1190,7 +1209,7 @@ var File_placement_v1_workload_proto protoreflect.FileDescriptor
 
 const file_placement_v1_workload_proto_rawDesc = "" +
 	"\n" +
-	"\x1bplacement/v1/workload.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\xb4\x04\n" +
+	"\x1bplacement/v1/workload.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\xbc\x05\n" +
 	"\aPodGang\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12.\n" +
@@ -1207,7 +1226,9 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\x0fnot_preemptible\x18\v \x01(\bR\x0enotPreemptible\x129\n" +
 	"\n" +
 	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12C\n" +
-	"\x10minimum_run_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0eminimumRunTime\"\xca\x01\n" +
+	"\x10minimum_run_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0eminimumRunTime\x12_\n" +
+	"\x1fminimum_run_time_before_reclaim\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x1bminimumRunTimeBeforeReclaim\x12%\n" +
+	"\x0enever_preempts\x18\x0f \x01(\bR\rneverPreempts\"\xca\x01\n" +
 	"\bPodGroup\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmin_replicas\x18\x02 \x01(\x05R\vminReplicas\x12/\n" +
@@ -1338,34 +1359,35 @@ var file_placement_v1_workload_proto_depIdxs = []int32{
 	16, // 2: placement.v1.PodGang.create_time:type_name -> google.protobuf.Timestamp
 	16, // 3: placement.v1.PodGang.start_time:type_name -> google.protobuf.Timestamp
 	17, // 4: placement.v1.PodGang.minimum_run_time:type_name -> google.protobuf.Duration
-	3,  // 5: placement.v1.PodGroup.pod_sets:type_name -> placement.v1.PodSet
-	5,  // 6: placement.v1.PodGroup.bound_pods:type_name -> placement.v1.BoundPod
-	6,  // 7: placement.v1.PodSet.template:type_name -> placement.v1.PodTemplate
-	4,  // 8: placement.v1.PodSet.pods:type_name -> placement.v1.Pod
-	5,  // 9: placement.v1.PodSet.bound_pods:type_name -> placement.v1.BoundPod
-	18, // 10: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
-	14, // 11: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
-	15, // 12: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
-	9,  // 13: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
-	11, // 14: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
-	19, // 15: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
-	19, // 16: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
-	20, // 17: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
-	12, // 18: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
-	7,  // 19: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
-	8,  // 20: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
-	10, // 21: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	10, // 22: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	21, // 23: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
-	21, // 24: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
-	0,  // 25: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
-	22, // 26: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
-	23, // 27: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	17, // 5: placement.v1.PodGang.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
+	3,  // 6: placement.v1.PodGroup.pod_sets:type_name -> placement.v1.PodSet
+	5,  // 7: placement.v1.PodGroup.bound_pods:type_name -> placement.v1.BoundPod
+	6,  // 8: placement.v1.PodSet.template:type_name -> placement.v1.PodTemplate
+	4,  // 9: placement.v1.PodSet.pods:type_name -> placement.v1.Pod
+	5,  // 10: placement.v1.PodSet.bound_pods:type_name -> placement.v1.BoundPod
+	18, // 11: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
+	14, // 12: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
+	15, // 13: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
+	9,  // 14: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
+	11, // 15: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
+	19, // 16: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
+	19, // 17: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
+	20, // 18: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
+	12, // 19: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
+	7,  // 20: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
+	8,  // 21: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
+	10, // 22: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	10, // 23: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	21, // 24: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
+	21, // 25: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
+	0,  // 26: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
+	22, // 27: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
+	23, // 28: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_workload_proto_init() }
