@@ -1,0 +1,151 @@
+"""A kube-scheduler and a placement service for each test, on the API server of the session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.cluster.fixtures import Cluster
+from tests.kube_scheduler import program
+from tests.ports import reserve
+from tests.waiting import wait_until
+
+_STOP_SECONDS: Final = 10.0
+
+
+class Process:
+    """A program with its log, ended with the test."""
+
+    def __init__(
+        self, command: list[str], log: Path, environ: dict[str, str] | None = None
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environ or {})},
+                # What it starts is ended with it.
+                start_new_session=True,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the program and all that it started."""
+        os.killpg(self._process.pid, number)
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def end(self) -> None:
+        if self.is_running():
+            self.signal(signal.SIGKILL)
+        self._process.wait(_STOP_SECONDS)
+
+
+class Service(Process):
+    """The placement service at a port that stays its own."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.target = f"127.0.0.1:{port}"
+        environ = {"PLACEMENT_HOST": "127.0.0.1", "PLACEMENT_PORT": str(port)}
+        # One for each start: a service may be killed and started again.
+        log = directory / f"service-{len(list(directory.glob('service-*.log')))}.log"
+        super().__init__([sys.executable, "-m", "placement_service"], log, environ)
+
+    def wait_until_ready(self) -> None:
+        wait_until(
+            lambda: "serving on" in self.text() or not self.is_running(), "the service serves"
+        )
+        assert self.is_running(), self.text()
+
+
+@pytest.fixture
+def port() -> int:
+    """Where the service is, when it is."""
+    return reserve()
+
+
+@pytest.fixture
+def service(tmp_path: Path, port: int) -> Iterator[Service]:
+    running = Service(tmp_path, port)
+    running.wait_until_ready()
+    yield running
+    running.end()
+
+
+class Schedulers:
+    """Starts kube-schedulers, with the plugin or plain."""
+
+    def __init__(self, cluster: Cluster, directory: Path, port: int) -> None:
+        found = program.find()
+        if found is None:
+            pytest.skip("no kube-scheduler with the plugin: python -m tests.kube_scheduler.program")
+        self._program = found
+        self._cluster = cluster
+        self._directory = directory
+        self._port = port
+
+    @contextmanager
+    def plain(self) -> Iterator[Process]:
+        with self._running(None) as process:
+            yield process
+
+    @contextmanager
+    def placing(self, **arguments: Any) -> Iterator[Process]:
+        """With the plugin, as `scheduler.yaml` of the example sets it up."""
+        example = yaml.safe_load((program.MODULE / "scheduler.yaml").read_text())
+        (profile,) = example["profiles"]
+        profile["pluginConfig"][0]["args"] = {
+            "service": f"127.0.0.1:{self._port}",
+            **arguments,
+        }
+        with self._running(example["profiles"]) as process:
+            yield process
+
+    @contextmanager
+    def _running(self, profiles: list[Any] | None) -> Iterator[Process]:
+        configuration = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            # The defaults, 50 and 100, would be what is measured.
+            "clientConnection": {
+                "kubeconfig": str(self._cluster.kubeconfig()),
+                "qps": 5000,
+                "burst": 5000,
+            },
+            **({} if profiles is None else {"profiles": profiles}),
+        }
+        file = self._directory / "scheduler.yaml"
+        file.write_text(yaml.safe_dump(configuration))
+        command = [str(self._program), f"--config={file}", "--secure-port=0", "--v=3"]
+        process = Process(command, self._directory / "scheduler.log")
+        try:
+            wait_until(
+                lambda: "Handlers synced" in process.text() or not process.is_running(),
+                "kube-scheduler is ready",
+            )
+            assert process.is_running(), process.text()[-3000:]
+            yield process
+            assert process.is_running(), process.text()[-3000:]
+        finally:
+            process.end()
+
+
+@pytest.fixture
+def schedulers(cluster: Cluster, tmp_path: Path, port: int) -> Schedulers:
+    return Schedulers(cluster, tmp_path, port)

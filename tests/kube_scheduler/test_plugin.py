@@ -1,0 +1,189 @@
+"""The plugin in the real kube-scheduler, on a real API server: gangs run whole or not at all."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import PODS, Body
+from tests.cluster.build import clique, clique_set, node, pod_spec
+from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
+from tests.kube_scheduler.conftest import Schedulers, Service
+from tests.waiting import wait_until
+
+GANG = "placement-service/gang"
+SIZE = "placement-service/gang-size"
+REQUIRED = "placement-service/required-level"
+
+#: Seconds that a deadlock has to stay one.
+STUCK = 3.0
+
+
+def member(
+    cluster: Cluster, name: str, gang: str, size: int, level: str = "", **asked: int
+) -> Body:
+    """A plain pod of a gang."""
+    annotations = {GANG: gang, SIZE: str(size)} | ({REQUIRED: level} if level else {})
+    return {
+        "metadata": {"name": name, "namespace": cluster.namespace, "annotations": annotations},
+        "spec": pod_spec(gpus=1),
+    }
+
+
+def create_half_placed(cluster: Cluster, is_placed: Callable[[str], bool]) -> None:
+    """Two gangs of three for four GPUs, pod by pod in turn.
+
+    A scheduler that looks at one pod at a time gives each gang two GPUs, and none to the rest.
+    """
+    for index, name in enumerate(("a0", "b0", "a1", "b1", "a2", "b2")):
+        cluster.api.create(PODS, member(cluster, name, name[0], 3))
+        if index < 4:
+            wait_until(partial(is_placed, name), f"{name} is looked at")
+
+
+def by_gang(names: Iterable[str]) -> Counter[str]:
+    return Counter(name[0] for name in names)
+
+
+def test_plain_kube_scheduler_deadlocks_two_half_placed_gangs(
+    cluster: Cluster, schedulers: Schedulers
+) -> None:
+    """What the plugin is for. Without this the next test would show nothing."""
+    cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    with schedulers.plain():
+        create_half_placed(cluster, lambda name: name in cluster.bound())
+        time.sleep(STUCK)
+        assert by_gang(cluster.bound()) == {"a": 2, "b": 2}
+
+
+def test_of_two_gangs_that_would_deadlock_one_runs_and_then_the_other(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    with schedulers.placing():
+        create_half_placed(cluster, lambda name: True)
+        cluster.wait_until(lambda: len(cluster.bound()) == 3, "one gang runs")
+        time.sleep(STUCK)
+        (first,) = by_gang(cluster.bound())
+        assert by_gang(cluster.bound()) == {first: 3}
+        assert any(
+            event["reason"] == "GangWaits" and event["involvedObject"]["name"][0] != first
+            for event in cluster.events()
+        )
+        for name in list(cluster.bound()):
+            cluster.api.delete(PODS, name, cluster.namespace, grace=0)
+        cluster.wait_until(lambda: len(cluster.bound()) == 3, "the other gang runs")
+        assert set(by_gang(cluster.bound())) == {"a", "b"} - {first}
+
+
+def test_a_gang_goes_to_the_rack_that_holds_it(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    """Rack a is emptier, and kube-scheduler would begin there; only rack b holds all four."""
+    cluster.add_nodes(
+        node("a0", gpus=3, labels={"rack": "a"}),
+        node("b0", gpus=2, labels={"rack": "b"}),
+        node("b1", gpus=2, labels={"rack": "b"}),
+    )
+    with schedulers.placing():
+        for index in range(4):
+            cluster.api.create(PODS, member(cluster, f"a{index}", "a", 4, "rack"))
+        cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang runs")
+        assert Counter(cluster.bound().values()) == {"b0": 2, "b1": 2}
+
+
+def test_a_gang_that_is_not_complete_holds_nothing(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    cluster.add_nodes(node("n0", gpus=3))
+    with schedulers.placing():
+        for name in ("a0", "a1"):
+            cluster.api.create(PODS, member(cluster, name, "a", 3))
+        lone = {
+            "metadata": {"name": "lone", "namespace": cluster.namespace},
+            "spec": pod_spec(gpus=1),
+        }
+        cluster.api.create(PODS, lone)
+        cluster.wait_until(lambda: "lone" in cluster.bound(), "a pod without gang runs")
+        assert list(cluster.bound()) == ["lone"]
+        cluster.api.delete(PODS, "lone", cluster.namespace, grace=0)
+        cluster.api.create(PODS, member(cluster, "a2", "a", 3))
+        cluster.wait_until(lambda: len(cluster.bound()) == 3, "the gang runs once it is complete")
+
+
+def test_gangs_of_grove_run(
+    cluster: Cluster, schedulers: Schedulers, service: Service, grove: GroveStandIn
+) -> None:
+    cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    grove.apply(
+        clique_set(
+            "g",
+            clique("leader", 1, schedulerName="default-scheduler"),
+            clique("worker", 2, schedulerName="default-scheduler"),
+            namespace=cluster.namespace,
+        )
+    )
+    grove.settle()
+    with schedulers.placing():
+        cluster.wait_until(lambda: len(cluster.bound()) == 3, "the PodGang runs")
+
+
+@pytest.mark.parametrize("how", ["absent", "silent"])
+def test_without_an_answer_gangs_still_run_whole_one_by_one(
+    cluster: Cluster, schedulers: Schedulers, service: Service, how: str
+) -> None:
+    cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    if how == "absent":
+        service.end()
+    else:
+        service.signal(signal.SIGSTOP)
+    with schedulers.placing(timeout="2s", fallbackAfter="3s"):
+        create_half_placed(cluster, lambda name: True)
+        cluster.wait_until(lambda: len(cluster.bound()) == 3, "one gang runs")
+        time.sleep(STUCK)
+        assert list(by_gang(cluster.bound()).values()) == [3]
+
+
+def test_a_service_that_comes_back_is_asked_again(
+    cluster: Cluster, schedulers: Schedulers, service: Service, port: int, tmp_path: Path
+) -> None:
+    cluster.add_nodes(node("n0", gpus=3))
+    service.end()
+    with schedulers.placing(timeout="2s", fallbackAfter="-1s") as scheduler:
+        for index in range(3):
+            cluster.api.create(PODS, member(cluster, f"a{index}", "a", 3))
+        wait_until(lambda: "did not answer" in scheduler.text(), "the service is missed")
+        assert not cluster.bound()
+        again = Service(tmp_path, port)
+        try:
+            again.wait_until_ready()
+            cluster.wait_until(lambda: len(cluster.bound()) == 3, "the gang runs")
+        finally:
+            again.end()
+
+
+def test_a_gang_with_wrong_annotations_is_told_and_stops_nobody(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    cluster.add_nodes(node("n0", gpus=4))
+    wrong = member(cluster, "w0", "w", 1)
+    wrong["metadata"]["annotations"][SIZE] = "many"
+    with schedulers.placing():
+        cluster.api.create(PODS, wrong)
+        cluster.api.create(PODS, member(cluster, "a0", "a", 1))
+        cluster.wait_until(lambda: "a0" in cluster.bound(), "the other gang runs")
+        cluster.wait_until(
+            lambda: any(
+                event["reason"] == "GangWaits" and "'many'" in event["message"].replace('"', "'")
+                for event in cluster.events()
+            ),
+            "the pod is told",
+        )
+        assert "w0" not in cluster.bound()
