@@ -35,7 +35,9 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **(environ or {})},
+                # The service refuses settings that it does not know, as those of tests.
+                env={k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")}
+                | (environ or {}),
                 # What it starts is ended with it.
                 start_new_session=True,
             )

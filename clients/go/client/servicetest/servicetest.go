@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +33,9 @@ type Service struct {
 func Start(t testing.TB, settings ...string) *Service {
 	t.Helper()
 	command := exec.Command(python(t), "-m", "placement_service")
-	command.Env = append(os.Environ(), "PLACEMENT_HOST=127.0.0.1", "PLACEMENT_PORT=0", "PLACEMENT_LOG_FORMAT=text")
+	// The service refuses settings that it does not know, such as PLACEMENT_PYTHON.
+	command.Env = slices.DeleteFunc(os.Environ(), func(one string) bool { return strings.HasPrefix(one, "PLACEMENT_") })
+	command.Env = append(command.Env, "PLACEMENT_HOST=127.0.0.1", "PLACEMENT_PORT=0", "PLACEMENT_LOG_FORMAT=text")
 	command.Env = append(command.Env, settings...)
 	// Its solver processes end with it, and it with us.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
