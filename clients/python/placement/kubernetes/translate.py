@@ -27,6 +27,7 @@ from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
 from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
 from placement.kubernetes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.namespaces import read_namespaces
+from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
 from placement.kubernetes.nodes import Surroundings, read_nodes
 from placement.kubernetes.objects import Objects
@@ -186,6 +187,13 @@ def _read_gangs(
         pods,
         read_layers(objects.of_kind(kinds.NETWORK_TOPOLOGIES), problems),
         paths,
+        _owners(gangs),
+        problems,
+    )
+    gangs += read_native_gangs(
+        objects.of_kind(kinds.NATIVE_POD_GROUPS),
+        objects.of_kind(kinds.NATIVE_WORKLOADS),
+        pods,
         _owners(gangs),
         problems,
     )
