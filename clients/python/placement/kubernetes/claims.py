@@ -1,17 +1,53 @@
-"""Resource claims of pods (dynamic resource allocation): what each asks for, or holds.
+"""Resource claims of pods (dynamic resource allocation), counted like resources.
 
-A claim that stands for a ComputeDomain puts the pod into it. Other claims are refused by name
-while a pod waits; what a running pod holds by one is not counted, and its node is closed.
+A request of a claim asks for an exact count of devices that some expressions choose: one kind
+of request is one list of expressions. Each kind becomes a resource; a node has as many of it
+as devices that are chosen there, a pod asks for as many as it claims.
+
+Kinds may choose the same devices. By Hall's theorem a node can serve its pods when for every
+set of kinds, no more devices are asked for than the set chooses together. So every set of
+kinds that overlap somewhere is a resource too, of which a request of any kind in it takes one.
+That is exact. Sets of more kinds than `_MOST_OVERLAPPING` are not spelled out: their claims
+are refused.
+
+A running pod takes, of each resource, the devices that it was given; when nothing says which
+those are, what its claim asks for. A claim that is allocated ties its pod to the node. What an
+allocated claim of several pods, or of none, holds is not there for others.
+
+Refused by name: alternatives (`firstAvailable`), all devices of a kind, constraints between
+devices, parts of devices, administrative access, claims that several pods share, and
+expressions that cannot be evaluated here. A claim that stands for a ComputeDomain is that and
+no device (see `compute_domains`).
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, NamedTuple
 
 from placement import v1
+from placement.kubernetes.cel_selectors import CelError, NoAnswerError, compiled
 from placement.kubernetes.compute_domains import ComputeDomains
-from placement.kubernetes.podspec import ClaimUse
+from placement.kubernetes.objects import Object
+from placement.kubernetes.podspec import ClaimUse, read_node_selector
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.resource_slices import ClaimableDevice, DeviceId
+
+#: Kinds of requests that may choose the same devices: there are so many sets of them.
+_MOST_OVERLAPPING: Final = 6
+#: Drivers whose devices are GPUs begin so.
+_GPU_DRIVERS: Final = "gpu."
+_PREFIX: Final = "claims.resource.k8s.io/"
+_LONGEST: Final = 63
+_FINISHED: Final = ("Succeeded", "Failed")
+
+#: Expressions of the device class, then those of the request.
+_Kind = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 class ClaimNeeds(NamedTuple):
@@ -28,25 +64,323 @@ class ClaimNeeds(NamedTuple):
     unknown: str = ""
 
 
-class Claims:
-    """The claims of an input."""
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """What a claim asks for: how many of each kind; or why it cannot be honoured."""
 
-    def __init__(self, domains: ComputeDomains) -> None:
+    counts: tuple[tuple[_Kind, int], ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Claim:
+    spec: _Spec
+    devices: tuple[DeviceId, ...] | None
+    nodes: v1.NodeSelector | None
+    #: Whether it is the claim of one pod. What others hold is taken from the node.
+    is_of_one_pod: bool = True
+
+
+@dataclass(slots=True)
+class _Resources:
+    """The kinds of an input as resources."""
+
+    #: Node -> resource -> how many.
+    nodes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The resources that a request of a kind takes one of.
+    of_kind: dict[_Kind, tuple[str, ...]] = field(default_factory=dict)
+    #: The resources that a device counts in.
+    of_device: dict[DeviceId, tuple[str, ...]] = field(default_factory=dict)
+    refused: dict[_Kind, str] = field(default_factory=dict)
+    #: Resources of single kinds that choose GPUs.
+    gpus: tuple[str, ...] = ()
+
+
+class Claims:
+    """The claims of an input, and the devices of its nodes."""
+
+    def __init__(
+        self,
+        domains: ComputeDomains,
+        claims: Mapping[tuple[str, str], _Claim],
+        templates: Mapping[tuple[str, str], _Spec],
+        resources: _Resources,
+    ) -> None:
         self._domains = domains
+        self._claims = claims
+        self._templates = templates
+        self._resources = resources
+
+    @property
+    def on_nodes(self) -> Mapping[str, Mapping[str, int]]:
+        """Devices of each node, by the resource that stands for them."""
+        return self._resources.nodes
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The resources among them that are GPUs."""
+        return self._resources.gpus
 
     def of(self, namespace: str, uses: Iterable[ClaimUse], made: Mapping[str, str]) -> ClaimNeeds:
         """What the claims of a pod ask for; `made` are the claims made for it, by name in it."""
         domains: dict[str, None] = {}
-        unsupported = []
+        requests: dict[str, int] = {}
+        nodes: v1.NodeSelector | None = None
+        unsupported: list[str] = []
+        unknown = ""
         for use in uses:
             if domain := self._domains.of(namespace, use):
                 domains[domain] = None
-            else:
-                unsupported.append(f"spec.resourceClaims[{use.name}]")
+                continue
+            name = use.claim or made.get(use.name, "")
+            claim = self._claims.get((namespace, name)) if name else None
+            where = f"spec.resourceClaims[{use.name}]"
+            if claim is not None and claim.devices is not None:
+                # What it holds is known, whatever it asked for.
+                if claim.is_of_one_pod:
+                    _add(requests, (r for d in claim.devices for r in self._of_device(d)))
+                if nodes is not None and claim.nodes is not None and claim.nodes != nodes:
+                    unsupported.append(f"{where}: its claims are allocated in different places")
+                nodes = nodes or claim.nodes
+                continue
+            spec = claim.spec if claim is not None else self._template(namespace, use)
+            if spec is None:
+                unsupported.append(f"{where}: {use.claim or use.template} is not in the input")
+                unknown = unknown or where
+                continue
+            refused = spec.refused or next(
+                (
+                    self._resources.refused[k]
+                    for k, _ in spec.counts
+                    if k in self._resources.refused
+                ),
+                "",
+            )
+            if refused:
+                unsupported.append(f"{where}: {refused}")
+                unknown = unknown or where
+                continue
+            for kind, count in spec.counts:
+                _add(requests, self._resources.of_kind.get(kind, ()), count)
         if len(domains) > 1:
             unsupported.append(f"spec.resourceClaims: several ComputeDomains: {', '.join(domains)}")
-        return ClaimNeeds(
-            compute_domain=next(iter(domains), ""),
-            unsupported=tuple(unsupported),
-            unknown=unsupported[0] if unsupported else "",
-        )
+        return ClaimNeeds(next(iter(domains), ""), requests, nodes, tuple(unsupported), unknown)
+
+    def _of_device(self, device: DeviceId) -> tuple[str, ...]:
+        return self._resources.of_device.get(device, ())
+
+    def _template(self, namespace: str, use: ClaimUse) -> _Spec | None:
+        return self._templates.get((namespace, use.template)) if use.template else None
+
+
+def _add(total: dict[str, int], resources: Iterable[str], count: int = 1) -> None:
+    for resource in resources:
+        total[resource] = total.get(resource, 0) + count
+
+
+def claim_users(pods: Iterable[Object]) -> Counter[tuple[str, str]]:
+    """How many pods that have not finished use each claim."""
+    users: Counter[tuple[str, str]] = Counter()
+    for one in pods:
+        # Anything wrong with it is noted where the pod is read.
+        at = At(one.body, {})
+        if at.get("spec").get("resourceClaims").absent:
+            continue
+        if at.get("status").get("phase").value in _FINISHED:
+            continue
+        made = at.get("status").get("resourceClaimStatuses").items()
+        entries = (*at.get("spec").get("resourceClaims").items(), *made)
+        names = {entry.get("resourceClaimName").value for entry in entries}
+        users.update((one.namespace, name) for name in names if isinstance(name, str))
+    return users
+
+
+def read_claims(
+    domains: ComputeDomains,
+    claims: Iterable[Object],
+    templates: Iterable[Object],
+    classes: Iterable[Object],
+    devices: Mapping[str, list[ClaimableDevice]],
+    users: Mapping[tuple[str, str], int],
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> Claims:
+    """All claims and templates; `users` is how many pods use each claim."""
+    known_classes = {}
+    for one in classes:
+        findings: Findings = {}
+        known_classes[one.name] = _expressions(At(one.body, findings).get("spec"))
+        problems += [one.problem(*finding) for finding in findings]
+    known_claims: dict[tuple[str, str], _Claim] = {}
+    for one in claims:
+        findings = {}
+        at = At(one.body, findings)
+        spec = _spec(at.get("spec"), known_classes)
+        if users.get(one.key, 0) > 1 and not spec.refused:
+            spec = _Spec(refused="several pods share it")
+        known_claims[one.key] = _claim(at.get("status"), spec, users.get(one.key, 0))
+        problems += [one.problem(*finding) for finding in findings]
+    known_templates: dict[tuple[str, str], _Spec] = {}
+    for one in templates:
+        findings = {}
+        spec = _spec(At(one.body, findings).get("spec").get("spec"), known_classes)
+        known_templates[one.key] = spec
+        problems += [one.problem(*finding) for finding in findings]
+    specs = [*known_templates.values(), *(claim.spec for claim in known_claims.values())]
+    kinds = dict.fromkeys(kind for spec in specs for kind, _ in spec.counts)
+    resources = _as_resources(list(kinds), devices, warnings)
+    homes = {device.id: node for node, on_node in devices.items() for device in on_node}
+    for claim in known_claims.values():
+        for taken in (claim.devices or ()) if not claim.is_of_one_pod else ():
+            for resource in resources.of_device.get(taken, ()):
+                resources.nodes[homes[taken]][resource] -= 1
+    return Claims(domains, known_claims, known_templates, resources)
+
+
+def _expressions(at: At) -> tuple[str, ...]:
+    return tuple(
+        entry.get("cel").get("expression").required_text() for entry in at.get("selectors").items()
+    )
+
+
+def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:
+    devices = at.get("devices")
+    if devices.get("constraints").value:
+        return _Spec(refused="constraints between devices")
+    counts: dict[_Kind, int] = {}
+    for entry in devices.get("requests").items():
+        if not entry.get("firstAvailable").absent:
+            return _Spec(refused="firstAvailable")
+        # Before the version v1beta2 the request itself held what is now in `exactly`.
+        exact = entry if entry.get("exactly").absent else entry.get("exactly")
+        mode = exact.get("allocationMode").text("ExactCount") or "ExactCount"
+        name = exact.get("deviceClassName").required_text()
+        for field_name, wrong in (
+            ("adminAccess", exact.get("adminAccess").value),
+            ("capacity", exact.get("capacity").value),
+            (f"allocationMode {mode}", mode != "ExactCount"),
+        ):
+            if wrong:
+                return _Spec(refused=field_name)
+        if name not in classes:
+            return _Spec(refused=f"DeviceClass {name} is not in the input")
+        kind = name, classes[name], _expressions(exact)
+        for expression in (*kind[1], *kind[2]):
+            try:
+                compiled(expression)
+            except CelError as error:
+                return _Spec(refused=f"the expression {expression[:80]!r} {error}")
+        count = exact.get("count").integer(1, least=1, most=1024)
+        counts[kind] = counts.get(kind, 0) + count
+    return _Spec(tuple(counts.items()))
+
+
+def _claim(status: At, spec: _Spec, users: int) -> _Claim:
+    allocation = status.get("allocation")
+    if allocation.absent:
+        return _Claim(spec, None, None)
+    devices = tuple(
+        DeviceId(*(entry.get(part).text() for part in ("driver", "pool", "device")))
+        for entry in allocation.get("devices").get("results").items()
+    )
+    nodes = read_node_selector(allocation.get("nodeSelector"))
+    return _Claim(spec, devices, nodes, users == 1)
+
+
+def _as_resources(
+    kinds: list[_Kind],
+    devices: Mapping[str, list[ClaimableDevice]],
+    warnings: list[Problem],
+) -> _Resources:
+    """Every kind, and every set of kinds that overlap, as a resource of each node."""
+    chosen = _chosen(kinds, devices, warnings)
+    result = _Resources()
+    names = _names(kinds)
+    for family in _families(kinds, chosen):
+        if len(family) > _MOST_OVERLAPPING:
+            text = f"{len(family)} kinds of requests choose the same devices"
+            result.refused.update(dict.fromkeys(family, text))
+            continue
+        for size in range(1, len(family) + 1):
+            for several in combinations(family, size):
+                name = _PREFIX + _bounded(".or.".join(names[kind] for kind in several))
+                for kind in several:
+                    result.of_kind[kind] = (*result.of_kind.get(kind, ()), name)
+                for node, on_node in devices.items():
+                    together = [d.id for d in on_node if any(d.id in chosen[k] for k in several)]
+                    if together:
+                        result.nodes.setdefault(node, {})[name] = len(together)
+                    for one in together:
+                        result.of_device[one] = (*result.of_device.get(one, ()), name)
+    drivers = {
+        kind: {one.driver for one in chosen[kind]} for kind in kinds if kind not in result.refused
+    }
+    result.gpus = tuple(
+        _PREFIX + _bounded(names[kind])
+        for kind, found in drivers.items()
+        if found and all(driver.startswith(_GPU_DRIVERS) for driver in found)
+    )
+    return result
+
+
+def _chosen(
+    kinds: Iterable[_Kind],
+    devices: Mapping[str, list[ClaimableDevice]],
+    warnings: list[Problem],
+) -> dict[_Kind, set[DeviceId]]:
+    """The devices of all nodes that each kind chooses."""
+    chosen: dict[_Kind, set[DeviceId]] = {kind: set() for kind in kinds}
+    for kind, found in chosen.items():
+        failed: dict[str, DeviceId] = {}
+        selectors = [compiled(expression) for expression in (*kind[1], *kind[2])]
+        for on_node in devices.values():
+            for device in on_node:
+                try:
+                    if all(selector.matches(device.value) for selector in selectors):
+                        found.add(device.id)
+                except NoAnswerError as error:
+                    failed.setdefault(str(error), device.id)
+        warnings += [
+            Problem(
+                "",
+                f"DeviceClass {kind[0]}",
+                "",
+                f"an expression of it or of a request has no value for device {one.device} of pool"
+                f" {one.pool} ({text}): not chosen",
+            )
+            for text, one in failed.items()
+        ]
+    return chosen
+
+
+def _families(kinds: Iterable[_Kind], chosen: Mapping[_Kind, set[DeviceId]]) -> list[list[_Kind]]:
+    """The kinds, those together that are linked by devices that two of them choose."""
+    families: list[tuple[list[_Kind], set[DeviceId]]] = []
+    for kind in kinds:
+        members, devices = [kind], set(chosen[kind])
+        apart = []
+        for other in families:
+            if devices.isdisjoint(other[1]):
+                apart.append(other)
+            else:
+                members = [*other[0], *members]
+                devices |= other[1]
+        families = [*apart, (members, devices)]
+    return [members for members, _ in families]
+
+
+def _names(kinds: Iterable[_Kind]) -> dict[_Kind, str]:
+    """A name for each kind: its class, numbered where requests narrow it in several ways."""
+    names: dict[_Kind, str] = {}
+    used: dict[str, int] = {}
+    for kind in kinds:
+        number = used[kind[0]] = used.get(kind[0], 0) + 1
+        names[kind] = kind[0] if number == 1 else f"{kind[0]}.{number}"
+    return names
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: _LONGEST - 17]}-{digest}"

@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 from placement import v1
 
 GPU: Final = "nvidia.com/gpu"
+#: Resources that are GPUs unless a policy says otherwise.
+GPU_RESOURCES: Final = (GPU, "amd.com/gpu", "gpu.intel.com/xe")
 
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from placement import v1
 from placement.kubernetes import kinds
 from placement.kubernetes.budgets import Budget, read_budgets
-from placement.kubernetes.claims import Claims
+from placement.kubernetes.claims import Claims, claim_users, read_claims
 from placement.kubernetes.compute_domains import read_compute_domains
 from placement.kubernetes.devices import Devices, read_devices
 from placement.kubernetes.elastic_quotas import read_elastic_quotas
@@ -30,7 +30,7 @@ from placement.kubernetes.namespaces import read_namespaces
 from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
 from placement.kubernetes.nodes import Surroundings, read_nodes
-from placement.kubernetes.objects import Objects
+from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.pod_gangs import read_pod_gangs
 from placement.kubernetes.pods import Pod, read_pods
 from placement.kubernetes.podspec import PodSpecReader
@@ -39,8 +39,9 @@ from placement.kubernetes.priorities import read_priorities
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.queues import GPUS, Queues, tree
 from placement.kubernetes.reservations import Reservations, read_reservations
+from placement.kubernetes.resource_slices import read_slices
 from placement.kubernetes.selectors import LabelSelector
-from placement.kubernetes.shares import GPU
+from placement.kubernetes.shares import GPU, GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
 from placement.kubernetes.volumes import read_volumes
@@ -48,7 +49,10 @@ from placement.kubernetes.volumes import read_volumes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Translation:
-    """The request (snapshot and gangs, nothing else set), and warnings for people.
+    """The request, and warnings for people.
+
+    Of the request snapshot and gangs are set, and where claims are for GPUs the policy's
+    `gpu_resources`, which name them beside the usual ones.
 
     `parts` are the gangs that stand in the request as one, because their scheduler runs them
     only together: namespace and name of each, by the name in the request. Each is a group of
@@ -77,7 +81,9 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
         moment = moment.replace(tzinfo=UTC)
     paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
                        if objects.nodes else [])  # fmt: skip
-    pods = _read_pods(objects, expansion, problems)
+    everyone = (*objects.pods, *expansion.pods)
+    claims = _read_claims(objects, everyone, problems, warnings)
+    pods = _read_pods(objects, everyone, claims, problems)
     gangs = _read_gangs(objects, expansion, pods, paths, problems, warnings)
     queues = _read_queues(objects, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
@@ -105,7 +111,9 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
         problems=problems,
         warnings=warnings,
     )
-    nodes = read_nodes(objects.nodes, Surroundings(by_node, paths, devices, {}), problems, warnings)
+    nodes = read_nodes(
+        objects.nodes, Surroundings(by_node, paths, devices, claims.on_nodes), problems, warnings
+    )
 
     # 3. The messages.
     templates = Templates(
@@ -129,20 +137,35 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
     )
     if moment is not None:
         snapshot.as_of.FromDatetime(moment)
+    request = v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages)
+    if claims.gpus:
+        request.policy.gpu_resources.extend((*GPU_RESOURCES, *claims.gpus))
     return Translation(
-        v1.ComputePlacementRequest(snapshot=snapshot, gangs=messages),
+        request,
         tuple(dict.fromkeys(warnings)),
         {gang.resource_name: gang.parts for gang in gangs if len(gang.parts) > 1},
     )
 
 
-def _read_pods(objects: Objects, expansion: Expansion, problems: list[Problem]) -> dict[Key, Pod]:
-    everyone = (*objects.pods, *expansion.pods)
-    domains = read_compute_domains(
-        objects.of_kind(kinds.COMPUTE_DOMAINS),
-        objects.of_kind(kinds.RESOURCE_CLAIM_TEMPLATES),
+def _read_claims(
+    objects: Objects, pods: Iterable[Object], problems: list[Problem], warnings: list[Problem]
+) -> Claims:
+    templates = objects.of_kind(kinds.RESOURCE_CLAIM_TEMPLATES)
+    return read_claims(
+        read_compute_domains(objects.of_kind(kinds.COMPUTE_DOMAINS), templates, problems),
+        objects.of_kind(kinds.RESOURCE_CLAIMS),
+        templates,
+        objects.of_kind(kinds.DEVICE_CLASSES),
+        read_slices(objects.of_kind(kinds.RESOURCE_SLICES), problems, warnings),
+        claim_users(pods),
         problems,
+        warnings,
     )
+
+
+def _read_pods(
+    objects: Objects, everyone: tuple[Object, ...], claims: Claims, problems: list[Problem]
+) -> dict[Key, Pod]:
     volumes = read_volumes(
         objects.of_kind(kinds.VOLUME_CLAIMS),
         objects.of_kind(kinds.VOLUMES),
@@ -155,7 +178,7 @@ def _read_pods(objects: Objects, expansion: Expansion, problems: list[Problem]) 
     return read_pods(
         everyone,
         PodSpecReader(namespaces),
-        NeedsReader(volumes, Claims(domains)),
+        NeedsReader(volumes, claims),
         read_bind_requests(objects.of_kind(kinds.KAI_BIND_REQUESTS), problems),
         problems,
     )
