@@ -37,11 +37,12 @@ from placement_service.entities.progress import NEVER, SILENT, Interrupted, Inte
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
 from placement_service.entities.solution import SAME, Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.request_reasons import plain_reasons
-from placement_service.formulation.evicted_pods import NamedPlan, name_plan
+from placement_service.formulation.named_plan import NamedPlan, name_plan
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
 from placement_service.judge.score import GangScore, Score
 from placement_service.solver_process.pool import Found
 
@@ -113,7 +114,7 @@ class ReportDefect(Protocol):
 class Stages:
     """What the pipeline strings together."""
 
-    formulate: Callable[[Snapshot, Policy, OpenRequest], Problem]
+    formulate: Callable[[Snapshot, Policy, Prepared], Problem]
     first_answer: FirstAnswer
     search: Search
     verify: Callable[[Snapshot, Policy, Sequence[Binding], Sequence[Eviction]], Sequence[str]]
@@ -164,7 +165,7 @@ def place(
         return Placement(request.snapshot.revision, request.label)
 
     # 2. Names become arrays.
-    problem = stages.formulate(request.snapshot, request.policy, run.opened)
+    problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()
 
     # 3. A first answer, good or not, so that there is one.
@@ -219,7 +220,7 @@ class _Run:
         offer: Offer,
     ) -> None:
         self._request = request
-        self.opened = open_running_gangs(request.snapshot, request.policy)
+        self.prepared = prepare(request.snapshot, request.policy)
         self._stages = stages
         self._budget = budget
         self._observer = observer
@@ -378,7 +379,7 @@ class _Run:
         """Reasons by gang; none when explaining itself fails."""
         try:
             return self._stages.explain(
-                self.opened.snapshot,
+                self.prepared.snapshot,
                 problem,
                 best.solution,
                 best.score,
@@ -431,7 +432,7 @@ class _Run:
         begin = self._clock()
         request = self._request
         try:
-            plan = name_plan(request.snapshot, request.policy, self.opened, solution.assignments)
+            plan = name_plan(request.snapshot, request.policy, self.prepared, solution.assignments)
         except (IndexError, ValueError) as error:
             self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
             return None

@@ -27,30 +27,16 @@ def tolerances(request: Request) -> Iterator[Violation]:
         yield Violation("policy.tolerances", WORDS)
 
 
-def devices(request: Request) -> Iterator[Violation]:
-    for i, node in enumerate(request.snapshot.nodes):
-        if node.devices:
-            yield Violation(f"snapshot.nodes[{i}].devices", WORDS)
-        if node.partitions:
-            yield Violation(f"snapshot.nodes[{i}].partitions", WORDS)
+def network_devices(request: Request) -> Iterator[Violation]:
     for path, template in _templates(request):
-        if template.device_share is not None:
-            yield Violation(f"{path}.device_share", WORDS)
         if template.same_pcie_nics:
             yield Violation(f"{path}.same_pcie_nics", WORDS)
-
-
-def compute_domains(request: Request) -> Iterator[Violation]:
-    for path, template in _templates(request):
-        if template.compute_domain:
-            yield Violation(f"{path}.compute_domain", WORDS)
 
 
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     reservations,
     tolerances,
-    devices,
-    compute_domains,
+    network_devices,
 )
 
 

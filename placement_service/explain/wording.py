@@ -47,7 +47,8 @@ def _bytes(value: int) -> str:
 
 def asks(requests: Resources, policy: Policy, *, full: bool = False) -> str:
     """What a pod asks for: its GPUs if it has any, else everything but its own slot."""
-    names = sorted(r for r, v in requests.items() if v and r != PODS)
+    # No resource of Kubernetes has a space in its name: those are rules said as amounts.
+    names = sorted(r for r, v in requests.items() if v and r != PODS and " " not in r)
     gpus = [r for r in names if r in policy.gpu_resources]
     rest = [r for r in names if r not in gpus]
     shown = gpus + rest if full or not gpus else gpus

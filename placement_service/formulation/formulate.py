@@ -20,21 +20,22 @@ from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.pod_classes import PodClasses, Table
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
-from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
 
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
 
 
-def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = None) -> Problem:
+def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = None) -> Problem:
     """Arrays of a valid snapshot (see `validation`).
 
-    `opened` is `open_running_gangs(request, policy)`, for callers who have it.
+    `prepared` is `prepare(request, policy)`, for callers who have it.
     """
-    opened = open_running_gangs(request, policy) if opened is None else opened
-    snapshot = opened.snapshot
+    prepared = prepare(request, policy) if prepared is None else prepared
+    snapshot = prepared.snapshot
     levels = Levels(snapshot.nodes)
     pod_classes = PodClasses(snapshot, levels)
     index = {n.name: i for i, n in enumerate(snapshot.nodes)}
@@ -51,7 +52,7 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
         draft.make_demands(pod_classes)
     table = pod_classes.table(levels)
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
-    for home in opened.homes:
+    for home in prepared.homes:
         homes[home.gang].append(home)
     gangs = tuple(
         draft.finish(
@@ -60,7 +61,7 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
             by_name,
             table.bundle_of,
             homes[draft.index],
-            opened.minimums,
+            prepared.minimums,
         )
         for draft, source in zip(drafts, request.gangs, strict=True)
     )
@@ -99,6 +100,7 @@ def formulate(request: Snapshot, policy: Policy, opened: OpenRequest | None = No
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
+        exact=prepared.exact,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )

@@ -175,6 +175,7 @@ class Problem:
     whole_free: Bools
     demand_rank: Ints
     budgets: tuple[Budget, ...] = ()
+    exact: bool = True
 
     @property
     def node_count(self) -> int:

@@ -13,8 +13,9 @@ columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum, when not every
-pod of it is told with its node, when it is the base of gangs that run, and when its pods
-have rules about other pods, ports, reservations or devices of their own.
+pod of it is told with its node, when it is the base of gangs that run, when it runs on
+nodes that list their devices, and when its pods have rules about other pods, ports,
+reservations or devices of their own.
 
 Preferred levels of open gangs are left out: what runs already is no cost of the plan.
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import (
@@ -42,6 +43,7 @@ from placement_service.entities.request import (
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.prepared import Prepared
 
 #: The priority of gangs that have to run after the plan: above all others.
 MUST_RUN = 2**31
@@ -50,34 +52,14 @@ MUST_RUN = 2**31
 WAITING = " (waiting)"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
-    """A snapshot in which some running gangs are open to decision.
-
-    `homes` are the running pods of those gangs in the indices of `snapshot`: the plan in
-    which nothing moves. Gangs keep the indices of the request; new groups stand behind the
-    old ones. `minimums` are, only where gangs are moved and not evicted, the pods of each
-    (gang, group) that have to stay at home for the rest of the gang to stay.
-    """
-
-    snapshot: Snapshot
-    homes: tuple[Assignment, ...] = ()
-    minimums: Mapping[tuple[int, int], int] = field(default_factory=dict)
-
-    @property
-    def opened(self) -> frozenset[int]:
-        """The gangs that are open to decision."""
-        return frozenset(home.gang for home in self.homes)
-
-
-def open_running_gangs(snapshot: Snapshot, policy: Policy) -> OpenRequest:
+def open_running_gangs(snapshot: Snapshot, policy: Policy) -> Prepared:
     """The snapshot with all gangs open that the policy allows to disturb."""
     if policy.eviction is EvictionPolicy.NONE:
-        return OpenRequest(snapshot)
+        return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy)
     chosen = frozenset(_able(snapshot, rights))
     if not chosen:
-        return OpenRequest(snapshot)
+        return Prepared(snapshot)
     if policy.eviction is EvictionPolicy.REPACK:
         return _open_for_moves(snapshot, chosen)
     return _open_for_evictions(snapshot, chosen, rights)
@@ -108,6 +90,8 @@ def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in usable and not p.reservation and not p.devices for p in running)
+        # Which of the listed devices a pod would leave is not told here.
+        and not any(usable[p.node].devices for p in running)
         and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
         and all(_holds(scope, gang, usable) for scope in gang.packing_scopes)
     )
@@ -173,7 +157,7 @@ def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int) -> PodGang:
 
 def _open_for_evictions(
     snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
-) -> OpenRequest:
+) -> Prepared:
     room = _Room(snapshot, chosen, rights)
     number = {node.name: n for n, node in enumerate(snapshot.nodes)}
     gangs: list[PodGang] = []
@@ -203,7 +187,7 @@ def _open_for_evictions(
             gangs.append(_open(gang, groups, priority))
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
-    return OpenRequest(
+    return Prepared(
         replace(
             snapshot,
             nodes=tuple(room.nodes()),
@@ -287,7 +271,7 @@ def _column(resource: str, sharing: int) -> str:
 # --- moves: every pod runs, at home or elsewhere ------------------------------------
 
 
-def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> OpenRequest:
+def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
     number = {node.name: n for n, node in enumerate(snapshot.nodes)}
     freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
     gangs: list[PodGang] = []
@@ -321,7 +305,7 @@ def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> OpenRequest:
         replace(node, requested=_less(node, freed[node.name])) if node.name in freed else node
         for node in snapshot.nodes
     )
-    return OpenRequest(
+    return Prepared(
         replace(snapshot, nodes=nodes, gangs=tuple(gangs), running_pods=_others(snapshot, chosen)),
         tuple(homes),
         minimums,

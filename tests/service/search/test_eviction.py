@@ -13,9 +13,9 @@ from placement_service.entities.eviction import DisruptionBudget, Eviction, Evic
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
-from placement_service.formulation.evicted_pods import name_plan
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.running_gangs import open_running_gangs
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
@@ -46,18 +46,18 @@ class Answer(NamedTuple):
 
 def answer(question: Snapshot, policy: Policy) -> Answer:
     """What the engine says, judged: no rule is broken and every value is what it claims."""
-    opened = open_running_gangs(question, policy)
-    problem = formulate(question, policy, opened)
+    prepared = prepare(question, policy)
+    problem = formulate(question, policy, prepared)
     found: list[Solution] = [first_answer(problem)]
     found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
     for solution in found:
-        plan = name_plan(question, policy, opened, solution.assignments)
+        plan = name_plan(question, policy, prepared, solution.assignments)
         assert not verify(question, policy, *plan)
         counted = score(question, policy, *plan)
         for tier in solution.tiers:
             if tier.name.provable:
                 assert tier.value == pytest.approx(counted.value(tier.name)), tier
-    return Answer(found[-1], *name_plan(question, policy, opened, found[-1].assignments))
+    return Answer(found[-1], *name_plan(question, policy, prepared, found[-1].assignments))
 
 
 def test_a_gang_of_lower_priority_gives_way() -> None:

@@ -1,6 +1,6 @@
-"""From the counts of an open request back to names: bindings, evictions and moves.
+"""From the counts of a prepared request back to names: bindings, evictions and moves.
 
-The inverse of `running_gangs`. A running pod that is not at home in the plan is evicted or
+The inverse of `prepare`. A running pod that is not at home in the plan is evicted or
 moved; of pods that are alike the last names go first. A gang that keeps fewer pods than its
 minimum moves whole, also the pods whose new node is the old one.
 """
@@ -16,8 +16,10 @@ from placement_service.entities.eviction import Eviction, EvictionKind, Eviction
 from placement_service.entities.pod_assignment import name_pods, natural_key
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
+from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.running_gangs import WAITING, OpenRequest
+from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.running_gangs import WAITING
 
 
 class NamedPlan(NamedTuple):
@@ -37,56 +39,57 @@ class _Lost(NamedTuple):
 
 
 def name_plan(
-    request: Snapshot, policy: Policy, opened: OpenRequest, assignments: Sequence[Assignment]
+    request: Snapshot, policy: Policy, prepared: Prepared, assignments: Sequence[Assignment]
 ) -> NamedPlan:
     """Bindings and evictions of a solution, in order of gang and pod name.
 
-    Raises ValueError and IndexError like `name_pods`, and ValueError when a pod is evicted
-    in favour of nobody who may take its room: all are defects of the engine.
+    Raises ValueError and IndexError like `name_pods` and `name_devices`, and ValueError when
+    a pod is evicted in favour of nobody who may take its room: all are defects of the engine.
     """
-    running = {(h.gang, h.group, h.pod_set) for h in opened.homes}
+    running = {(h.gang, h.group, h.pod_set) for h in prepared.homes}
     new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in running]
     bindings = tuple(
         replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
-        for b in name_pods(opened.snapshot, new)
+        for b in name_pods(prepared.snapshot, new)
     )
+    bindings = name_devices(request, policy, bindings)
     if not running:
         return NamedPlan(bindings, ())
     placed = Counter[tuple[int, int, int, int]]()
     for a in assignments:
         placed[a.gang, a.group, a.pod_set, a.node] += a.count
     if policy.eviction is EvictionPolicy.REPACK:
-        lost = list(_moved(opened, placed))
+        lost = list(_moved(prepared, placed))
     else:
-        lost = list(_gone(opened, placed))
+        lost = list(_gone(prepared, placed))
     return NamedPlan(bindings, tuple(_evictions(request, policy, bindings, lost)))
 
 
-def _gone(opened: OpenRequest, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
-    for home in opened.homes:
+def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+    for home in prepared.homes:
         stay = placed[home.gang, home.group, home.pod_set, home.node]
-        group = opened.snapshot.gangs[home.gang].groups[home.group]
+        group = prepared.snapshot.gangs[home.gang].groups[home.group]
         pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
-        node = opened.snapshot.nodes[home.node].name
+        node = prepared.snapshot.nodes[home.node].name
         yield from (_Lost(home.gang, pod, node) for pod in pods[stay:])
 
 
-def _moved(opened: OpenRequest, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+def _moved(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
-    for home in opened.homes:
+    for home in prepared.homes:
         homes[home.gang].append(home)
     for gang, mine in homes.items():
         kept = Counter[int]()
         for h in mine:
             kept[h.group] += min(h.count, placed[gang, h.group, h.pod_set, h.node])
-        whole = any(kept[h.group] < opened.minimums[gang, h.group] for h in mine)
+        whole = any(kept[h.group] < prepared.minimums[gang, h.group] for h in mine)
         sets = dict.fromkeys((h.group, h.pod_set) for h in mine)
         for group, pod_set in sets:
-            yield from _moved_of_set(opened, placed, gang, group, pod_set, whole=whole)
+            yield from _moved_of_set(prepared, placed, gang, group, pod_set, whole=whole)
 
 
 def _moved_of_set(
-    opened: OpenRequest,
+    prepared: Prepared,
     placed: Mapping[tuple[int, int, int, int], int],
     gang: int,
     group: int,
@@ -94,11 +97,11 @@ def _moved_of_set(
     *,
     whole: bool,
 ) -> Iterator[_Lost]:
-    nodes = opened.snapshot.nodes
-    pods = opened.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods
+    nodes = prepared.snapshot.nodes
+    pods = prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods
     at_home: defaultdict[int, list[str]] = defaultdict(list)
     names = iter(pods)
-    for h in opened.homes:
+    for h in prepared.homes:
         if (h.gang, h.group, h.pod_set) == (gang, group, pod_set):
             # The pods of a set stand in the order of the homes.
             at_home[h.node] = sorted((next(names).name for _ in range(h.count)), key=natural_key)

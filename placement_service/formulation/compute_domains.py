@@ -1,0 +1,93 @@
+"""ComputeDomains (rule 17): a node serves pods of one at a time.
+
+Said in rules that every stage knows: the domain becomes a label of the pods and of the
+nodes that serve one, pods keep off nodes that serve another, and pods of different domains
+repel each other on a host. The label key cannot be one of Kubernetes'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placement_service.entities.request import (
+    HOSTNAME,
+    Node,
+    PodAffinityTerm,
+    PodTemplate,
+    Snapshot,
+)
+from placement_service.entities.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+)
+
+KEY = "compute domain"
+
+#: The label of a node where pods of several domains run already; no pod may join them.
+SEVERAL = "several compute domains"
+
+
+def with_compute_domains(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the rule as labels and rules of pods; itself where there is none."""
+    sets = [s for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets]
+    if not any(s.template.compute_domain for s in sets):
+        return snapshot
+    serves = {n.name: {n.compute_domain} - {""} for n in snapshot.nodes}
+    for s in sets:
+        for pod in s.bound_pods if s.template.compute_domain else ():
+            if pod.node in serves:
+                serves[pod.node].add(s.template.compute_domain)
+    here = {n: next(iter(d)) if len(d) == 1 else SEVERAL for n, d in serves.items() if d}
+    taken = frozenset(here.values())
+    return replace(
+        snapshot,
+        nodes=tuple(_labelled(n, here.get(n.name, "")) for n in snapshot.nodes),
+        gangs=tuple(
+            replace(
+                gang,
+                groups=tuple(
+                    replace(
+                        group,
+                        pod_sets=tuple(
+                            replace(s, template=_ruled(s.template, taken)) for s in group.pod_sets
+                        ),
+                    )
+                    for group in gang.groups
+                ),
+            )
+            for gang in snapshot.gangs
+        ),
+    )
+
+
+def _labelled(node: Node, domain: str) -> Node:
+    return replace(node, labels={**node.labels, KEY: domain}) if domain else node
+
+
+def _ruled(template: PodTemplate, taken: frozenset[str]) -> PodTemplate:
+    mine = template.compute_domain
+    if not mine:
+        return template
+    others = Requirement(KEY, Operator.NOT_IN, (mine,))
+    repelled = PodAffinityTerm(
+        LabelSelector(match_expressions=(Requirement(KEY, Operator.EXISTS), others)),
+        HOSTNAME,
+        (),
+        all_namespaces=True,
+    )
+    affinity = template.required_node_affinity
+    foreign = tuple(sorted(taken - {mine}))
+    if foreign:
+        keeps_off = Requirement(KEY, Operator.NOT_IN, foreign)
+        affinity = tuple(
+            replace(term, match_expressions=(*term.match_expressions, keeps_off))
+            for term in affinity or (NodeSelectorTerm(),)
+        )
+    return replace(
+        template,
+        labels={**template.labels, KEY: mine},
+        required_anti_affinity=(*template.required_anti_affinity, repelled),
+        required_node_affinity=affinity,
+    )

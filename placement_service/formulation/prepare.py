@@ -1,0 +1,22 @@
+"""Rules that can be said by other rules are, so that no later stage has to know them.
+
+Running gangs that may give way become gangs to decide about, ComputeDomains become labels
+and rules between pods, devices become resources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.compute_domains import with_compute_domains
+from placement_service.formulation.devices import with_devices
+from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.running_gangs import open_running_gangs
+
+
+def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
+    """A valid snapshot in the rules that `formulate` knows."""
+    opened = open_running_gangs(snapshot, policy)
+    devices = with_devices(with_compute_domains(opened.snapshot), policy)
+    return replace(opened, snapshot=devices.snapshot, exact=devices.exact)

@@ -1,0 +1,31 @@
+"""What stands between the request and the arrays: the request with rules said plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placement_service.entities.request import Snapshot
+from placement_service.entities.solution import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A snapshot whose gangs, in the order of the request, are those to decide about.
+
+    `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
+    the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
+    only where gangs are moved and not evicted, the pods of each (gang, group) that have to
+    stay at home for the rest of the gang to stay. `exact` is false where a rule is said more
+    strictly than it is, so that no bound holds.
+    """
+
+    snapshot: Snapshot
+    homes: tuple[Assignment, ...] = ()
+    minimums: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    exact: bool = True
+
+    @property
+    def opened(self) -> frozenset[int]:
+        """The running gangs that may give way."""
+        return frozenset(home.gang for home in self.homes)

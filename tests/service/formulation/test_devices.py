@@ -1,0 +1,182 @@
+"""Devices as resources: what fits by the columns fits on the board, and the other way round."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+)
+from placement_service.entities.request import (
+    PODS,
+    Binding,
+    Node,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.verify import verify
+from placement_service.search.engine import search
+from tests.service.questions import GPU, node
+from tests.waiting import LONG
+
+BOARD = tuple(
+    DevicePartition(tuple(range(first, first + size)))
+    for size in (1, 2, 4, 8)
+    for first in range(0, 8, size)
+)
+
+
+def board(
+    *busy: int, policy: PartitionPolicy = PartitionPolicy.HONOR, gpus: int = 8, name: str = "h0"
+) -> Node:
+    """A node that lists its GPUs, some of them in use."""
+    devices = tuple(
+        Device(i, used_milli=1000 * (i in busy), used_memory_milli=1000 * (i in busy))
+        for i in range(gpus)
+    )
+    plain = node(name, gpus=gpus, used=len(busy))
+    partitions = BOARD if gpus == 8 else ()
+    return replace(plain, devices=devices, partitions=partitions, partition_policy=policy)
+
+
+def pods_of(name: str, count: int, template: PodTemplate, minimum: int | None = None) -> PodGang:
+    pods = tuple(Pod(f"namespaces/ml/pods/{name}-{i}") for i in range(count))
+    least = count if minimum is None else minimum
+    return PodGang(
+        f"namespaces/ml/podgangs/{name}", (PodGroup("w", least, (PodSet(template, pods),)),)
+    )
+
+
+def wholes(name: str, *sizes: int) -> list[PodGang]:
+    """A gang of one pod for each size."""
+    return [
+        pods_of(f"{name}{i}", 1, PodTemplate({GPU: size, PODS: 1})) for i, size in enumerate(sizes)
+    ]
+
+
+def share(milli: int, count: int = 1) -> PodTemplate:
+    return PodTemplate({PODS: 1}, device_share=DeviceShare(milli, milli, count=count))
+
+
+def placed(nodes: Sequence[Node], gangs: Sequence[PodGang]) -> tuple[Sequence[Binding], bool]:
+    """The bindings of the engine, judged, and whether they are proven."""
+    question = Snapshot(tuple(nodes), tuple(gangs))
+    policy = Policy()
+    prepared = prepare(question, policy)
+    problem = formulate(question, policy, prepared)
+    found = search(
+        problem,
+        first_answer(problem),
+        deadline=time.monotonic() + LONG,
+        report=lambda solution: None,
+    )
+    plan = name_plan(question, policy, prepared, found.assignments)
+    assert not verify(question, policy, *plan)
+    return plan.bindings, found.proven
+
+
+def devices(bindings: Sequence[Binding]) -> list[tuple[int, ...]]:
+    return sorted(b.devices for b in bindings)
+
+
+def test_a_pair_takes_the_partition_beside_the_busy_pair() -> None:
+    bindings, proven = placed([board(2, 3)], wholes("pair", 2))
+    assert devices(bindings) == [(0, 1)]
+    assert proven
+
+
+def test_a_four_and_two_pairs_fill_a_board() -> None:
+    bindings, proven = placed([board()], wholes("mix", 2, 2, 4))
+    assert sorted(map(len, devices(bindings))) == [2, 2, 4]
+    assert proven
+
+
+def test_three_are_no_partition_where_partitions_count() -> None:
+    assert not placed([board()], wholes("three", 3))[0]
+    assert placed([board(policy=PartitionPolicy.PREFER)], wholes("three", 3))[0]
+
+
+def test_free_gpus_that_make_no_partition_hold_no_pod_of_their_number() -> None:
+    """Four GPUs are free, two in each half."""
+    assert not placed([board(0, 1, 4, 5)], wholes("four", 4))[0]
+    assert len(placed([board(0, 1, 4, 5)], wholes("pairs", 2, 2))[0]) == 2
+
+
+def test_shares_do_not_straddle() -> None:
+    part = pods_of("part", 3, share(600), minimum=2)
+    bindings, proven = placed([board(gpus=2, policy=PartitionPolicy.PREFER)], [part])
+    assert devices(bindings) == [(0,), (1,)]
+    assert proven
+
+
+def test_shares_leave_whole_gpus_to_whole_pods() -> None:
+    """Two halves share one GPU, so that a pod of three whole ones fits as well."""
+    halves = pods_of("halves", 2, share(500))
+    plain = board(gpus=4, policy=PartitionPolicy.PREFER)
+    bindings, _ = placed([plain], [halves, *wholes("three", 3)])
+    assert len(bindings) == 3
+
+
+def test_shares_need_a_node_that_lists_its_gpus() -> None:
+    assert not placed([node("plain")], [pods_of("part", 1, share(500))])[0]
+
+
+def test_sizes_that_do_not_divide_each_other_claim_no_proof() -> None:
+    gangs = [pods_of("a", 1, share(600)), pods_of("b", 1, share(400))]
+    bindings, proven = placed([board(gpus=2, policy=PartitionPolicy.PREFER)], gangs)
+    assert len(bindings) == 2
+    assert not proven
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_say_exactly_what_fits_a_board(seed: int) -> None:
+    """Brute force over the partitions of a random board, for random sets of pods."""
+    rng = random.Random(seed)
+    busy = rng.sample(range(8), rng.randrange(6))
+    table = [frozenset(p.devices) for p in BOARD if not set(p.devices) & set(busy)]
+
+    def fits(sizes: Sequence[int], left: frozenset[int]) -> bool:
+        if not sizes:
+            return True
+        able = (p for p in table if len(p) == sizes[0] and p <= left)
+        return any(fits(sizes[1:], left - p) for p in able)
+
+    free = frozenset(range(8)) - set(busy)
+    for sizes in itertools.combinations_with_replacement((4, 2, 1), 3):
+        gangs = [
+            replace(
+                pods_of("all", 1, PodTemplate({GPU: sizes[0], PODS: 1})),
+                groups=tuple(
+                    PodGroup(
+                        f"g{i}",
+                        1,
+                        (
+                            PodSet(
+                                PodTemplate({GPU: size, PODS: 1}),
+                                (Pod(f"namespaces/ml/pods/p{i}"),),
+                            ),
+                        ),
+                    )
+                    for i, size in enumerate(sizes)
+                ),
+            )
+        ]
+        assert bool(placed([board(*busy)], gangs)[0]) == fits(sizes, free), (busy, sizes)
