@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from placement import v1
+from placement.kubernetes import in_parts
 from tests.kubernetes.build import (
     Body,
     node,
@@ -89,7 +90,16 @@ def test_the_gangs_of_a_group_are_one_and_known_by_their_own_names() -> None:
     first, lone = translation.request.gangs
     assert groups(first) == {"a": (2, 2), "b": (1, 1)}
     assert lone.name == "namespaces/ml/podgangs/lone"
-    assert translation.parts == {first.name: (("ml", "a"), ("ml", "b"))}
+    assert translation.parts == {first.name: {"a": ("ml", "a"), "b": ("ml", "b")}}
+    answered = v1.Placement(
+        bindings=[v1.Binding(pod="namespaces/ml/pods/b-0", gang=first.name, group="b")],
+        gangs=[v1.GangResult(name=name, placed=True) for name in (first.name, lone.name)],
+    )
+    spoken = in_parts(answered, translation.parts)
+    assert [(g.name.rpartition("/")[2], g.placed) for g in spoken.gangs] == [
+        ("a", True), ("b", True), ("lone", True),
+    ]  # fmt: skip
+    assert spoken.bindings[0].gang == "namespaces/ml/podgangs/b"
 
 
 def test_a_gang_of_the_group_that_is_not_there_is_waited_for() -> None:

@@ -11,8 +11,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -21,7 +21,7 @@ from google.protobuf import json_format
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
-from placement.kubernetes import InputError, Objects, Problem, kinds, load, translate
+from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
@@ -43,6 +43,7 @@ class Question:
     warnings: tuple[Problem, ...]
     origin: str
     levels: tuple[str, ...]
+    parts: Parts = field(default_factory=dict)
 
 
 def read_question(
@@ -67,7 +68,11 @@ def read_question(
     request = question.request
     # 2. What is asked of it.
     if policy:
+        gpu_resources = tuple(request.policy.gpu_resources)
         request.policy.CopyFrom(chosen)
+        if not chosen.gpu_resources:
+            # What stands for GPUs in this input.
+            request.policy.gpu_resources.extend(gpu_resources)
     if source.as_of is not None:
         request.snapshot.as_of.FromDatetime(source.as_of.astimezone(UTC))
     if what_if is None:
@@ -79,6 +84,7 @@ def read_question(
         question.warnings,
         question.origin,
         question.levels,
+        question.parts,
     )
 
 
@@ -166,14 +172,16 @@ def _saved(source: Source) -> Question | None:
 
 def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -> Question | None:
     warnings: tuple[Problem, ...] = ()
+    as_of = source.as_of
     if source.live:
+        as_of = as_of or datetime.now(UTC)
         objects = Objects.of(_live(source), file="the cluster")
         origin = f"cluster {source.context}" if source.context else "the current cluster"
     else:
         objects, warnings = read_objects(source.files, stdin=stdin, strict=source.strict)
         origin = ", ".join("standard input" if f == "-" else f for f in source.files)
     try:
-        translation = translate(objects)
+        translation = translate(objects, as_of=as_of)
     except InputError as error:
         problems += error.problems
         warn((*warnings, *objects.warnings))
@@ -181,18 +189,20 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
     warnings += translation.warnings
     warn(warnings)
     request = translation.request
-    return Question(request, warnings, origin, levels_of(request, _named_levels(objects)))
+    return Question(
+        request, warnings, origin, levels_of(request, _named_levels(objects)), translation.parts
+    )
 
 
 def _named_levels(objects: Objects) -> list[str]:
     """Node label keys that topology objects list, coarse ones first."""
     found: dict[str, None] = {}
-    for kind, field in _TOPOLOGIES.items():
+    for kind, label in _TOPOLOGIES.items():
         for one in objects.of_kind(kind):
             spec = one.body.get("spec")
             levels = spec.get("levels") if isinstance(spec, dict) else None
             for level in levels if isinstance(levels, list) else ():
-                key = level.get(field) if isinstance(level, dict) else None
+                key = level.get(label) if isinstance(level, dict) else None
                 if isinstance(key, str):
                     found[key] = None
     return list(found)

@@ -18,6 +18,7 @@ What is honoured, refused and ignored of a pod is listed in
 from placement.kubernetes.expand import Expansion, expand, expand_all
 from placement.kubernetes.loading import load
 from placement.kubernetes.objects import Object, Objects
+from placement.kubernetes.parts import Parts, in_parts
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.translate import Translation, translate
 
@@ -26,10 +27,12 @@ __all__ = [
     "InputError",
     "Object",
     "Objects",
+    "Parts",
     "Problem",
     "Translation",
     "expand",
     "expand_all",
+    "in_parts",
     "load",
     "translate",
 ]

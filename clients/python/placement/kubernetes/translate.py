@@ -31,6 +31,7 @@ from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
 from placement.kubernetes.nodes import Surroundings, read_nodes
 from placement.kubernetes.objects import Object, Objects
+from placement.kubernetes.parts import Parts
 from placement.kubernetes.pod_gangs import read_pod_gangs
 from placement.kubernetes.pods import Pod, read_pods
 from placement.kubernetes.podspec import PodSpecReader
@@ -54,14 +55,13 @@ class Translation:
     Of the request snapshot and gangs are set, and where claims are for GPUs the policy's
     `gpu_resources`, which name them beside the usual ones.
 
-    `parts` are the gangs that stand in the request as one, because their scheduler runs them
-    only together: namespace and name of each, by the name in the request. Each is a group of
-    it, and people know them by their own names.
+    `parts` are gangs that stand in the request as one, because their scheduler runs them
+    only together; `in_parts` speaks of them by their own names again.
     """
 
     request: v1.ComputePlacementRequest
     warnings: tuple[Problem, ...]
-    parts: Mapping[str, tuple[Key, ...]] = field(default_factory=dict)
+    parts: Parts = field(default_factory=dict)
 
 
 def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation:
@@ -143,7 +143,13 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
     return Translation(
         request,
         tuple(dict.fromkeys(warnings)),
-        {gang.resource_name: gang.parts for gang in gangs if len(gang.parts) > 1},
+        {
+            gang.resource_name: {
+                group.name: part for group, part in zip(gang.groups, gang.parts, strict=True)
+            }
+            for gang in gangs
+            if len(gang.parts) > 1
+        },
     )
 
 

@@ -52,8 +52,10 @@ def command(
         placement = asker.plan(question.request)
         if output in ("json", "yaml"):
             from placement.cli.answer import answer
+            from placement.kubernetes import in_parts
 
-            write_data(answer(placement, question.warnings), output)
+            spoken = in_parts(placement, question.parts)
+            write_data(answer(spoken, question.warnings), output)
         elif output == "html":
             from datetime import UTC, datetime
 

@@ -1,0 +1,38 @@
+"""Gangs that stand in a request as one, spoken of by their own names again.
+
+Koordinator runs the gangs of a gang group only together, so that they are one gang of the
+request, with a group for each. Who reads the answer knows them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from placement import v1
+
+#: The gang of each group, by the name of the gang that they are in the request.
+Parts = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+def in_parts(placement: v1.Placement, parts: Parts) -> v1.Placement:
+    """The placement with a result for each part, and with the part in place of the whole."""
+    if not parts:
+        return placement
+    result = v1.Placement()
+    result.CopyFrom(placement)
+    for binding in result.bindings:
+        own = parts.get(binding.gang, {}).get(binding.group)
+        if own is not None:
+            binding.gang = _name(own)
+    del result.gangs[:]
+    for gang in placement.gangs:
+        for own in dict.fromkeys(parts.get(gang.name, {"": ("", "")}).values()):
+            added = result.gangs.add()
+            added.CopyFrom(gang)
+            if any(own):
+                added.name = _name(own)
+    return result
+
+
+def _name(key: tuple[str, str]) -> str:
+    return f"namespaces/{key[0]}/podgangs/{key[1]}"
