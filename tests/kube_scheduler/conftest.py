@@ -42,6 +42,10 @@ class Process:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         """To the program and all that it started."""
         os.killpg(self._process.pid, number)

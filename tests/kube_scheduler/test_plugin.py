@@ -118,21 +118,37 @@ def test_a_gang_that_is_not_complete_holds_nothing(
         cluster.wait_until(lambda: len(cluster.bound()) == 3, "the gang runs once it is complete")
 
 
-def test_gangs_of_grove_run(
-    cluster: Cluster, schedulers: Schedulers, service: Service, grove: GroveStandIn
-) -> None:
+def test_gangs_of_grove_run(cluster: Cluster, schedulers: Schedulers, service: Service) -> None:
     cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    grove = GroveStandIn(cluster.api, scheduler="default-scheduler")
     grove.apply(
-        clique_set(
-            "g",
-            clique("leader", 1, schedulerName="default-scheduler"),
-            clique("worker", 2, schedulerName="default-scheduler"),
-            namespace=cluster.namespace,
-        )
+        clique_set("g", clique("leader", 1), clique("worker", 2), namespace=cluster.namespace)
     )
     grove.settle()
     with schedulers.placing():
         cluster.wait_until(lambda: len(cluster.bound()) == 3, "the PodGang runs")
+
+
+def test_gangs_for_a_whole_cluster_are_admitted_as_answered(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    """25 gangs of eight, each in one rack of two nodes: kube-scheduler alone would mix them up."""
+    cluster.add_nodes(
+        *(node(f"n{i:02}", gpus=4, labels={"rack": f"r{i // 2:02}"}) for i in range(50))
+    )
+    pods = [
+        member(cluster, f"g{gang:02}-{index}", f"g{gang:02}", 8, "rack")
+        for index in range(8)
+        for gang in range(25)
+    ]
+    with schedulers.placing():
+        cluster.api.create_all(PODS, pods)
+        cluster.wait_until(lambda: len(cluster.bound()) == 200, "every gang runs")
+    racks: dict[str, set[int]] = {}
+    for name, where in cluster.bound().items():
+        racks.setdefault(name[:3], set()).add(int(where[1:]) // 2)
+    assert {len(used) for used in racks.values()} == {1}
+    assert len({rack for used in racks.values() for rack in used}) == 25
 
 
 @pytest.mark.parametrize("how", ["absent", "silent"])
