@@ -7,6 +7,7 @@ Readers copy blocks, so blocks are run. A comment right above a block says what 
     output of: <cmd> what the command prints; of a plan, which of equal optima it is does not count
     request, answer  a question in proto JSON, and the answer to it; statistics do not count
     reason: <CODE>   an example of that reason, as the service words it
+    file: <path>     that file of the repository, whole
 
 ``python -m tests.docs`` renews everything that is an output of something.
 """
@@ -48,7 +49,7 @@ PATIENT_PLAN = f'if [ "$1" = plan ]; then shift; set -- plan --time-limit {PATIE
 #: Longest line of an answer.
 WIDTH = 140
 
-LANGUAGES = {"json", "proto", "python", "sh", "text", "yaml"}
+LANGUAGES = {"go", "json", "proto", "python", "sh", "text", "yaml"}
 
 _COMMENT = re.compile(r"<!-- (.*) -->")
 _FENCE = re.compile(r"( *)```(\w*)\s*")

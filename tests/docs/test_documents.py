@@ -65,6 +65,11 @@ def test_a_block_can_be_parsed(block: Block) -> None:
             compile(block.text, str(block), "exec")
 
 
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.mark.startswith("file: ")], ids=str)
+def test_a_file_is_shown_as_it_is(block: Block) -> None:
+    assert block.text + "\n" == (ROOT / block.mark.removeprefix("file: ")).read_text()
+
+
 @pytest.mark.parametrize("block", RUNNABLE, ids=str)
 def test_a_block_runs(runner: Runner, block: Block) -> None:
     runner.output(block)
