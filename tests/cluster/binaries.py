@@ -23,13 +23,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 MODULE: Final = Path(__file__).parents[1] / "apiserver"
 _NAMES: Final = ("etcd", "kube-apiserver")
+_SCHEDULER: Final = "kube-scheduler"
 _LAST_LINES: Final = 15
 
 
@@ -68,27 +69,41 @@ def ensure(
     if found := find(environ):
         return found
     target = cache(environ)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if found := _in(target):
-                return found
-            _build(target, say)
-    except OSError as error:
-        raise Unavailable(f"cannot write {target}: {error}") from error
+    _ensure_built(target, _NAMES, say)
     built = _in(target)
     assert built, f"the build left nothing in {target}"
     return built
 
 
-def cache(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of this build, whether it exists or not."""
+def ensure_scheduler(
+    environ: Mapping[str, str] = os.environ, *, say: Callable[[str], None] = lambda _: None
+) -> Path:
+    """kube-scheduler of the same version, built if it must be. Raises `Unavailable`."""
+    target = cache(environ, (_SCHEDULER,))
+    _ensure_built(target, (_SCHEDULER,), say)
+    return target / _SCHEDULER
+
+
+def _ensure_built(target: Path, names: Sequence[str], say: Callable[[str], None]) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _are_usable(target, names):
+                _build(target, names, say)
+    except OSError as error:
+        raise Unavailable(f"cannot write {target}: {error}") from error
+
+
+def cache(environ: Mapping[str, str] = os.environ, names: Sequence[str] = _NAMES) -> Path:
+    """The directory of the build of these programs, whether it exists or not."""
     root = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache"
     key = hashlib.sha256(platform.machine().encode())
-    for file in sorted([MODULE / "go.mod", MODULE / "go.sum", *MODULE.glob("*/*.go")]):
+    sources = [file for name in names for file in (MODULE / name).glob("*.go")]
+    for file in sorted([MODULE / "go.mod", MODULE / "go.sum", *sources]):
         key.update(file.read_bytes())
-    return Path(root) / "placement-service" / f"apiserver-{key.hexdigest()[:16]}"
+    kind = "apiserver" if names == _NAMES else names[0]
+    return Path(root) / "placement-service" / f"{kind}-{key.hexdigest()[:16]}"
 
 
 def version() -> str:
@@ -100,22 +115,25 @@ def version() -> str:
 
 def _in(directory: Path) -> Binaries | None:
     etcd, kube_apiserver = (directory / name for name in _NAMES)
-    usable = all(os.access(program, os.X_OK) for program in (etcd, kube_apiserver))
-    return Binaries(etcd, kube_apiserver) if usable else None
+    return Binaries(etcd, kube_apiserver) if _are_usable(directory, _NAMES) else None
 
 
-def _build(target: Path, say: Callable[[str], None]) -> None:
+def _are_usable(directory: Path, names: Sequence[str]) -> bool:
+    return all(os.access(directory / name, os.X_OK) for name in names)
+
+
+def _build(target: Path, names: Sequence[str], say: Callable[[str], None]) -> None:
     """Build into a directory beside, and rename: `target` is whole or not there."""
     go = shutil.which("go")
     if not go:
         raise Unavailable("KUBEBUILDER_ASSETS is not set, and there is no go to build them with")
-    say(f"building kube-apiserver {version()} and etcd, once: this takes some minutes")
+    say(f"building {' and '.join(names)} {version()}, once: this takes some minutes")
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         command = [
             *("nice", "-n", "19", go, "build", "-trimpath", "-buildvcs=false"),
             # Without symbols, and with the version that `/version` reports and features go by.
             *("-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version()}"),
-            *("-o", f"{scratch}/out/", *(f"./{name}" for name in _NAMES)),
+            *("-o", f"{scratch}/out/", *(f"./{name}" for name in names)),
         ]
         environ = {**os.environ, "CGO_ENABLED": "0"}
         done = subprocess.run(
