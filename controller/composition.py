@@ -2,7 +2,10 @@
 
     cluster --watchers--> cache --cycle--> service
                                    +-> applier -> binder -> cluster
-                                   +-> reports -> cluster
+                                   +-> evictions, reports -> cluster
+
+    cluster --watchers--> objects --cycle of advice--> service
+                                   +-> lifecycle -> adapters -> cluster
 
 The watches, the lease, the probes and the cycle have a thread each; bindings and reports
 share a pool. On the way out the cycle ends first, then the lease is given up, then the
@@ -13,11 +16,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
+from controller.advice.composition import adapters, resources
+from controller.advice.cycle import AdviceCycle, AdviceOptions
+from controller.advice.lifecycle import AdviceLifecycle
+from controller.advice.objects import ObjectCache
 from controller.apply import Applier, KubernetesBinder
 from controller.authority import AlwaysLeader, Authority, Heartbeat
 from controller.batch import Backoff, Window
@@ -29,19 +37,22 @@ from controller.eviction_journal import Journal
 from controller.inquiry import Inquiry
 from controller.lease import Elector, Timing
 from controller.metrics import Metrics
-from controller.policy import policy
+from controller.policy import EvictionSetting, policy
 from controller.probes import Probes
 from controller.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
 from controller.steps import StepObserver, ignored
 from controller.threads import Threads
-from controller.watch import Watcher
-from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, Cluster
+from controller.watch import Sink, Watcher
+from placement import v1
+from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, Cluster, Resource
 
 #: Seconds that the cycle, and the lease, may each take to end. A lease that is not given up
 #: in time runs out.
 _GRACE = 20.0
+#: Watches that are open at once, at most.
+_MOST_WATCHES = 20
 _CONTROLLER = "placement-controller"
 
 
@@ -53,43 +64,81 @@ class Running:
     failed: threading.Event
 
 
+class RunnableCycle(Protocol):
+    """What is run in the thread of the cycle."""
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """The parts that differ from mode to mode: the cycle, and what it watches."""
+
+    cycle: RunnableCycle
+    watchers: Sequence[Watcher]
+    is_synced: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The parts that every mode needs."""
+
+    settings: Settings
+    cluster: Cluster
+    pool: Executor
+    service: ServiceClient
+    recorder: Recorder
+    authority: Authority
+    heartbeat: Heartbeat
+    metrics: Metrics
+
+
 @contextmanager
 def running(settings: Settings, *, on_step: StepObserver = ignored) -> Iterator[Running]:
     """Runs the controller while the block runs; `on_step` is told of every step.
 
     Raises `ApiError` when no cluster is configured, OSError when the port is taken.
     """
-    metrics = Metrics()
-    heartbeat = Heartbeat(on_step)
     with ExitStack() as stack:
+        metrics = Metrics()
         cluster = _cluster(settings, metrics, stack)
-        cache = ClusterCache(settings.scheduler_name)
-        watchers = _watchers(settings, cluster, cache, metrics)
         elector = _elector(settings, cluster, metrics)
-        authority = Authority(elector or AlwaysLeader())
-        pool = stack.enter_context(
-            ThreadPoolExecutor(settings.parallel_calls, thread_name_prefix="call")
+        shared = Shared(
+            settings,
+            cluster,
+            stack.enter_context(
+                ThreadPoolExecutor(settings.parallel_calls, thread_name_prefix="call")
+            ),
+            _service(settings, stack),
+            Recorder(
+                cluster,
+                controller=_CONTROLLER,
+                instance=settings.identity,
+                repeat=settings.event_repeat,
+            ),
+            Authority(elector or AlwaysLeader()),
+            Heartbeat(on_step),
+            metrics,
         )
-        service = _service(settings, stack)
-        cycle = _cycle(
-            settings, cluster, cache, service, pool, authority, heartbeat, metrics, watchers
-        )
+        mode = _advising(shared) if settings.mode == "advise" else _scheduling(shared)
         threads = Threads()
         probes = stack.enter_context(
             Probes(
                 settings.http_host,
                 settings.http_port,
-                healthy=lambda: _stuck(heartbeat, settings.stuck_after) or threads.ended,
-                ready=lambda: "" if cache.is_synced else "the cluster is not read yet",
+                healthy=lambda: _stuck(shared.heartbeat, settings.stuck_after) or threads.ended,
+                ready=lambda: "" if mode.is_synced() else "the cluster is not read yet",
                 registry=metrics.registry,
             )
         )
-        for watcher in watchers:
+        for watcher in mode.watchers:
             stack.callback(watcher.stop)
             threads.start(watcher.run, "watch")
         if elector is not None:
             stack.callback(_end, elector.stop, threads.start(elector.run, "lease"))
-        stack.callback(_end, cycle.stop, threads.start(cycle.run, "cycle"))
+        stack.callback(_end, mode.cycle.stop, threads.start(mode.cycle.run, "cycle"))
         yield Running(probes, threads.failed)
 
 
@@ -106,34 +155,35 @@ def _stuck(heartbeat: Heartbeat, limit: float) -> str:
 def _cluster(settings: Settings, metrics: Metrics, stack: ExitStack) -> Cluster:
     cluster = Cluster.connect(
         kubeconfig=None if settings.kubeconfig is None else str(settings.kubeconfig),
-        connections=settings.parallel_calls + len(PLANNED_FROM) + 4,
+        connections=settings.parallel_calls + _MOST_WATCHES + 4,
         observe=metrics.called,
     )
     stack.callback(cluster.close)
     return cluster
 
 
-def _watchers(
-    settings: Settings, cluster: Cluster, cache: ClusterCache, metrics: Metrics
-) -> list[Watcher]:
-    return [
-        Watcher(
-            cluster,
-            resource,
-            cache,
-            fields=UNFINISHED if resource is PODS else "",
-            absent_poll=settings.crd_poll,
-            silence=settings.watch_silence,
-            on_event=lambda kind: metrics.watch_events.labels(kind).inc(),
-            on_list=lambda kind: metrics.lists.labels(kind).inc(),
-        )
-        for resource in PLANNED_FROM
-    ]
+def _watcher(shared: Shared, resource: Resource, sink: Sink) -> Watcher:
+    settings, metrics = shared.settings, shared.metrics
+    return Watcher(
+        shared.cluster,
+        resource,
+        sink,
+        fields=UNFINISHED if resource is PODS else "",
+        absent_poll=settings.crd_poll,
+        silence=settings.watch_silence,
+        on_event=lambda kind: metrics.watch_events.labels(kind).inc(),
+        on_list=lambda kind: metrics.lists.labels(kind).inc(),
+    )
+
+
+def _relist(watchers: Sequence[Watcher]) -> None:
+    for watcher in watchers:
+        watcher.relist()
 
 
 def _elector(settings: Settings, cluster: Cluster, metrics: Metrics) -> Elector | None:
     """Nobody is elected where nothing is written, or where we are alone."""
-    if not (settings.leader_election and settings.binds):
+    if not (settings.leader_election and settings.writes):
         metrics.leader.set(1)
         return None
     elector = Elector(
@@ -165,81 +215,123 @@ def _service(settings: Settings, stack: ExitStack) -> ServiceClient:
     )
 
 
-def _cycle(
-    settings: Settings,
-    cluster: Cluster,
-    cache: ClusterCache,
-    service: ServiceClient,
-    pool: Executor,
-    authority: Authority,
-    heartbeat: Heartbeat,
-    metrics: Metrics,
-    watchers: list[Watcher],
-) -> Cycle:
-    def relist() -> None:
-        for watcher in watchers:
-            watcher.relist()
-
-    binder = KubernetesBinder(cluster, timeout=settings.bind_timeout, may_act=authority.leads)
-    recorder = Recorder(
-        cluster,
-        controller=_CONTROLLER,
-        instance=settings.identity,
-        repeat=settings.event_repeat,
+def _scheduling(shared: Shared) -> Mode:
+    """We are the scheduler, or would be in a dry run."""
+    settings, authority, heartbeat = shared.settings, shared.authority, shared.heartbeat
+    cache = ClusterCache(settings.scheduler_name)
+    watchers = [_watcher(shared, resource, cache) for resource in PLANNED_FROM]
+    binder = KubernetesBinder(
+        shared.cluster, timeout=settings.bind_timeout, may_act=authority.leads
     )
-    options = _options(settings)
-    return Cycle(
-        options,
+    cycle = Cycle(
+        _options(settings),
         cache=cache,
-        inquiry=Inquiry(
-            service,
-            timeout=settings.time_limit + settings.service_patience,
-            backoff=options.backoff,
-            notice_after=settings.failure_notice,
-            authority=authority,
-            heartbeat=heartbeat,
-            metrics=metrics,
-            clock=time.monotonic,
-        ),
+        inquiry=_inquiry(shared),
         applier=Applier(
             cache,
             binder,
-            pool,
+            shared.pool,
             scheduler_name=settings.scheduler_name,
             may_act=authority.may_act,
             on_step=heartbeat.step,
         ),
         lookup=binder,
-        reporter=Reporter(cluster, recorder, pool, may_act=authority.leads, on_step=heartbeat.step),
-        evictions=_evictions(settings, cluster, pool, authority, heartbeat, metrics, recorder),
+        reporter=Reporter(
+            shared.cluster,
+            shared.recorder,
+            shared.pool,
+            may_act=authority.leads,
+            on_step=heartbeat.step,
+        ),
+        evictions=_evictions(shared),
         authority=authority,
         heartbeat=heartbeat,
-        relist=relist,
-        metrics=metrics,
+        relist=lambda: _relist(watchers),
+        metrics=shared.metrics,
+    )
+    return Mode(cycle, watchers, lambda: cache.is_synced)
+
+
+def _advising(shared: Shared) -> Mode:
+    """Other schedulers bind, and get advice."""
+    settings, metrics = shared.settings, shared.metrics
+    advised = adapters(settings.advise, shared.cluster, pool=settings.advise_pool)
+    watched = resources(advised)
+    cache = ObjectCache(watched)
+    watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]
+    lifecycle = AdviceLifecycle(
+        shared.cluster,
+        advised,
+        shared.recorder,
+        clock=time.time,
+        may_act=shared.authority.leads,
+        count=lambda adapter, end: metrics.advice.labels(adapter, end.value).inc(),
+        on_step=shared.heartbeat.step,
+    )
+    cycle = AdviceCycle(
+        AdviceOptions(
+            policy=_policy(settings, eviction="none"),
+            time_limit=settings.time_limit,
+            idle_window=settings.idle_window,
+            advice_ttl=settings.advice_ttl,
+            advice_timeout=settings.advice_timeout,
+            retry=10 * settings.shortest_backoff,
+        ),
+        cache=cache,
+        adapters=advised,
+        lifecycle=lifecycle,
+        inquiry=_inquiry(shared),
+        authority=shared.authority,
+        heartbeat=shared.heartbeat,
+        relist=lambda: _relist(watchers),
+    )
+    return Mode(cycle, watchers, lambda: cache.is_synced)
+
+
+def _inquiry(shared: Shared) -> Inquiry:
+    settings = shared.settings
+    return Inquiry(
+        shared.service,
+        timeout=settings.time_limit + settings.service_patience,
+        backoff=_backoff(settings),
+        notice_after=settings.failure_notice,
+        authority=shared.authority,
+        heartbeat=shared.heartbeat,
+        metrics=shared.metrics,
+        clock=time.monotonic,
     )
 
 
-def _evictions(
-    settings: Settings,
-    cluster: Cluster,
-    pool: Executor,
-    authority: Authority,
-    heartbeat: Heartbeat,
-    metrics: Metrics,
-    recorder: Recorder,
-) -> Evictions | None:
+def _evictions(shared: Shared) -> Evictions | None:
     """Nothing that runs is touched unless the settings say so."""
+    settings, metrics = shared.settings, shared.metrics
     if settings.eviction == "none" or not settings.binds:
         return None
     return Evictions(
-        KubernetesEvictor(cluster, timeout=settings.bind_timeout, may_act=authority.leads),
-        Journal(cluster, namespace=settings.lease_namespace, name=settings.eviction_journal),
-        pool,
+        KubernetesEvictor(
+            shared.cluster, timeout=settings.bind_timeout, may_act=shared.authority.leads
+        ),
+        Journal(shared.cluster, namespace=settings.lease_namespace, name=settings.eviction_journal),
+        shared.pool,
         clock=time.time,
         count=lambda result: metrics.evictions.labels(result.value).inc(),
-        on_eviction=lambda victim, plan: report_eviction(recorder, victim, plan),
-        on_step=heartbeat.step,
+        on_eviction=lambda victim, plan: report_eviction(shared.recorder, victim, plan),
+        on_step=shared.heartbeat.step,
     )
+
+
+def _policy(settings: Settings, *, eviction: EvictionSetting) -> v1.Policy:
+    return policy(
+        deterministic=settings.deterministic,
+        eviction=eviction,
+        starvation_after=settings.starvation_after,
+        tolerances=settings.tolerances,
+        extras=settings.extras,
+    )
+
+
+def _backoff(settings: Settings) -> Backoff:
+    return Backoff(settings.shortest_backoff, settings.longest_backoff)
 
 
 def _options(settings: Settings) -> CycleOptions:
@@ -247,15 +339,9 @@ def _options(settings: Settings) -> CycleOptions:
         scheduler_name=settings.scheduler_name,
         binds=settings.binds,
         window=Window(settings.idle_window, settings.longest_window, settings.most_gangs),
-        backoff=Backoff(settings.shortest_backoff, settings.longest_backoff),
+        backoff=_backoff(settings),
         time_limit=settings.time_limit,
-        policy=policy(
-            deterministic=settings.deterministic,
-            eviction=settings.eviction,
-            starvation_after=settings.starvation_after,
-            tolerances=settings.tolerances,
-            extras=settings.extras,
-        ),
+        policy=_policy(settings, eviction=settings.eviction),
         keep_gated=settings.keep_gated,
         eviction_timeout=settings.eviction_timeout,
         half_bound_limit=settings.half_bound_limit,

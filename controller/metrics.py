@@ -17,6 +17,11 @@ _SECONDS: Final = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 _NAMED = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)(?:/namespaces/[^/]+(?=/))?/([^/]+)")
 _PART = re.compile(r"/(status|binding)$")
 
+#: They come within others, several at a time.
+_INNER_STEPS: Final = frozenset(
+    {Step.EVICT, Step.EVICTED, Step.BIND, Step.BOUND, Step.WRITE, Step.ADVISE}
+)
+
 
 class Metrics:
     """All metrics of one controller, in a registry of its own."""
@@ -30,6 +35,7 @@ class Metrics:
         self.gap = self._gauge("gap", "Proven relative gap of the last answer.")
         self.bindings = self._counter("bindings", "Bindings tried.", "result")
         self.evictions = self._counter("evictions", "Evictions tried.", "result")
+        self.advice = self._counter("advice", "Advice that ended.", "adapter", "outcome")
         self.stale = self._counter("stale_plans", "Gangs whose plan was overtaken by events.")
         self.half_bound = self._gauge(
             "half_bound_gangs", "Gangs with some, but too few, pods bound."
@@ -50,8 +56,7 @@ class Metrics:
         self.leader = self._gauge("leader", "1 while this replica acts.")
         for state in Lifecycle:
             self.gangs.labels(state.value)
-        # The others come within these, several at a time.
-        for step in set(Step) - {Step.EVICT, Step.EVICTED, Step.BIND, Step.BOUND, Step.WRITE}:
+        for step in set(Step) - _INNER_STEPS:
             self.steps.labels(step.name.lower())
 
     def nothing_known(self) -> None:

@@ -21,6 +21,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from controller.advice.composition import AdapterName
 from controller.policy import TIERS, EvictionSetting, ExtrasSetting
 
 _PREFIX: Final = "PLACEMENT_CONTROLLER_"
@@ -59,8 +60,17 @@ class Settings(BaseSettings):
 
     scheduler_name: str = Field(default="placement-service", min_length=1)
     """Pods with this `spec.schedulerName` are ours; no others are ever bound."""
-    mode: Literal["bind", "dry-run"] = "bind"
-    """What is done with a plan: bound, or only logged. A dry run writes nothing."""
+    mode: Literal["bind", "dry-run", "advise"] = "bind"
+    """What is done with a plan: bound, only logged, or given as advice to the schedulers of
+    `advise`, which bind. A dry run writes nothing."""
+    advise: tuple[AdapterName, ...] = ()
+    """Who gets advice, with `mode: advise`."""
+    advise_pool: str = ""
+    """The node pool that `kai-pool` owns: the value of its label."""
+    advice_ttl: float = Field(default=60.0, gt=0)
+    """Advice that was not followed for so long is taken back."""
+    advice_timeout: float = Field(default=120.0, ge=0)
+    """A gang that got no advice for so long is left to its scheduler. 0 means never."""
     kubeconfig: Path | None = None
     """Where the cluster is; by default KUBECONFIG, else the cluster that we run in."""
 
@@ -161,6 +171,19 @@ class Settings(BaseSettings):
     def binds(self) -> bool:
         """Whether plans are carried out."""
         return self.mode == "bind"
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written to the cluster."""
+        return self.mode != "dry-run"
+
+    @model_validator(mode="after")
+    def _advice_is_for_somebody(self) -> Settings:
+        if (self.mode == "advise") != bool(self.advise):
+            raise ValueError("mode advise and the setting advise belong together")
+        if ("kai-pool" in self.advise) != bool(self.advise_pool):
+            raise ValueError("advise_pool and the adapter kai-pool belong together")
+        return self
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Settings:

@@ -11,7 +11,8 @@ from enum import IntEnum
 
 class Step(IntEnum):
     """What the controller is at. `EVICT` and `EVICTED`, `BIND` and `BOUND` come once per pod,
-    inside `APPLY`, and `WRITE` once per object that is reported on, inside `REPORT`."""
+    inside `APPLY`, and `WRITE` once per object that is reported on, inside `REPORT`. `ADVISE` comes
+    with each write of advice, in a cycle of its own (see `advice`)."""
 
     COLLECT = 1
     SNAPSHOT = 2
@@ -25,6 +26,7 @@ class Step(IntEnum):
     REPORT = 10
     WRITE = 11
     REQUEUE = 12
+    ADVISE = 13
 
 
 #: Is called with each step as it is entered, from the thread that enters it.

@@ -12,12 +12,12 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from controller import gang_state as state
-from controller.cache import ClusterCache
 from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,18 @@ def after(error: ApiError, failures: int, *, absent_poll: float, jitter: float) 
     return Next(Action.RELIST, backoff)
 
 
+class Sink(Protocol):
+    """Where a watch puts what it sees (see `cache.ClusterCache`)."""
+
+    def observe(self, kind: str, body: Body, *, deleted: bool = False) -> None: ...
+
+    def replace(self, kind: str, bodies: Iterable[state.Body]) -> None: ...
+
+    def unsync(self, kind: str) -> None: ...
+
+    def trimmed(self, bodies: Iterable[Body]) -> list[state.Body]: ...
+
+
 class Watcher:
     """One kind. `run` returns after `stop`; both, and `relist`, from any thread."""
 
@@ -69,7 +81,7 @@ class Watcher:
         self,
         cluster: Cluster,
         resource: Resource,
-        cache: ClusterCache,
+        cache: Sink,
         *,
         fields: str = "",
         absent_poll: float = 10.0,

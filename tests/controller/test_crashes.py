@@ -51,7 +51,7 @@ def is_gone(cluster: Cluster, gang: str) -> bool:
     ("step", "visit"),
     [
         # Nothing is evicted here; see `test_evictions`.
-        *((step, 1) for step in Step if step not in (Step.EVICT, Step.EVICTED)),
+        *((step, 1) for step in Step if step not in (Step.EVICT, Step.EVICTED, Step.ADVISE)),
         (Step.BIND, 2),
         (Step.BIND, 5),
         (Step.BOUND, 3),

@@ -74,6 +74,37 @@ TOPOLOGY_BINDINGS: Final = Resource(
     "ClusterTopologyBinding", "grove.io/v1alpha1", "clustertopologybindings", namespaced=False
 )
 EVENTS: Final = Resource("Event", "events.k8s.io/v1", "events", namespaced=True)
+NATIVE_POD_GROUPS: Final = Resource(
+    "PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", namespaced=True
+)
+KAI_POD_GROUPS: Final = Resource(
+    "PodGroup", "scheduling.run.ai/v2alpha2", "podgroups", namespaced=True
+)
+KAI_QUEUES: Final = Resource("Queue", "scheduling.run.ai/v2", "queues", namespaced=False)
+KAI_TOPOLOGIES: Final = Resource(
+    "Topology", "kai.scheduler/v1alpha1", "topologies", namespaced=False
+)
+BIND_REQUESTS: Final = Resource(
+    "BindRequest", "scheduling.run.ai/v1alpha2", "bindrequests", namespaced=True
+)
+KOORDINATOR_POD_GROUPS: Final = Resource(
+    "PodGroup", "scheduling.sigs.k8s.io/v1alpha1", "podgroups", namespaced=True
+)
+ELASTIC_QUOTAS: Final = Resource(
+    "ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", namespaced=True
+)
+RESERVATIONS: Final = Resource(
+    "Reservation", "scheduling.koordinator.sh/v1alpha1", "reservations", namespaced=False
+)
+DEVICES: Final = Resource(
+    "Device", "scheduling.koordinator.sh/v1alpha1", "devices", namespaced=False
+)
+NETWORK_TOPOLOGIES: Final = Resource(
+    "ClusterNetworkTopology",
+    "scheduling.koordinator.sh/v1alpha1",
+    "clusternetworktopologies",
+    namespaced=False,
+)
 CONFIG_MAPS: Final = Resource("ConfigMap", "v1", "configmaps", namespaced=True)
 LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True)
 

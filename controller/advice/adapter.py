@@ -1,0 +1,57 @@
+"""What a scheduler that takes advice is, to the rest of the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Protocol
+
+from controller.advice.advice import Advice
+from controller.advice.objects import Objects
+from controller.gang_state import Body, Key
+from placement.cluster import Resource
+
+
+class Progress(StrEnum):
+    """How far an adapter is with advice."""
+
+    WRITING = "writing"
+    """More has to be written, or another has to act before we go on."""
+    DONE = "done"
+    """All is written: it is the scheduler's turn."""
+    FAILED = "failed"
+    """It cannot be followed any more."""
+
+
+class Adapter(Protocol):
+    """Writes advice in the way of one scheduler.
+
+    Every method may be called again with the same arguments, after a crash or an error, and
+    then does what is left to be done. All raise `placement.cluster.ApiError`.
+    """
+
+    @property
+    def name(self) -> str:
+        """As the settings call it."""
+
+    @property
+    def resources(self) -> Collection[Resource]:
+        """What has to be watched besides nodes, pods, PodGangs, topologies and priorities."""
+
+    def waits(self, pod: Body, objects: Objects) -> bool:
+        """Whether a pod waits for our advice, and for nothing else."""
+
+    def opened(self, pod: Body) -> Body:
+        """The pod as if it waited for nothing, for planning."""
+
+    def may_use(self, node: Body) -> bool:
+        """Whether pods may be advised to go to a node."""
+
+    def act(self, advice: Advice, objects: Objects) -> Progress:
+        """Writes what of the advice is not written yet."""
+
+    def undo(self, advice: Advice, objects: Objects) -> None:
+        """Takes back what can be taken back; the pods wait for advice again."""
+
+    def release(self, pods: Collection[Key], objects: Objects) -> None:
+        """Lets the scheduler decide alone about pods that wait for advice."""

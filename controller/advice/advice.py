@@ -1,0 +1,108 @@
+"""Advice for one gang, and how it is written on the gang's pods.
+
+The annotation on each pod is the only memory: it says which gang, how many pods, where this
+one should go, and until when. Whoever finds fewer pods than it says knows that the advice was
+never whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.apply import Binding
+from controller.gang_state import Body, Key, key_of
+from placement.advice_marks import ADVICE
+
+
+class End(StrEnum):
+    """How advice ended."""
+
+    FOLLOWED = "followed"
+    OVERRULED = "overruled"
+    """The scheduler put a pod elsewhere."""
+    EXPIRED = "expired"
+    """The scheduler did nothing with it in time."""
+    CONFLICT = "conflict"
+    """The cluster had changed, or another one wrote first; nothing is left of it."""
+    LATE = "late"
+    """No advice came in time, or the scheduler was faster: it decides alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Where the pods of a gang should go. `until` is in seconds since the epoch; `by` names
+    the adapter."""
+
+    id: str
+    gang: Key
+    by: str
+    bindings: tuple[Binding, ...]
+    until: float
+    size: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it stands on every pod that it is for."""
+        return len(self.bindings) == self.size
+
+    @property
+    def nodes(self) -> Mapping[Key, str]:
+        """The node of each pod."""
+        return {binding.pod: binding.node for binding in self.bindings}
+
+    def annotation(self, binding: Binding) -> str:
+        """What is written on one pod."""
+        return json.dumps(
+            {
+                "id": self.id,
+                "gang": "/".join(self.gang),
+                "by": self.by,
+                "size": self.size,
+                "node": binding.node,
+                "until": round(self.until, 3),
+            }
+        )
+
+
+def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
+    """All advice that is written on pods, by its id.
+
+    Anybody may write annotations on pods of theirs: what cannot be read is no advice.
+    """
+    found: dict[str, Advice] = {}
+    for pod in pods.values():
+        text = (pod["metadata"].get("annotations") or {}).get(ADVICE)
+        if text is None:
+            continue
+        try:
+            said = json.loads(text)
+            namespace, _, name = str(said["gang"]).partition("/")
+            key = key_of(pod)
+            binding = Binding(key, pod["metadata"].get("uid", ""), str(said["node"]))
+            one = Advice(
+                str(said["id"]),
+                (namespace, name),
+                str(said["by"]),
+                (binding,),
+                float(said["until"]),
+                int(said["size"]),
+            )
+        except (ValueError, TypeError, KeyError):
+            continue
+        if namespace != key[0]:
+            # Advice is for pods of the gang's own namespace.
+            continue
+        if (before := found.get(one.id)) is not None:
+            one = Advice(
+                one.id,
+                before.gang,
+                before.by,
+                (*before.bindings, binding),
+                before.until,
+                before.size,
+            )
+        found[one.id] = one
+    return found

@@ -1,0 +1,229 @@
+"""The cycle of advice: carry on what is under way, ask about who waits, write, let go.
+
+All that it remembers from one cycle to the next is since when each gang waits; the rest
+stands in the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from controller.advice.adapter import Adapter
+from controller.advice.advice import Advice, read_advice
+from controller.advice.lifecycle import AdviceLifecycle
+from controller.advice.objects import ObjectCache, Objects
+from controller.advice.request import AdviceRequest, build_request
+from controller.apply import Binding
+from controller.authority import Authority, Heartbeat
+from controller.gang_history import GangHistory
+from controller.gang_state import Body, Key, key_of_resource
+from controller.inquiry import Inquiry
+from controller.request import Query
+from controller.steps import Step
+from placement import v1
+from placement.kubernetes import InputError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at a cluster in which nothing happens.
+_IDLE = 1.0
+_TICK = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceOptions:
+    """How the cycle behaves; see the settings of the same names. Times are in seconds."""
+
+    policy: v1.Policy
+    time_limit: float
+    idle_window: float
+    advice_ttl: float
+    advice_timeout: float
+    retry: float
+
+
+class AdviceCycle:
+    """Runs cycles, one after another, in one thread."""
+
+    def __init__(
+        self,
+        options: AdviceOptions,
+        *,
+        cache: ObjectCache,
+        adapters: Sequence[Adapter],
+        lifecycle: AdviceLifecycle,
+        inquiry: Inquiry,
+        authority: Authority,
+        heartbeat: Heartbeat,
+        relist: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._options = options
+        self._cache = cache
+        self._adapters = adapters
+        self._lifecycle = lifecycle
+        self._inquiry = inquiry
+        self._authority = authority
+        self._heartbeat = heartbeat
+        self._relist = relist
+        self._clock = clock
+        self._wall = wall
+        self._forget()
+
+    def _forget(self) -> None:
+        self._since: dict[tuple[Key, frozenset[str]], float] = {}
+        self._asked_at: dict[tuple[Key, frozenset[str]], float] = {}
+        self._refused: dict[Key, str] = {}
+        self._inquiry.reset()
+
+    def stop(self) -> None:
+        """Ends `run`; from another thread."""
+        self._authority.stop()
+        self._inquiry.cancel()
+        self._cache.wake()
+
+    def run(self) -> None:
+        """Cycles until stopped."""
+        while not self._authority.is_stopped:
+            revision = self._cache.revision
+            if not self._authority.is_leader:
+                self._authority.wait(_TICK)
+            elif self._authority.is_new_term:
+                self._authority.begin_term()
+                self._forget()
+                self._relist()
+            elif self._cache.is_synced:
+                self.once()
+            self._heartbeat.step(Step.COLLECT)
+            self._cache.wait(revision, _IDLE)
+            self._authority.wait(_TICK)
+
+    def once(self) -> None:
+        """One cycle."""
+        # 1. Advice under way: followed, overruled, expired, or to be carried on.
+        self._heartbeat.step(Step.SNAPSHOT)
+        self._lifecycle.carry_on(self._cache.view())
+        # 2. Who waits.
+        objects = self._cache.view()
+        self._heartbeat.step(Step.TRANSLATE)
+        try:
+            request = build_request(objects, self._adapters, self._wall())
+        except InputError as error:
+            logger.error("the cluster cannot be read: %s", error)
+            return
+        self._report_refused(request.refused)
+        waiting = self._look(request, objects)
+        # 3. Ask, when one of them is due, and write, gang by gang.
+        if self._is_due(waiting):
+            self._advise(request, objects, waiting)
+        # 4. Whose advice did not come in time is the scheduler's alone.
+        self._let_go(request, self._cache.view(), waiting)
+
+    def _look(
+        self, request: AdviceRequest, objects: Objects
+    ) -> Mapping[Key, tuple[Key, frozenset[str]]]:
+        """The gangs that wait, with what tells one from a later one of its name: its pods."""
+        now = self._clock()
+        waiting = {
+            gang: (
+                gang,
+                frozenset(objects.pods[key]["metadata"].get("uid", "") for key in members),
+            )
+            for gang, members in request.waiting.items()
+        }
+        known = set(waiting.values())
+        self._since = {one: self._since.get(one, now) for one in known}
+        self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
+        return waiting
+
+    def _is_due(self, waiting: Mapping[Key, tuple[Key, frozenset[str]]]) -> bool:
+        now = self._clock()
+        if now < self._inquiry.not_before:
+            return False
+        for one in waiting.values():
+            asked_at = self._asked_at.get(one)
+            if asked_at is None and now - self._since[one] >= self._options.idle_window:
+                return True
+            if asked_at is not None and now - asked_at >= self._options.retry:
+                return True
+        return False
+
+    def _advise(
+        self,
+        request: AdviceRequest,
+        objects: Objects,
+        waiting: Mapping[Key, tuple[Key, frozenset[str]]],
+    ) -> None:
+        self._heartbeat.step(Step.ASK)
+        message = request.request
+        message.policy.CopyFrom(self._options.policy)
+        message.time_limit.FromNanoseconds(round(self._options.time_limit * 1e9))
+        message.label = f"advice at revision {objects.revision}"
+        history = GangHistory(half_bound_limit=0.0, waiting_notice=0.0)
+        placement, _ = self._inquiry.ask(Query(message, tuple(waiting)), history)
+        now = self._clock()
+        self._asked_at.update(dict.fromkeys(waiting.values(), now))
+        if placement is None:
+            return
+        self._heartbeat.step(Step.APPLY)
+        expected = frozenset(one.uid for one in placement.bindings)
+        for advice in self._new_advice(placement, request):
+            if not self._authority.may_act():
+                return
+            # The advice before this one has taken room, and written on its pods.
+            self._lifecycle.begin(advice, objects, expected)
+
+    def _new_advice(self, placement: v1.Placement, request: AdviceRequest) -> list[Advice]:
+        until = self._wall() + self._options.advice_ttl
+        bindings: dict[Key, list[Binding]] = {}
+        for one in placement.bindings:
+            gang = key_of_resource(one.gang)
+            if gang in request.waiting:
+                bindings.setdefault(gang, []).append(
+                    Binding(key_of_resource(one.pod), one.uid, one.node.removeprefix("nodes/"))
+                )
+        result = []
+        for gang, of in bindings.items():
+            names = {request.adapters[binding.pod].name for binding in of}
+            if len(names) != 1:
+                logger.error("pods of several schedulers", extra={"gang": "/".join(gang)})
+                continue
+            digest = sha256("".join(sorted(b.uid + b.node for b in of)).encode())
+            digest.update(str(until).encode())
+            result.append(
+                Advice(digest.hexdigest()[:16], gang, names.pop(), tuple(of), until, len(of))
+            )
+        return result
+
+    def _let_go(
+        self,
+        request: AdviceRequest,
+        objects: Objects,
+        waiting: Mapping[Key, tuple[Key, frozenset[str]]],
+    ) -> None:
+        if not self._options.advice_timeout:
+            return
+        advised = {b.pod for one in read_advice(objects.pods).values() for b in one.bindings}
+        for gang, one in waiting.items():
+            if self._clock() - self._since[one] < self._options.advice_timeout:
+                continue
+            pods: dict[Key, Body] = {
+                key: objects.pods[key]
+                for key in request.waiting[gang]
+                if key in objects.pods and key not in advised
+            }
+            if pods and self._authority.may_act():
+                adapter = request.adapters[next(iter(pods))]
+                self._lifecycle.release(adapter, gang, pods, objects)
+                self._since[one] = self._clock()
+
+    def _report_refused(self, refused: Mapping[Key, str]) -> None:
+        for key, fault in refused.items():
+            if self._refused.get(key) != fault:
+                logger.warning("cannot be read: %s", fault, extra={"object": "/".join(key)})
+        self._refused = dict(refused)

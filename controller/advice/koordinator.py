@@ -1,0 +1,198 @@
+"""Koordinator: Reservations of a whole gang, or hints on its pods.
+
+Pods that wait for advice have the scheduling gate `placement-service/advice`. Two modes:
+
+- **reservations**: one Reservation a pod, pinned to its node and bound by koord-scheduler,
+  which checks it as if it were the pod. Together they are a gang of their own. When all are
+  Available the pods' gates go; each pod finds its own Reservation. When one cannot be bound
+  all are deleted. They have a time to live, and so outlive no controller.
+- **hints**: an annotation names the node of each pod, then the gate goes. Nothing is held.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from typing import Any, Final, Literal
+
+from controller.advice.adapter import Progress
+from controller.advice.advice import Advice
+from controller.advice.objects import Objects
+from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.gang_state import Body, Key, condition_of
+from placement.advice_marks import GATE, MADE_FOR
+from placement.cluster import (
+    DEVICES,
+    ELASTIC_QUOTAS,
+    KOORDINATOR_POD_GROUPS,
+    NETWORK_TOPOLOGIES,
+    RESERVATIONS,
+    ApiError,
+    Cluster,
+    Resource,
+)
+
+SCHEDULER: Final = "koord-scheduler"
+_HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
+_GANG: Final = "gang.scheduling.koordinator.sh"
+_QUOTA: Final = "quota.scheduling.koordinator.sh/name"
+#: Parts of a pod's spec that bear on where it fits; a Reservation is checked for those.
+_KEPT: Final = ("nodeSelector", "tolerations", "affinity", "priority", "priorityClassName")
+
+
+class Koordinator:
+    """See `adapter.Adapter`. `clock` is seconds since the epoch."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        mode: Literal["reservations", "hints"],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cluster = cluster
+        self._mode = mode
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return "koordinator" if self._mode == "reservations" else "koordinator-hints"
+
+    @property
+    def resources(self) -> Collection[Resource]:
+        return (KOORDINATOR_POD_GROUPS, ELASTIC_QUOTAS, RESERVATIONS, DEVICES, NETWORK_TOPOLOGIES)
+
+    def waits(self, pod: Body, objects: Objects) -> bool:
+        return pod["spec"].get("schedulerName") == SCHEDULER and is_gated_by_us_alone(pod)
+
+    def opened(self, pod: Body) -> Body:
+        return without_gate(pod)
+
+    def may_use(self, node: Body) -> bool:
+        return True
+
+    def act(self, advice: Advice, objects: Objects) -> Progress:
+        if self._mode == "hints":
+            for binding in advice.bindings:
+                pod = objects.pods.get(binding.pod)
+                if pod is not None and GATE in gates(pod):
+                    hint = json.dumps({"preferredNodeNames": [binding.node], "extensions": {}})
+                    ungate(self._cluster, binding.pod, binding.uid, annotations={_HINT: hint})
+            return Progress.DONE
+        if all(
+            (pod := objects.pods.get(b.pod)) is not None and GATE not in gates(pod)
+            for b in advice.bindings
+        ):
+            # Let go already: the Reservations are used up one by one.
+            return Progress.DONE
+        found = [self._ensure(advice, index, objects) for index in range(len(advice.bindings))]
+        if any(_has_failed(one) for one in found):
+            return Progress.FAILED
+        if not all(_phase(one) in ("Available", "Succeeded") for one in found):
+            return Progress.WRITING
+        for binding in advice.bindings:
+            pod = objects.pods.get(binding.pod)
+            if pod is not None and GATE in gates(pod):
+                ungate(self._cluster, binding.pod, binding.uid)
+        return Progress.DONE
+
+    def undo(self, advice: Advice, objects: Objects) -> None:
+        """Deletes the Reservations. Hints on pods that are let go stay: they bind nobody."""
+        if self._mode == "hints":
+            return
+        for index in range(len(advice.bindings)):
+            try:
+                self._cluster.request("DELETE", RESERVATIONS.path_of(_name(advice, index)))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+
+    def release(self, pods: Collection[Key], objects: Objects) -> None:
+        for key in pods:
+            if (pod := objects.pods.get(key)) is not None and GATE in gates(pod):
+                ungate(self._cluster, key, pod["metadata"].get("uid", ""))
+
+    def _ensure(self, advice: Advice, index: int, objects: Objects) -> Body:
+        """The Reservation of a pod of the advice, made if it is not there."""
+        name = _name(advice, index)
+        if (found := objects.of(RESERVATIONS).get(("", name))) is not None:
+            return found
+        binding = advice.bindings[index]
+        pod = objects.pods.get(binding.pod)
+        if pod is None:
+            return {"status": {"phase": "Failed"}}
+        body = reservation(
+            name, pod, binding.node, advice, ttl=max(1.0, advice.until - self._clock())
+        )
+        try:
+            return self._cluster.request("POST", RESERVATIONS.path, body=body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        return self._cluster.request("GET", RESERVATIONS.path_of(name))
+
+
+def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) -> dict[str, Any]:
+    """The room of one pod on its node, for that pod alone and for once, for `ttl` seconds.
+
+    Its labels and annotations are laid over its template's: they make the Reservations of one
+    advice a gang.
+    """
+    metadata, spec = pod["metadata"], pod["spec"]
+    labels = metadata.get("labels") or {}
+    quota = {_QUOTA: labels[_QUOTA]} if _QUOTA in labels else {}
+    return {
+        "apiVersion": RESERVATIONS.api_version,
+        "kind": RESERVATIONS.kind,
+        "metadata": {
+            "name": name,
+            "labels": {MADE_FOR: advice.id, **quota},
+            "annotations": {
+                f"{_GANG}/name": f"advice-{advice.id}",
+                f"{_GANG}/min-available": str(len(advice.bindings)),
+            },
+        },
+        "spec": {
+            "template": {
+                "metadata": {"namespace": metadata["namespace"], "labels": quota},
+                "spec": {
+                    **{field: spec[field] for field in _KEPT if field in spec},
+                    "schedulerName": SCHEDULER,
+                    "nodeName": node,
+                    "containers": [
+                        {
+                            "name": container["name"],
+                            "image": container.get("image", "none"),
+                            "resources": container.get("resources") or {},
+                        }
+                        for container in spec["containers"]
+                    ],
+                },
+            },
+            "owners": [{"object": {"namespace": metadata["namespace"], "name": metadata["name"]}}],
+            "allocateOnce": True,
+            "allocatePolicy": "Restricted",
+            "ttl": f"{ttl:.0f}s",
+        },
+    }
+
+
+def _name(advice: Advice, index: int) -> str:
+    # The order of the bindings may differ after a crash, the pods do not.
+    uids = sorted(binding.uid for binding in advice.bindings)
+    return f"advice-{advice.id}-{uids.index(advice.bindings[index].uid)}"
+
+
+def _phase(body: Body) -> str:
+    return str((body.get("status") or {}).get("phase") or "Pending")
+
+
+def _has_failed(body: Body) -> bool:
+    scheduled = condition_of(body, "Scheduled")
+    is_unschedulable = (
+        scheduled is not None
+        and scheduled.get("status") == "False"
+        and scheduled.get("reason") == "Unschedulable"
+    )
+    return _phase(body) == "Failed" or is_unschedulable

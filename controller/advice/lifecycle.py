@@ -1,0 +1,240 @@
+"""The rules that all advice obeys, whoever it is for.
+
+1. It is written whole or taken back whole: first on every pod of the gang, as an annotation;
+   only then does the adapter act on it.
+2. Right before, the pods and the nodes are read again. What has changed is a conflict, and
+   nothing is written.
+3. It expires. What was not followed by then is taken back.
+4. What became of it is counted, and said on the pods and in an event.
+5. Whoever comes after a crash finds the annotations: whole advice is carried on, and advice
+   that is not whole is taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from controller.advice.adapter import Adapter, Progress
+from controller.advice.advice import Advice, End, read_advice
+from controller.advice.objects import Objects
+from controller.advice.pod_patches import annotate, set_condition
+from controller.events import Recorder
+from controller.gang_state import Body, Key, node_of
+from controller.steps import Step, StepObserver, ignored
+from placement.advice_marks import ADVICE
+from placement.cluster import PODS, UNFINISHED, ApiError, Cluster
+
+logger = logging.getLogger(__name__)
+
+#: Seconds until the watches must have shown what was written, and until it is forgotten.
+_SETTLE: Final = 10.0
+_REMEMBERED: Final = 3600.0
+
+_SENTENCES: Final = {
+    End.FOLLOWED: "the scheduler followed the advice",
+    End.OVERRULED: "the scheduler put pods elsewhere than advised",
+    End.EXPIRED: "the scheduler did not follow the advice in time",
+    End.CONFLICT: "the cluster changed before the advice was written whole",
+    End.LATE: "no advice came in time: the scheduler decides alone",
+}
+
+
+class AdviceLifecycle:
+    """Begins, carries on and ends advice. `clock` is seconds since the epoch."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        adapters: Iterable[Adapter],
+        recorder: Recorder,
+        *,
+        clock: Callable[[], float],
+        may_act: Callable[[], bool],
+        count: Callable[[str, End], None] = lambda adapter, end: None,
+        on_step: StepObserver = ignored,
+    ) -> None:
+        self._cluster = cluster
+        self._adapters: Mapping[str, Adapter] = {one.name: one for one in adapters}
+        self._recorder = recorder
+        self._clock = clock
+        self._may_act = may_act
+        self._count = count
+        self._on_step = on_step
+        # What the watches have not shown yet: when advice was begun, and when it ended.
+        self._begun: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+
+    def begin(self, advice: Advice, objects: Objects, expected: Collection[str] = ()) -> bool:
+        """Writes new advice; whether it stands. `expected` are the uids of pods that other
+        advice of the same answer sends to nodes."""
+        self._on_step(Step.APPLY)
+        try:
+            why = self._changed(advice, objects, expected)
+            if why:
+                return self._conflict(advice, why, ())
+            written: list[Key] = []
+            self._begun[advice.id] = self._clock()
+            for binding in advice.bindings:
+                if not self._may_act():
+                    return False
+                self._on_step(Step.ADVISE)
+                marks = {ADVICE: advice.annotation(binding)}
+                if not annotate(self._cluster, binding.pod, binding.uid, marks):
+                    return self._conflict(advice, f"pod {binding.pod[1]} is gone", written)
+                written.append(binding.pod)
+            self._act(advice, objects)
+        except ApiError as error:
+            # It may stand on some pods: the next look at the cluster shows it.
+            logger.warning("advice not written: %s", error, extra=_extra(advice))
+            return False
+        return True
+
+    def carry_on(self, objects: Objects) -> None:
+        """Goes on with all advice that stands on pods."""
+        for memory in (self._begun, self._ended):
+            for old in [one for one, at in memory.items() if self._clock() - at > _REMEMBERED]:
+                del memory[old]
+        for advice in read_advice(objects.pods).values():
+            if not self._may_act():
+                return
+            try:
+                self._carry_on(advice, objects)
+            except ApiError as error:
+                logger.warning("advice not carried on: %s", error, extra=_extra(advice))
+
+    def release(
+        self, adapter: Adapter, gang: Key, pods: Mapping[Key, Body], objects: Objects
+    ) -> None:
+        """Lets the scheduler decide alone about a gang for which no advice came."""
+        self._on_step(Step.ADVISE)
+        try:
+            adapter.release(list(pods), objects)
+        except ApiError as error:
+            logger.warning("not released: %s", error, extra={"gang": "/".join(gang)})
+            return
+        self._count(adapter.name, End.LATE)
+        for key, pod in pods.items():
+            self._say(key, pod["metadata"].get("uid", ""), End.LATE)
+        self._record(next(iter(pods.items())), End.LATE)
+
+    def _carry_on(self, advice: Advice, objects: Objects) -> None:
+        now = self._clock()
+        adapter = self._adapters.get(advice.by)
+        if adapter is None or advice.id in self._ended:
+            # Of a controller with other settings, which `placementctl release` ends; or of
+            # ours, and the watches are yet to show that it has ended.
+            return
+        if not advice.is_whole and now - self._begun.get(advice.id, -math.inf) < _SETTLE:
+            # Written just now; the watches are yet to show all of it.
+            return
+        places = {
+            binding.pod: node_of(pod)
+            for binding in advice.bindings
+            if (pod := objects.pods.get(binding.pod)) is not None
+        }
+        nodes = advice.nodes
+        bound = {key: node for key, node in places.items() if node}
+        if any(node != nodes[key] for key, node in bound.items()):
+            self._end(advice, adapter, objects, End.OVERRULED)
+        elif len(bound) == len(advice.bindings):
+            # Also when some pods were deleted meanwhile: the others are where they should be.
+            self._end(advice, adapter, objects, End.FOLLOWED)
+        elif now >= advice.until:
+            self._end(advice, adapter, objects, End.EXPIRED)
+        elif not advice.is_whole or self._act(advice, objects) is Progress.FAILED:
+            self._end(advice, adapter, objects, End.CONFLICT)
+
+    def _act(self, advice: Advice, objects: Objects) -> Progress:
+        self._on_step(Step.ADVISE)
+        return self._adapters[advice.by].act(advice, objects)
+
+    def _changed(self, advice: Advice, objects: Objects, expected: Collection[str]) -> str:
+        """What has changed since the objects were looked at; empty when nothing that counts."""
+        for binding in advice.bindings:
+            namespace, name = binding.pod
+            try:
+                pod = self._cluster.request("GET", PODS.path_of(name, namespace))
+            except ApiError as error:
+                if error.status == 404:
+                    return f"pod {name} is gone"
+                raise
+            if pod["metadata"].get("uid") != binding.uid:
+                return f"pod {name} is another one"
+            if ADVICE in (pod["metadata"].get("annotations") or {}):
+                return f"pod {name} is advised already"
+            if node_of(pod):
+                return f"pod {name} is bound already"
+            if not self._adapters[advice.by].waits(pod, objects):
+                return f"pod {name} does not wait any more"
+        for node in sorted(set(advice.nodes.values())):
+            known = {
+                pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
+            }
+            fields = f"spec.nodeName={node},{UNFINISHED}"
+            answer = self._cluster.request("GET", PODS.path, query={"fieldSelector": fields})
+            for pod in answer.get("items") or ():
+                if (uid := pod["metadata"].get("uid")) not in known and uid not in expected:
+                    return f"pod {pod['metadata']['name']} came to node {node}"
+        return ""
+
+    def _conflict(self, advice: Advice, why: str, written: Iterable[Key]) -> bool:
+        logger.info("advice overtaken: %s", why, extra=_extra(advice))
+        uids = {binding.pod: binding.uid for binding in advice.bindings}
+        for key in written:
+            annotate(self._cluster, key, uids[key], {ADVICE: None})
+        self._count(advice.by, End.CONFLICT)
+        return False
+
+    def _end(self, advice: Advice, adapter: Adapter, objects: Objects, end: End) -> None:
+        """Ends advice; what it left is taken back first, for the annotations are its memory."""
+        if end is not End.FOLLOWED:
+            self._on_step(Step.ADVISE)
+            adapter.undo(advice, objects)
+        for binding in advice.bindings:
+            self._on_step(Step.ADVISE)
+            annotate(self._cluster, binding.pod, binding.uid, {ADVICE: None})
+        self._ended[advice.id] = self._clock()
+        self._count(advice.by, end)
+        logger.info("advice %s", end.value, extra=_extra(advice))
+        for binding in advice.bindings:
+            self._say(binding.pod, binding.uid, end)
+        first = advice.bindings[0].pod
+        if (pod := objects.pods.get(first)) is not None:
+            self._record((first, pod), end)
+
+    def _say(self, key: Key, uid: str, end: End) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            set_condition(
+                self._cluster,
+                key,
+                uid,
+                status=end is End.FOLLOWED,
+                reason=end.value.capitalize(),
+                message=_SENTENCES[end],
+                now=now,
+            )
+        except ApiError as error:
+            logger.warning("condition not written: %s", error, extra={"pod": "/".join(key)})
+
+    def _record(self, pod: tuple[Key, Body], end: End) -> None:
+        body = {"apiVersion": "v1", "kind": "Pod", **pod[1]}
+        try:
+            self._recorder.record(
+                body,
+                type="Normal" if end is End.FOLLOWED else "Warning",
+                reason=f"Advice{end.value.capitalize()}",
+                topic=end.value,
+                action="Advising",
+                note=_SENTENCES[end],
+            )
+        except ApiError as error:
+            logger.warning("event not written: %s", error, extra={"pod": "/".join(pod[0])})
+
+
+def _extra(advice: Advice) -> dict[str, object]:
+    return {"gang": "/".join(advice.gang), "adapter": advice.by, "pods": len(advice.bindings)}

@@ -1,0 +1,127 @@
+"""The objects of a cluster in which another scheduler binds, as the watches report them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from controller.gang_state import Body, Key, key_of
+from placement.cluster import PODS, Resource
+
+_LONG_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Objects:
+    """All objects at one moment, by their resource. Nothing in it may be changed."""
+
+    revision: int
+    stores: Mapping[Resource, Mapping[Key, Body]] = field(default_factory=dict)
+
+    def of(self, resource: Resource) -> Mapping[Key, Body]:
+        """The objects of one kind, by namespace and name."""
+        return self.stores.get(resource, {})
+
+    @property
+    def pods(self) -> Mapping[Key, Body]:
+        return self.of(PODS)
+
+
+class ObjectCache:
+    """What is known of the cluster. May be used by several threads."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._changed = threading.Condition()
+        self._stores: dict[Resource, dict[Key, Body]] = {one: {} for one in resources}
+        self._synced: set[Resource] = set()
+        self._revision = 0
+
+    def of(self, resource: Resource) -> ResourceCache:
+        """Where the watch of one resource puts what it sees."""
+        return ResourceCache(self, resource)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every kind was listed."""
+        with self._changed:
+            return self._synced.issuperset(self._stores)
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        with self._changed:
+            return self._revision
+
+    def view(self) -> Objects:
+        """The objects as they are now."""
+        with self._changed:
+            stores = {resource: dict(store) for resource, store in self._stores.items()}
+            return Objects(self._revision, stores)
+
+    def wait(self, revision: int, timeout: float) -> None:
+        """Waits until there is something newer, for so many seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._revision != revision, timeout)
+
+    def wake(self) -> None:
+        """Ends every `wait`."""
+        with self._changed:
+            self._revision += 1
+            self._changed.notify_all()
+
+    def put(self, resource: Resource, body: Body, *, deleted: bool = False) -> None:
+        """One object was made, changed or deleted."""
+        with self._changed:
+            if deleted:
+                self._stores[resource].pop(key_of(body), None)
+            else:
+                self._stores[resource][key_of(body)] = body
+            self._revision += 1
+            self._changed.notify_all()
+
+    def replace(self, resource: Resource, bodies: Iterable[Body]) -> None:
+        """All objects of a kind; the rest is gone."""
+        with self._changed:
+            self._stores[resource] = {key_of(body): body for body in bodies}
+            self._synced.add(resource)
+            self._revision += 1
+            self._changed.notify_all()
+
+    def unsync(self, resource: Resource) -> None:
+        """A kind counts as unknown until it is listed again."""
+        with self._changed:
+            self._synced.discard(resource)
+
+
+class ResourceCache:
+    """The part of an `ObjectCache` that one watch fills; kinds of the same name are apart."""
+
+    def __init__(self, cache: ObjectCache, resource: Resource) -> None:
+        self._cache = cache
+        self._resource = resource
+
+    def observe(self, kind: str, body: Mapping[str, Any], *, deleted: bool = False) -> None:
+        """One object was made, changed or deleted."""
+        self._cache.put(self._resource, trimmed(body), deleted=deleted)
+
+    def replace(self, kind: str, bodies: Iterable[Body]) -> None:
+        """All objects of the kind."""
+        self._cache.replace(self._resource, bodies)
+
+    def unsync(self, kind: str) -> None:
+        """The kind counts as unknown until it is listed again."""
+        self._cache.unsync(self._resource)
+
+    def trimmed(self, bodies: Iterable[Mapping[str, Any]]) -> list[Body]:
+        """Objects as they are kept."""
+        return [trimmed(body) for body in bodies]
+
+
+def trimmed(body: Mapping[str, Any]) -> Body:
+    """An object without who wrote which field, which is most of it."""
+    metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
+    if _LONG_ANNOTATION in (annotations := metadata.get("annotations") or {}):
+        metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LONG_ANNOTATION}
+    return {**body, "metadata": metadata}

@@ -1,0 +1,96 @@
+"""Changes of single pods that several adapters make: gates taken away, conditions set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controller.gang_state import Body, Key
+from placement.advice_marks import CONDITION, GATE
+from placement.cluster import (
+    MERGE_PATCH,
+    PODS,
+    STRATEGIC_MERGE_PATCH,
+    ApiError,
+    Cluster,
+)
+
+_GONE: Final = (404, 409)
+
+
+def gates(pod: Body) -> list[str]:
+    """The names of a pod's scheduling gates."""
+    return [gate.get("name", "") for gate in pod["spec"].get("schedulingGates") or ()]
+
+
+def is_gated_by_us_alone(pod: Body) -> bool:
+    """Whether a pod waits for our advice, and no other gate holds it."""
+    return (
+        gates(pod) == [GATE]
+        and not pod["spec"].get("nodeName")
+        and not pod["metadata"].get("deletionTimestamp")
+    )
+
+
+def without_gate(pod: Body) -> Body:
+    """A pod as if our gate had gone."""
+    spec = dict(pod["spec"])
+    kept = [gate for gate in spec.pop("schedulingGates", None) or () if gate["name"] != GATE]
+    if kept:
+        spec["schedulingGates"] = kept
+    return {**pod, "spec": spec}
+
+
+def ungate(
+    cluster: Cluster,
+    key: Key,
+    uid: str,
+    *,
+    spec: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str | None] | None = None,
+) -> None:
+    """Takes our gate away, and changes more in the same patch. Gates of others stay.
+
+    A pod that is gone, or another of its name, is left alone. Raises `ApiError`.
+    """
+    patch: dict[str, Any] = {
+        "metadata": {"uid": uid, **({"annotations": annotations} if annotations else {})},
+        "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}], **(spec or {})},
+    }
+    _patch(cluster, key, patch, STRATEGIC_MERGE_PATCH)
+
+
+def annotate(cluster: Cluster, key: Key, uid: str, changes: Mapping[str, str | None]) -> bool:
+    """Sets annotations, or takes them away (None); whether the pod was there."""
+    patch = {"metadata": {"uid": uid, "annotations": dict(changes)}}
+    return _patch(cluster, key, patch, MERGE_PATCH)
+
+
+def set_condition(
+    cluster: Cluster, key: Key, uid: str, *, status: bool, reason: str, message: str, now: str
+) -> None:
+    """Says on a pod what became of its advice."""
+    condition = {
+        "type": CONDITION,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+    patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+    _patch(cluster, key, patch, STRATEGIC_MERGE_PATCH, part="status")
+
+
+def _patch(
+    cluster: Cluster, key: Key, patch: Mapping[str, Any], content_type: str, *, part: str = ""
+) -> bool:
+    namespace, name = key
+    try:
+        cluster.request(
+            "PATCH", PODS.path_of(name, namespace, part=part), body=patch, content_type=content_type
+        )
+    except ApiError as error:
+        if error.status in _GONE:
+            return False
+        raise
+    return True

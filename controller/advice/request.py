@@ -1,0 +1,134 @@
+"""The request for advice: all gangs that wait for it, as their scheduler's objects have them.
+
+A pod that runs, or that advice under way sends somewhere, takes its room. Pods that wait for
+another scheduler alone hold nothing and are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from controller.advice.adapter import Adapter
+from controller.advice.advice import read_advice
+from controller.advice.objects import Objects
+from controller.advice.plain_gangs import plain_gangs
+from controller.gang_state import Body, Key, key_of_resource, node_of
+from placement import v1
+from placement.cluster import NODES, POD_GANGS, PODS, Resource
+from placement.kubernetes import InputError, translate
+from placement.kubernetes import Objects as Input
+
+logger = logging.getLogger(__name__)
+
+_Place = tuple[str, Key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdviceRequest:
+    """The request, the gangs whose minimum waits for advice with those pods of theirs that do,
+    and who advises on each pod."""
+
+    request: v1.ComputePlacementRequest
+    waiting: Mapping[Key, tuple[Key, ...]]
+    adapters: Mapping[Key, Adapter]
+    refused: Mapping[Key, str]
+
+
+def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
+    """The request as of `now`, in seconds since the epoch."""
+    advised = {
+        binding.pod: binding.node
+        for advice in read_advice(objects.pods).values()
+        for binding in advice.bindings
+    }
+    by_pod: dict[Key, Adapter] = {}
+    pods: dict[Key, Body] = {}
+    for key, pod in objects.pods.items():
+        if node_of(pod):
+            pods[key] = pod
+        elif key in advised:
+            opened = {k: v for k, v in pod["spec"].items() if k != "schedulingGates"}
+            pods[key] = {**pod, "spec": {**opened, "nodeName": advised[key]}}
+        elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
+            by_pod[key] = found
+            pods[key] = found.opened(pod)
+    nodes = {
+        key: body
+        for key, body in objects.of(NODES).items()
+        if not adapters or any(adapter.may_use(body) for adapter in adapters)
+    }
+    bodies: dict[_Place, Body] = {("Node", key): body for key, body in nodes.items()}
+    bodies |= {("Pod", key): body for key, body in pods.items()}
+    taken: set[Key] = set()
+    for resource, store in objects.stores.items():
+        if resource not in (NODES, PODS):
+            for key, body in store.items():
+                bodies[resource.kind, key] = {**_names(resource), **body}
+            if resource.kind in ("PodGang", "PodGroup"):
+                taken |= store.keys()
+    for gang in plain_gangs(pods, taken):
+        key = gang["metadata"]["namespace"], gang["metadata"]["name"]
+        bodies[POD_GANGS.kind, key] = gang
+    message, refused = _translated(bodies, now)
+    waiting = {}
+    kept = []
+    for one in message.gangs:
+        members = _waiting(one)
+        runs = any(True for group in one.groups for _ in _bound(group))
+        if members and all(key in by_pod for key in members):
+            waiting[key_of_resource(one.name)] = members
+        if members or runs:
+            kept.append(one)
+    del message.gangs[:]
+    message.gangs.extend(kept)
+    return AdviceRequest(message, waiting, by_pod, refused)
+
+
+def _names(resource: Resource) -> dict[str, str]:
+    return {"kind": resource.kind, "apiVersion": resource.api_version}
+
+
+def _waiting(gang: v1.PodGang) -> tuple[Key, ...]:
+    """The pods of a gang that could be placed, when its minimum could be met; else none."""
+    if gang.uninitialized:
+        return ()
+    for group in gang.groups:
+        there = sum(len(pods.pods) for pods in group.pod_sets) + len(_bound(group))
+        if there < group.min_replicas:
+            return ()
+    return tuple(
+        key_of_resource(pod.name)
+        for group in gang.groups
+        for pods in group.pod_sets
+        for pod in pods.pods
+    )
+
+
+def _bound(group: v1.PodGroup) -> list[v1.BoundPod]:
+    return [*group.bound_pods, *(pod for pods in group.pod_sets for pod in pods.bound_pods)]
+
+
+def _translated(
+    bodies: dict[_Place, Body], now: float
+) -> tuple[v1.ComputePlacementRequest, dict[Key, str]]:
+    """The message, without the objects that cannot be read, and what is wrong with those."""
+    refused: dict[Key, str] = {}
+    moment = datetime.fromtimestamp(now, UTC)
+    while True:
+        try:
+            return translate(Input.of(bodies.values()), as_of=moment).request, refused
+        except InputError as error:
+            before = len(bodies)
+            for problem in error.problems:
+                kind, _, name = problem.object.partition(" ")
+                namespace, _, own = name.rpartition("/")
+                body = bodies.pop((kind, (namespace, own)), None)
+                refused[namespace, own] = f"{kind}: {problem.field}: {problem.message}"
+                if body is not None and kind == "Pod" and (node := node_of(body)):
+                    # What it takes of its node is not known: nobody else may go there.
+                    bodies.pop(("Node", ("", node)), None)
+            if len(bodies) == before:
+                raise
