@@ -54,6 +54,7 @@ class PlacementCalls:
         self._pool = pool
         self._admission = admission
         self._dumps = dumps
+        self._running: list[_Call] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """The handlers for gRPC, one for each service.
@@ -152,16 +153,32 @@ class PlacementCalls:
 
     async def _in_time(self, process: ComputeProcess, call: _Call) -> bytes:
         try:
-            async with asyncio.timeout_at(call.budget.late):
+            async with asyncio.timeout_at(call.budget.late) as end:
+                call.end = end
+                self._running.append(call)
                 await process.begin(call.head(), call.request)
                 return await self._followed(process, call)
         except TimeoutError:
             # It is far behind; its caller is not to wait for it, and neither is the next one.
             process.kill()
+            if call.hurried:
+                logger.info("%s: the best answer so far leaves, as was asked", call.title)
+                detail = "The search was told to end."
+                return call.best_so_far(
+                    None if call.proven else placement_pb2.Termination(detail=detail)
+                )
             logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             if call.best is None:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
             return call.best_so_far()
+        finally:
+            if call in self._running:
+                self._running.remove(call)
+
+    def hurry(self) -> None:
+        """The calls that are computed answer with the best they have, as soon as they have one."""
+        for call in self._running:
+            call.hurry()
 
     async def _followed(self, process: ComputeProcess, call: _Call) -> bytes:
         """The answer that a process comes to."""
@@ -175,6 +192,8 @@ class PlacementCalls:
                     call.tell(content)
                 case Kind.BEST:
                     call.proven, call.best = bool(content[0]), content[1:]
+                    if call.hurried:
+                        call.hurry()
                 case Kind.DEFECT:
                     self._defect(call, content.decode(errors="replace"))
                 case Kind.SUMMARY:
@@ -243,6 +262,14 @@ class _Call:
     tell: Callable[[bytes], None]
     best: bytes | None = field(default=None, init=False)
     proven: bool = field(default=False, init=False)
+    end: asyncio.Timeout | None = field(default=None, init=False)
+    hurried: bool = field(default=False, init=False)
+
+    def hurry(self) -> None:
+        """End with the best answer, now or once there is one."""
+        self.hurried = True
+        if self.best is not None and self.end is not None and not self.end.expired():
+            self.end.reschedule(asyncio.get_running_loop().time())
 
     def head(self) -> JobHead:
         """What the compute process is told with the request."""

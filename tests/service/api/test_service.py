@@ -220,6 +220,21 @@ def test_the_answer_leaves_before_the_calls_deadline() -> None:
     raise AssertionError("no answer in time")
 
 
+def test_a_hurried_call_answers_at_once_with_the_best_it_has() -> None:
+    """The stubborn engine reports something better, then goes on for minutes."""
+    question = request(open_snapshot(), time_limit=LONG)
+    with running("stubborn", max_time_limit=LONG) as service:
+        events = service.stream(request_to_proto(question))
+        next(events)
+        service.server.hurry()
+        *_, last = events
+        assert last.placement.termination.detail == "The search was told to end."
+        assert last.placement.gangs[0].placed
+        bindings = parse_placement(last.placement).bindings
+        assert verify(question.snapshot, question.policy, bindings) == ()
+        assert last.placement.stats.elapsed.ToMilliseconds() < LONG * 500
+
+
 def test_without_time_limit_the_servers_default_holds() -> None:
     with running("stubborn", default_time_limit=1.0) as service:
         assert service.compute(message(time_limit=None)).gangs[0].placed

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Final
 
 from placement.cli.embedded import StartError, serving
-from placement.cli.failures import no_answer, wrong_input
+from placement.cli.failures import complain, no_answer, wrong_input
 from placement.cli.options import Service
+from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
 from placement.errors import InvalidRequestError, PlacementError
-from placement.v1 import ComputePlacementRequest, Placement
+from placement.v1 import ComputePlacementRequest, Placement, Progress
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
 
 
 class Asker:
-    """Puts questions to one service. Made by `asking`."""
+    """Puts questions to one service. Made by `asking`.
 
-    def __init__(self, service: Service, address: Callable[[], str]) -> None:
+    `hurry` makes the service answer with the best it has; None where it cannot be told.
+    """
+
+    def __init__(
+        self, service: Service, address: Callable[[], str], hurry: Callable[[], None] | None = None
+    ) -> None:
         self._service = service
         self._address = address
+        self._hurry = hurry
         self._client: PlacementClient | None = None
-
-    @property
-    def time_limit(self) -> float:
-        """Seconds that the command may take."""
-        return self._service.time_limit
 
     def plan(self, request: ComputePlacementRequest) -> Placement:
         """The answer within the time limit, with a line of progress where a person watches.
 
-        Raises `Failure`.
+        An interrupt gives the best answer so far, a second one none. Raises `Failure`.
         """
         from rich.console import Console
 
@@ -42,13 +46,28 @@ class Asker:
 
         request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
         timeout = self._service.time_limit + PATIENCE
+        interrupted = False
         with (
             self._errors(),
             ProgressLine(Console(file=sys.stderr), gangs=len(request.gangs)) as progress,
             self._connected().stream(request, timeout=timeout) as events,
         ):
-            for event in events:
+            news = _Interruptible(events)
+            while True:
+                try:
+                    event = news.next()
+                except KeyboardInterrupt:
+                    if interrupted or self._hurry is None:
+                        raise
+                    interrupted = True
+                    self._hurry()
+                    continue
+                if event is None:
+                    break
                 if isinstance(event, Placement):
+                    if interrupted:
+                        known = verdict(event).partition(";")[0]
+                        complain([f"interrupted; this is the best answer so far: {known}"])
                     return event
                 progress.show(event)
         raise no_answer("the service ended the stream without an answer")
@@ -96,6 +115,30 @@ class Asker:
             raise no_answer(message) from error
 
 
+class _Interruptible:
+    """Takes events in another thread: gRPC cannot go on after an interrupt, this can."""
+
+    def __init__(self, events: Iterator[Progress | Placement]) -> None:
+        self._events: SimpleQueue[Progress | Placement | BaseException | None] = SimpleQueue()
+
+        def take() -> None:
+            try:
+                for event in events:
+                    self._events.put(event)
+                self._events.put(None)
+            except BaseException as error:
+                self._events.put(error)
+
+        threading.Thread(target=take, name="events", daemon=True).start()
+
+    def next(self) -> Progress | Placement | None:
+        """The next event, None after the last one. Raises what the events raise."""
+        event = self._events.get()
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+
 @contextmanager
 def asking(service: Service) -> Iterator[Asker]:
     """A service to ask while the block runs. Its own one warms up meanwhile."""
@@ -107,8 +150,8 @@ def asking(service: Service) -> Iterator[Asker]:
         finally:
             asker.close()
         return
-    with serving(time_limit=service.time_limit) as address:
-        asker = Asker(service, address)
+    with serving(time_limit=service.time_limit) as embedded:
+        asker = Asker(service, embedded.address, embedded.hurry)
         try:
             yield asker
         finally:

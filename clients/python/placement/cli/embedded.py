@@ -7,7 +7,7 @@ the input is read. It listens on the loopback interface only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -23,30 +23,40 @@ class StartError(Exception):
     """The service did not start."""
 
 
-@contextmanager
-def serving(*, time_limit: float) -> Iterator[Callable[[], str]]:
-    """Run the service while the block runs.
+class Embedded:
+    """A service inside this process that is starting, or has started."""
 
-    Yields at once; calling what it yields waits for the start and returns the
-    address, or raises `StartError`. The service allows time limits of so many
-    seconds.
+    def __init__(self, starting: Future[tuple[Server, int]]) -> None:
+        self._starting = starting
+
+    def address(self) -> str:
+        """Waits for the start. Raises `StartError`."""
+        try:
+            return f"127.0.0.1:{self._starting.result()[1]}"
+        except ModuleNotFoundError as error:
+            raise StartError(
+                f"{error.name} is not installed; ask a service with --server,"
+                " or: pip install placement-service"
+            ) from error
+        except Exception as error:
+            raise StartError(str(error)) from error
+
+    def hurry(self) -> None:
+        """Let it answer with the best it has."""
+        if self._starting.done() and self._starting.exception() is None:
+            self._starting.result()[0].hurry()
+
+
+@contextmanager
+def serving(*, time_limit: float) -> Iterator[Embedded]:
+    """Run the service while the block runs, which begins at once.
+
+    The service allows time limits of so many seconds.
     """
     with ThreadPoolExecutor(max_workers=1) as threads:
         starting = threads.submit(_start, time_limit)
-
-        def address() -> str:
-            try:
-                return f"127.0.0.1:{starting.result()[1]}"
-            except ModuleNotFoundError as error:
-                raise StartError(
-                    f"{error.name} is not installed; ask a service with --server,"
-                    " or: pip install placement-service"
-                ) from error
-            except Exception as error:
-                raise StartError(str(error)) from error
-
         try:
-            yield address
+            yield Embedded(starting)
         finally:
             _stop(starting)
 

@@ -1,0 +1,80 @@
+"""What an interrupt does to a question that is being answered."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from placement import v1
+from placement.cli.asking import Asker
+from placement.cli.options import Service
+from placement.testing import scripted_server
+
+SERVICE = Service(None, None, None, None, 60.0, None)
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Ctrl-C is heard, also where a shell has its children ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_after(seconds: float) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(seconds, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+
+
+class LongSearch:
+    """Gives its answer when it is hurried, and not before."""
+
+    def __init__(self) -> None:
+        self.hurried = threading.Event()
+
+    def __call__(self, _: v1.ComputePlacementRequest) -> Iterator[v1.Progress | v1.Placement]:
+        yield v1.Progress(phase="exact")
+        # The asker has been told of progress once it looks for more.
+        interrupt_after(0.3)
+        self.hurried.wait()
+        placement = v1.Placement(revision="best")
+        placement.tiers.add(name="admitted", value=8, bound=10)
+        yield placement
+
+
+def asked(hurry: Callable[[], None] | None, search: LongSearch) -> v1.Placement:
+    with scripted_server(search) as server:
+        asker = Asker(SERVICE, lambda: server.address, hurry)
+        try:
+            return asker.plan(v1.ComputePlacementRequest())
+        finally:
+            asker.close()
+            search.hurried.set()
+
+
+def test_an_interrupt_gives_the_best_answer_so_far_and_says_how_good_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    search = LongSearch()
+    assert asked(search.hurried.set, search).revision == "best"
+    told = capsys.readouterr().err
+    assert "interrupted; this is the best answer so far: Admitted within 25 %" in told
+
+
+def test_a_service_that_cannot_be_hurried_is_left() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        asked(None, LongSearch())
+
+
+def test_a_second_interrupt_leaves() -> None:
+    search = LongSearch()
+
+    def again() -> None:
+        interrupt_after(0.1)
+
+    with pytest.raises(KeyboardInterrupt):
+        asked(again, search)
