@@ -48,8 +48,8 @@ Parts = tuple[tuple[Content, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class GangClass:
-    """Pending gangs alike in rows, priority, `Counting.least_beyond` (`beyond`) and whether
-    some of their pods run; the oldest first."""
+    """Pending gangs alike in rows, priority, `Counting.least_beyond` (`beyond`) and
+    `Gang.precedence`; the oldest first."""
 
     gangs: tuple[int, ...]
     priority: int
@@ -58,7 +58,7 @@ class GangClass:
     extras: Content
     queue_rows: tuple[int, ...]
     beyond: int
-    runs: bool
+    precedence: tuple[bool, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +180,14 @@ class Counting:
                 )
                 least = self.least_beyond(gang)
                 key = GangClass(
-                    (), gang.priority, gang.value, parts, extras, gang.queue_rows, least, gang.runs
+                    (),
+                    gang.priority,
+                    gang.value,
+                    parts,
+                    extras,
+                    gang.queue_rows,
+                    least,
+                    gang.precedence,
                 )
                 found.setdefault(key, []).append(gang.index)
         return tuple(replace(key, gangs=tuple(gangs)) for key, gangs in found.items())

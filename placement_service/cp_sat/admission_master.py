@@ -22,7 +22,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
-from placement_service.cp_sat.solving import Answer, Var, capped, dot, hold, optimise
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
@@ -72,8 +72,8 @@ class AdmissionMaster:
         for z, c in zip(self._admitted, self.counting.classes, strict=True):
             yield Admission(z, c.gangs)
 
-    def capped(self, admission: Admission[Var], most: int) -> Var:
-        return capped(self.cp, admission, most)
+    def lesser(self, terms: Terms[Var], most: int) -> Var:
+        return lesser(self.cp, terms, most)
 
     def extra_units(self, priority: int | None) -> Terms[Var]:
         both = zip(self.counting.classes, self._extras, strict=True)

@@ -42,7 +42,7 @@ from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
 from placement_service.cp_sat.rules import queues
-from placement_service.cp_sat.solving import Answer, Var, capped, dot, hold, optimise
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
@@ -570,8 +570,8 @@ class AggregateModel:
             if self.problem.gangs[group.gangs[0]].pending:
                 yield Admission(z, group.gangs)
 
-    def capped(self, admission: Admission[Var], most: int) -> Var:
-        return capped(self.cp, admission, most)
+    def lesser(self, terms: Terms[Var], most: int) -> Var:
+        return lesser(self.cp, terms, most)
 
     def extra_units(self, priority: int | None) -> Terms[Var]:
         return [t for p, terms in self.extras.items() if priority in (None, p) for t in terms]

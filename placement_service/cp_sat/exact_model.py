@@ -328,7 +328,7 @@ class ExactModel:
         for g in sorted(self.gangs, key=oldest_first):
             if g.pending and g.base < 0 and g.index not in based and not g.previous:
                 key = (
-                    g.runs,
+                    g.precedence,
                     g.priority,
                     g.value,
                     tuple((d.pod_class, d.count) for d in g.demands),

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.exact_model import ExactModel, is_single
 from placement_service.cp_sat.node_classes import NodeClass
-from placement_service.cp_sat.solving import Var, capped
+from placement_service.cp_sat.solving import Var, lesser
 from placement_service.entities.request import HOSTNAME
 from placement_service.formulation.levels import Level
 from placement_service.formulation.plan import is_placed, pods_of
@@ -37,8 +37,8 @@ class Goals:
         for index, z in self.z.items():
             yield Admission(z, (index,))
 
-    def capped(self, admission: Admission[Var], most: int) -> Var:
-        return capped(self.cp, admission, most)
+    def lesser(self, terms: Terms[Var], most: int) -> Var:
+        return lesser(self.cp, terms, most)
 
     def extra_units(self, priority: int | None) -> Terms[Var]:
         """Units beyond the minimum, to be maximised."""

@@ -176,7 +176,7 @@ class Kinds:
             places, keep = based.get(g.index if g.base < 0 else g.base, ((), False))
             contents = [self._gang(m, places) for m in members]
             keys = [
-                (m.priority, m.value, m.runs, content)
+                (m.priority, m.value, m.precedence, content)
                 for m, (content, _) in zip(members, contents, strict=True)
             ]
             must = keep and g.base < 0

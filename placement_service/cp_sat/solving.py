@@ -9,7 +9,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.formulation.plan import Plan
-from placement_service.formulation.tiers.goal import Admission, Terms
+from placement_service.formulation.tiers.goal import Terms
 
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
@@ -53,12 +53,10 @@ def hold(
         model.add(dot(terms) <= at_most)
 
 
-def capped(model: cp_model.CpModel, admission: Admission[Var], most: int) -> Var:
-    """At most so many of the admitted gangs, and as many in goals that are maximised."""
-    if most >= len(admission.gangs):
-        return admission.placed
+def lesser(model: cp_model.CpModel, terms: Terms[Var], most: int) -> Var:
+    """The lesser of a sum and a number, in goals that are maximised."""
     variable = model.new_int_var(0, most, "")
-    model.add(variable <= admission.placed)
+    model.add(variable <= dot(terms))
     return variable
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.entities.solution import Assignment
+from placement_service.formulation import guarantees
 from placement_service.formulation.arrays import Ints, fit
 from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.gang_draft import GangDraft
@@ -67,6 +68,9 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     )
     queue_rows = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
     gangs = tuple(_with_queues(gangs, queue_rows))
+    guaranteed = guarantees.formulate(snapshot, policy)
+    guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
+    gangs = tuple(replace(g, guarantee=guarantee_of.get(g.index, -1)) for g in gangs)
     gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])
     if gpu_counts.any():
         gpus_used = _gpus(policy, [n.requested for n in snapshot.nodes])
@@ -94,6 +98,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         gangs=gangs,
         rules=table.rules,
         queue_rows=queue_rows,
+        guarantees=guaranteed,
         special=table.special,
         gpus=class_gpus,
         pods_without_gpus=pods_without_gpus,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from placement_service.entities.request import CPU, Policy
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.guarantees import Guarantee
 from placement_service.formulation.indices import (
     NO_DOMAIN,
     NO_LEVEL,
@@ -96,7 +97,8 @@ class Gang:
     or -1. `set_level` is the level at which a base and the gangs based on it
     should be near, -1 for none, and `set_running` the places there that the
     gang's running pods use. `previous` are node indices that it would like again.
-    `queue_rows` are indices of the rows of queues that count its pods.
+    `queue_rows` are indices of the rows of queues that count its pods, and `guarantee` of
+    the queue's guaranteed GPUs, -1 for none.
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
@@ -123,11 +125,17 @@ class Gang:
     home: tuple[HomeUnits, ...] = ()
     keeps: tuple[int, ...] = ()
     queue_rows: tuple[int, ...] = ()
+    guarantee: int = -1
 
     @property
     def runs(self) -> bool:
         """Whether some of its pods run."""
         return self.runs_in_part or bool(self.home)
+
+    @property
+    def precedence(self) -> tuple[bool, int]:
+        """What decides whether it comes first among gangs of its priority, but for its age."""
+        return self.runs, self.guarantee
 
     @property
     def missing(self) -> int:
@@ -167,6 +175,7 @@ class Problem:
     gangs: tuple[Gang, ...]
     rules: tuple[Rule, ...]
     queue_rows: tuple[QueueRow, ...]
+    guarantees: tuple[Guarantee, ...]
     special: Bools
     gpus: Ints
     pods_without_gpus: Ints

@@ -28,7 +28,11 @@ class Builder:
         self.topology = Topology(problem)
         # A gang's turn comes with the first goal that it counts for.
         goals = list(enumerate(admitted.goals(problem)))
-        self._turn = {i: turn for turn, goal in reversed(goals) for i in goal.gangs}
+        self._turn = {
+            gang.index: turn
+            for turn, goal in reversed(goals)
+            for gang in goal.could_gain({}, lambda gang: 0)
+        }
 
     # --- plans ------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement_service.entities.eviction import Eviction
+from placement_service.entities.eviction import Eviction, EvictionPolicy
+from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
     HOSTNAME,
     PODS,
@@ -142,16 +143,42 @@ def _admitted(outcome: Outcome, policy: Policy) -> Counts:
         # It ran, and had to go.
         lost = sum(values[g.gang.name] for g in mine if not g.gang.is_pending and not g.placed)
         made_whole = [g for g in met if any(group.running_count for group in g.groups)]
-        counts.append(Count(_sum(values, made_whole) - lost, priority, reported=False))
+        first = [_sum(values, made_whole) - lost]
         for seconds in bands:
-            starved = [g for g in met if _waited(outcome, g) > seconds]
-            counts.append(Count(_sum(values, starved), priority, reported=False))
+            first.append(_sum(values, [g for g in met if _waited(outcome, g) > seconds]))
+        inside = _inside_guarantees(outcome, policy, priority)
+        # With RECLAIM others may have to go for it.
+        reclaims = policy.eviction is EvictionPolicy.RECLAIM
+        first = [inside, *first] if reclaims else [*first, inside]
+        counts += [Count(value, priority, reported=False) for value in first]
         counts.append(Count(_sum(values, met) - lost, priority))
     return tuple(counts)
 
 
 def _sum(values: Mapping[str, int], gangs: Iterable[PodGang]) -> int:
     return sum(values[gang.name] for gang in gangs)
+
+
+def _inside_guarantees(outcome: Outcome, policy: Policy, priority: int) -> int:
+    """Thousandths of guaranteed GPUs that queues use beyond what they use without the plan.
+
+    Counted is the queue that a gang names, and of what is new the minimums of this priority
+    and above.
+    """
+    total = 0
+    for queue in outcome.snapshot.queues:
+        guaranteed = 1000 * queue.guaranteed.get(GPUS, 0)
+        before, after = 1000 * queue.used.get(GPUS, 0), 0
+        for gang in (gang for gang in outcome.gangs if gang.gang.queue == queue.name):
+            counts = gang.gang.is_pending and gang.placed and gang.gang.priority >= priority
+            for group in gang.groups:
+                sets = group.group.pod_sets
+                before += sum(len(s.bound_pods) * policy.milli_gpus(s.template) for s in sets)
+                after -= sum(policy.milli_gpus(pod.template) for pod in group.evicted)
+                asks = [policy.milli_gpus(s.template) for s in sets if s.pods]
+                after += group.group.missing * min(asks, default=0) if counts else 0
+        total += min(guaranteed, before + after) - min(guaranteed, before)
+    return total
 
 
 def _bands(outcome: Outcome, policy: Policy) -> list[int]:

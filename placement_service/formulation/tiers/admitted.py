@@ -3,7 +3,8 @@
 Of one priority, what runs stays and what runs in part is made whole first. Then come gangs
 that wait longer than `Policy.starvation_after`, those that wait longest before the others:
 each time that a gang has waited twice as long it comes before all that have not, so that it
-is not outweighed for ever. These goals only choose among gangs; the value of all is reported.
+is not outweighed for ever. Then come GPUs inside the guaranteed amounts of queues, which with
+RECLAIM come before all that. These goals only choose among gangs; the value of all is reported.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
+from placement_service.formulation.tiers.goal import Fewest, Goal, GoalModel, Terms, V, oldest
 
 
 def priorities(problem: Problem) -> tuple[int, ...]:
@@ -52,23 +54,78 @@ class Admitted:
             mine = sum(i in self.gangs for i in admission.gangs)
             if mine:
                 value = self.problem.gangs[admission.gangs[0]].value
-                terms.append((model.capped(admission, mine), value))
+                terms.append((oldest(model, admission, mine), value))
         return terms
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
         return [self.problem.gangs[i] for i in sorted(self.gangs) if i not in plan]
 
 
-def goals(problem: Problem) -> tuple[Admitted, ...]:
+@dataclass(frozen=True, slots=True, eq=False)
+class InsideGuarantees:
+    """GPUs of the minimums of one priority and above that are guaranteed to their queues.
+
+    The sum of a gang that only partly fits counts with the part that does.
+    """
+
+    tier: ClassVar[TierName] = TierName.ADMITTED
+    unit: ClassVar[int] = UNITS_PER_GPU
+    reported: ClassVar[bool] = False
+
+    problem: Problem
+    priority: int
+
+    def value(self, plan: Plan) -> int:
+        total = 0
+        for guarantee in self.problem.guarantees:
+            needs = (n for g, n in guarantee.needs.items() if plan.get(g) and self._has(g))
+            total += min(guarantee.left, sum(needs))
+        return total
+
+    def trivial_bound(self) -> int:
+        return sum(
+            min(guarantee.left, sum(n for g, n in guarantee.needs.items() if self._has(g)))
+            for guarantee in self.problem.guarantees
+        )
+
+    def terms(self, model: GoalModel[V]) -> Terms[V]:
+        terms: Terms[V] = []
+        admissions = [a for a in model.admissions() if self._has(a.gangs[0])]
+        for i, guarantee in enumerate(self.problem.guarantees):
+            needs = [
+                (a.placed, max(guarantee.needs[g] for g in a.gangs))
+                for a in admissions
+                if self.problem.gangs[a.gangs[0]].guarantee == i
+            ]
+            if needs:
+                terms.append((model.lesser(needs, guarantee.left), 1))
+        return terms
+
+    def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
+        every = (g for guarantee in self.problem.guarantees for g in guarantee.needs)
+        return [self.problem.gangs[i] for i in every if i not in plan and self._has(i)]
+
+    def _has(self, gang: int) -> bool:
+        mine = self.problem.gangs[gang]
+        return mine.placeable and mine.priority >= self.priority
+
+
+def goals(problem: Problem) -> tuple[Goal, ...]:
     return tuple(goal for p in priorities(problem) for goal in _of_priority(problem, p))
 
 
-def _of_priority(problem: Problem, priority: int) -> Iterator[Admitted]:
+def _of_priority(problem: Problem, priority: int) -> Iterator[Goal]:
     every = [g for g in problem.pending if g.priority == priority]
-    parts = [[g for g in every if g.runs], *_starved(problem, every)]
-    for part in parts:
+    guaranteed = any(g.guarantee >= 0 for g in every)
+    reclaims = problem.policy.eviction is EvictionPolicy.RECLAIM
+    if guaranteed and reclaims:
+        # What runs above the guarantee of its queue may have to go for what lies inside.
+        yield InsideGuarantees(problem, priority)
+    for part in ([g for g in every if g.runs], *_starved(problem, every)):
         if part:
             yield Admitted(problem, priority, frozenset(g.index for g in part), reported=False)
+    if guaranteed and not reclaims:
+        yield InsideGuarantees(problem, priority)
     yield Admitted(problem, priority, frozenset(g.index for g in every), reported=True)
 
 

@@ -33,14 +33,21 @@ class Admission(NamedTuple, Generic[V]):
     gangs: Sequence[int]
 
 
+def oldest(model: GoalModel[V], admission: Admission[V], most: int) -> V:
+    """How many of the first gangs of an admission are admitted, of at most so many."""
+    if most >= len(admission.gangs):
+        return admission.placed
+    return model.lesser([(admission.placed, 1)], most)
+
+
 class GoalModel(Protocol[V]):
     """What goals ask of a model. None: the model does not know."""
 
     def admissions(self) -> Iterable[Admission[V]]:
         """All pending gangs of the model, each once."""
 
-    def capped(self, admission: Admission[V], most: int) -> V:
-        """At most so many of the admitted gangs, and as many in goals that are maximised."""
+    def lesser(self, terms: Terms[V], most: int) -> V:
+        """The lesser of a sum and a number, in goals that are maximised."""
 
     def extra_units(self, priority: int | None) -> Terms[V]:
         """Units beyond the minimum, of gangs of one priority or of all."""

@@ -15,7 +15,7 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.admitted import priorities
-from placement_service.formulation.tiers.goal import Admission, Fewest, GoalModel, Terms, V
+from placement_service.formulation.tiers.goal import Admission, Fewest, GoalModel, Terms, V, oldest
 
 
 def minutes(gang: Gang) -> int:
@@ -57,7 +57,7 @@ class Waiting:
         ages: Sequence[int] = [minutes(self.problem.gangs[i]) for i in admission.gangs]
         following = [*ages[1:], 0]
         return [
-            (model.capped(admission, n), age - younger)
+            (oldest(model, admission, n), age - younger)
             for n, (age, younger) in enumerate(zip(ages, following, strict=True), 1)
             if age > younger
         ]

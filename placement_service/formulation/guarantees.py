@@ -1,0 +1,56 @@
+"""What is left of the guaranteed GPUs of queues, for the gangs that wait in them.
+
+Of one priority, GPUs inside the guaranteed amount of their queue come before any outside it.
+Counted is the queue that a gang names, with what runs in it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from placement_service.entities.queues import GPUS
+from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+
+#: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
+UNITS = UNITS_PER_GPU // 1000
+
+
+class Guarantee(NamedTuple):
+    """`left` of a queue, and by gang what the minimum of each still needs of it."""
+
+    left: int
+    needs: dict[int, int]
+
+
+def formulate(snapshot: Snapshot, policy: Policy) -> tuple[Guarantee, ...]:
+    """The queues with guaranteed GPUs left and gangs that wait, in the request's order."""
+    left = {
+        queue.name: queue.guaranteed[GPUS] * 1000 - queue.used.get(GPUS, 0) * 1000
+        for queue in snapshot.queues
+        if queue.guaranteed.get(GPUS)
+    }
+    needs: dict[str, dict[int, int]] = {}
+    for index, gang in enumerate(snapshot.gangs):
+        if gang.queue not in left:
+            continue
+        left[gang.queue] -= sum(
+            len(s.bound_pods) * policy.milli_gpus(s.template)
+            for group in gang.groups
+            for s in group.pod_sets
+        )
+        need = _need(gang, policy)
+        if gang.is_pending and need:
+            needs.setdefault(gang.queue, {})[index] = need * UNITS
+    return tuple(
+        Guarantee(left[queue] * UNITS, mine) for queue, mine in needs.items() if left[queue] > 0
+    )
+
+
+def _need(gang: PodGang, policy: Policy) -> int:
+    """The GPUs that the minimum lacks, in thousandths, at the least."""
+    return sum(
+        group.missing
+        * min((policy.milli_gpus(s.template) for s in group.pod_sets if s.pods), default=0)
+        for group in gang.groups
+    )
