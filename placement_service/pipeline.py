@@ -158,13 +158,13 @@ def place(
     Raises DeadlineTooShort when `budget.deadline` passes before the first answer
     stands, and Interrupted when the interrupter says so.
     """
-    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
-
     # 1. A request that is only checked has been checked by now (see `wire`).
     if request.validate_only:
         return Placement(request.snapshot.revision, request.label)
 
-    # 2. Names become arrays.
+    # 2. Names become arrays. Until then nothing is placed, and that may be said.
+    offer(nothing_yet(request))
+    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
     problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()
 
@@ -193,6 +193,30 @@ def place(
         reasons,
         memory=memory,
         deterministic=request.policy.deterministic and not cut_short,
+    )
+
+
+def nothing_yet(request: Request) -> Placement:
+    """The empty answer, for when there is no time for any other; nothing is known of tiers."""
+    gangs = request.snapshot.gangs
+    running = {
+        gang.name: all(group.running_count >= group.min_replicas for group in gang.groups)
+        for gang in gangs
+    }
+    queues = {queue.name for queue in request.snapshot.queues}
+    return Placement(
+        revision=request.snapshot.revision,
+        label=request.label,
+        gangs=tuple(
+            GangResult(
+                gang.name,
+                placed=running[gang.name],
+                reasons=() if running[gang.name] else plain_reasons(gang, running, queues),
+            )
+            for gang in gangs
+        ),
+        termination=Termination(False, Limit.TIME, None, "The time limit ended the computation."),
+        stats=Stats(),
     )
 
 
@@ -228,6 +252,8 @@ class _Run:
         self._clock = clock
         self._report_defect = report_defect
         self._offer = offer
+        #: The plan that was handed out last.
+        self._offered: NamedPlan | None = None
         self.first_seconds = 0.0
         self.first_tiers: tuple[Tier, ...] = ()
         self.proof_seconds: float | None = None
@@ -254,7 +280,9 @@ class _Run:
 
     def offer(self, candidate: _Candidate) -> None:
         """Hands out the answer that a candidate makes, should there be no later one."""
-        self._offer(self.placement(candidate, Limit.TIME))
+        if candidate.plan is not self._offered:
+            self._offered = candidate.plan
+            self._offer(self.placement(candidate, Limit.TIME))
 
     def tell(self, candidate: _Candidate) -> None:
         """Tells the observer what is known so far."""

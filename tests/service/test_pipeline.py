@@ -15,9 +15,15 @@ from typing import Any
 import pytest
 
 from placement_service.entities.errors import DeadlineTooShort
-from placement_service.entities.placement import Placement, Progress, Reason, ReasonCode
+from placement_service.entities.placement import (
+    Placement,
+    Progress,
+    Reason,
+    ReasonCode,
+    Termination,
+)
 from placement_service.entities.progress import Interrupted, Switch
-from placement_service.entities.request import PackingScope, Policy, Request
+from placement_service.entities.request import BoundPod, PackingScope, Policy, Request
 from placement_service.entities.solution import Assignment, Limit, Solution, Tier, TierName
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
@@ -377,8 +383,7 @@ def test_the_best_answer_so_far_is_always_at_hand() -> None:
     offered: list[Placement] = []
 
     def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:
-        assert len(offered) == 1
-        assert nodes_of(offered[0]) == {"nodes/n0"}
+        assert [nodes_of(placement) for placement in offered] == [set(), {"nodes/n0"}]
         report(replace(engines.last_node(problem, start), tiers=start.tiers))
         report(engines.overfilling(problem, start, deadline=0, report=report))
         assert nodes_of(offered[-1]) == {"nodes/n2"}
@@ -402,6 +407,32 @@ def test_the_best_answer_so_far_is_always_at_hand() -> None:
         assert placement.termination.limit is Limit.TIME
         assert placement.stats is not None
         assert not placement.stats.deterministic
+
+
+def test_before_anything_is_computed_the_empty_answer_is_at_hand() -> None:
+    """It tells the truth of what runs already."""
+    offered: list[Placement] = []
+
+    def late(*_: object) -> Any:
+        raise SystemExit
+
+    runs = gang("runs", pods=1, gpus=1, minimum=1)
+    (group,) = runs.groups
+    bound = BoundPod("namespaces/ml/pods/old", "nodes/n0")
+    runs = replace(runs, groups=(replace(group, fixed_pods=(bound,)),))
+    question = request(snapshot(1, (runs, gang("waits", pods=1, gpus=1))))
+    with pytest.raises(SystemExit):
+        ask(question, stages=stages(formulate=late), offer=offered.append)
+    (placement,) = offered
+    assert [g.placed for g in placement.gangs] == [True, False]
+    assert [[r.code for r in g.reasons] for g in placement.gangs] == [
+        [],
+        [ReasonCode.NOT_SEARCHED],
+    ]
+    assert placement.termination == Termination(
+        False, Limit.TIME, None, "The time limit ended the computation."
+    )
+    assert (placement.revision, placement.label, placement.bindings) == ("7", "test", ())
 
 
 def test_an_unplaced_gang_has_a_reason_even_without_explanation() -> None:
