@@ -16,6 +16,7 @@ import pytest
 
 from placement.kubernetes import InputError, Objects, Problem, expand, kinds, load, translate
 from placement.kubernetes.podspec import PodSpecReader
+from placement.kubernetes.trimming import Trimmer
 
 _BESIDE = Path(__file__).resolve().parents[2].parent / "shared"
 SHARED = Path(os.environ.get("PLACEMENT_SHARED", _BESIDE))
@@ -59,6 +60,20 @@ def test_every_case_translates(path: Path) -> None:
     assert len(pods) + gated == len(waiting)
     bound = [pod.name for s in sets for pod in s.bound_pods]
     assert len({*pods, *bound}) == len(pods) + len(bound)
+
+
+@pytest.mark.parametrize("path", found("cases/*/input.yaml"))
+def test_what_is_kept_of_live_objects_says_the_same(path: Path) -> None:
+    objects = load([str(path)])
+    bodies = [dict(one.body) for several in objects.by_kind.values() for one in several]
+    trimmer = Trimmer()
+    whole = translate(Objects.of(bodies)).request
+    trimmed = translate(Objects.of(map(trimmer.trim, bodies))).request
+    for request in (whole, trimmed):
+        # Conditions are kept without the time of their change, and whoever watches knows the
+        # time by himself.
+        request.snapshot.ClearField("as_of")
+    assert trimmed == whole
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,40 @@ LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced
 #: The kinds that a plan is made from.
 PLANNED_FROM: Final = (NODES, PODS, PRIORITY_CLASSES, POD_GANGS, TOPOLOGY_BINDINGS)
 
+_RESOURCE: Final = "resource.k8s.io/v1"
+_KOORDINATOR: Final = "scheduling.koordinator.sh/v1alpha1"
+_SIGS: Final = "scheduling.sigs.k8s.io/v1alpha1"
+_KUEUE: Final = "kueue.x-k8s.io/v1beta1"
+
+#: Further kinds that a plan is made from where a cluster has them: volumes, devices, budgets,
+#: and the gangs, queues and reservations of other schedulers.
+ALSO_PLANNED_FROM: Final = (
+    Resource("Namespace", "v1", "namespaces", namespaced=False),
+    Resource("PersistentVolume", "v1", "persistentvolumes", namespaced=False),
+    Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims", namespaced=True),
+    Resource("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
+    Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", namespaced=True),
+    Resource("ResourceClaim", _RESOURCE, "resourceclaims", namespaced=True),
+    Resource("ResourceClaimTemplate", _RESOURCE, "resourceclaimtemplates", namespaced=True),
+    Resource("ResourceSlice", _RESOURCE, "resourceslices", namespaced=False),
+    Resource("DeviceClass", _RESOURCE, "deviceclasses", namespaced=False),
+    Resource("ComputeDomain", "resource.nvidia.com/v1beta1", "computedomains", namespaced=True),
+    Resource("Workload", "scheduling.k8s.io/v1alpha2", "workloads", namespaced=True),
+    Resource("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", namespaced=True),
+    Resource("Queue", "scheduling.run.ai/v2", "queues", namespaced=False),
+    Resource("PodGroup", "scheduling.run.ai/v2alpha2", "podgroups", namespaced=True),
+    Resource("BindRequest", "scheduling.run.ai/v1alpha2", "bindrequests", namespaced=True),
+    Resource("Topology", "kai.scheduler/v1alpha1", "topologies", namespaced=False),
+    Resource("PodGroup", _SIGS, "podgroups", namespaced=True),
+    Resource("ElasticQuota", _SIGS, "elasticquotas", namespaced=True),
+    Resource("Reservation", _KOORDINATOR, "reservations", namespaced=False),
+    Resource("Device", _KOORDINATOR, "devices", namespaced=False),
+    Resource("ClusterNetworkTopology", _KOORDINATOR, "clusternetworktopologies", namespaced=False),
+    Resource("ClusterQueue", _KUEUE, "clusterqueues", namespaced=False),
+    Resource("Cohort", _KUEUE, "cohorts", namespaced=False),
+    Resource("LocalQueue", _KUEUE, "localqueues", namespaced=True),
+)
+
 #: Finished pods hold nothing; the server leaves them out, and tells of one that finishes
 #: as if it were deleted.
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, ApiError, Cluster
+from placement.cli.failures import warn
+from placement.cluster import (
+    ALSO_PLANNED_FROM,
+    PLANNED_FROM,
+    PODS,
+    UNFINISHED,
+    ApiError,
+    Cluster,
+)
+from placement.kubernetes import Problem
 from placement.kubernetes.objects import NODE, POD, POD_GANG
 from placement.kubernetes.trimming import Trimmer
 
@@ -27,12 +36,15 @@ def read(
     # Whole, twenty thousand pods take more than half a gigabyte.
     trimmer = Trimmer()
     with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
-        for resource in PLANNED_FROM:
+        for resource in (*PLANNED_FROM, *ALSO_PLANNED_FROM):
             try:
                 for page in cluster.pages(resource, fields=UNFINISHED if resource is PODS else ""):
                     bodies += map(trimmer.trim, page.items)
             except ApiError as error:
-                if error.status != 404:
+                if error.status == 403 and resource in ALSO_PLANNED_FROM:
+                    text = "may not be read, and counts as if there were none"
+                    warn([Problem("the cluster", f"{resource.kind} of all namespaces", "", text)])
+                elif error.status != 404:
                     raise
     bodies = on_nodes_that_are_there(bodies)
     return of_scheduler(bodies, scheduler_name) if scheduler_name else bodies

@@ -1,0 +1,62 @@
+"""What is kept of objects in memory translates as the whole objects do."""
+
+from __future__ import annotations
+
+import json
+
+from placement.kubernetes import Objects, translate
+from placement.kubernetes.trimming import Trimmer
+from tests.kubernetes.build import container, gang, group, kai_pod, kai_pod_group, node, pod, thing
+
+USES = "scheduling.koordinator.sh/reservation-allocated"
+GIVEN = "scheduling.koordinator.sh/device-allocated"
+
+
+def test_nothing_that_counts_is_lost() -> None:
+    rich = pod(
+        "a",
+        nodeName="n1",
+        labels={"app": "x", "runai-gpu-group": "g"},
+        containers=[{**container(gpu="1"), "env": [{"name": "A", "value": "secret"}]}],
+        volumes=[
+            {"name": "v", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "token", "secret": {"secretName": "s"}},
+        ],
+        resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}],
+        schedulingGroup={"podGroupName": "native"},
+        preemptionPolicy="Never",
+        metadata={
+            "uid": "u",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {
+                USES: json.dumps({"name": "held"}),
+                GIVEN: json.dumps({"gpu": [{"minor": 1, "resources": {}}]}),
+                "noise": "x" * 1000,
+            },
+            "managedFields": [{"manager": "m"}],
+            "ownerReferences": [{"kind": "Job", "name": "j", "controller": True}],
+        },
+    )
+    rich["status"] |= {
+        "startTime": "2026-01-01T00:01:00Z",
+        "resourceClaimStatuses": [{"name": "r", "resourceClaimName": "a-r"}],
+    }
+    bodies = [
+        node("n1"),
+        rich,
+        kai_pod("k"),
+        kai_pod_group(metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}),
+        gang(podgroups=[group("w", "b")], metadata={"name": "h", "labels": {"a": "b"}}),
+        pod("b", schedulingGates=[{"name": "g"}]),
+        thing("PodGroup", "scheduling.k8s.io/v1alpha2", "native", namespace="ml",
+              spec={"schedulingPolicy": {"gang": {"minCount": 1}}}),
+        thing("PersistentVolumeClaim", "v1", "c", namespace="ml", spec={"volumeName": "pv"}),
+        thing("PersistentVolume", "v1", "pv", spec={}),
+    ]  # fmt: skip
+    trimmer = Trimmer()
+    trimmed = [trimmer.trim(body) for body in bodies]
+    assert translate(Objects.of(trimmed)).request == translate(Objects.of(bodies)).request
+    text = json.dumps(trimmed)
+    assert "secret" not in text
+    assert "noise" not in text
+    assert "managedFields" not in text
