@@ -14,14 +14,6 @@ from placement_service.entities.request import PodTemplate, Request
 WORDS = "not supported yet"
 
 
-def reservations(request: Request) -> Iterator[Violation]:
-    if request.snapshot.reservations:
-        yield Violation("snapshot.reservations", WORDS)
-    for path, template in _templates(request):
-        if template.required_reservation is not None:
-            yield Violation(f"{path}.required_reservation", WORDS)
-
-
 def tolerances(request: Request) -> Iterator[Violation]:
     if request.policy.tolerances:
         yield Violation("policy.tolerances", WORDS)
@@ -34,7 +26,6 @@ def network_devices(request: Request) -> Iterator[Violation]:
 
 
 RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
-    reservations,
     tolerances,
     network_devices,
 )

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from placement_service.entities.request import HOSTNAME, Binding, Pod, PodGang, Snapshot
+from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 
 _NUMBER = re.compile(r"([0-9]+)")
@@ -62,6 +63,7 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
         for _, _, node, count in places:
             for pod in (next(free) for _ in range(count)):
                 bindings.append(Binding(pod.name, node, gang.name, group.name, pod.uid))
+    bindings = list(use_reservations(snapshot, bindings))
     order = {name: natural_key(name) for b in bindings for name in (b.gang, b.pod)}
     return tuple(sorted(bindings, key=lambda b: (order[b.gang], order[b.pod])))
 

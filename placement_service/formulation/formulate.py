@@ -25,6 +25,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
+from placement_service.formulation.rules.reservations import Ownership
 
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
@@ -44,8 +45,9 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
+    ownership = Ownership(snapshot)
     drafts = [
-        GangDraft(i, g, levels, index, gone, snapshot.as_of, queue_names)
+        GangDraft(i, g, levels, index, gone, snapshot.as_of, queue_names, ownership)
         for i, g in enumerate(snapshot.gangs)
     ]
     _spread_refusal(drafts, by_name)
@@ -105,7 +107,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
-        exact=prepared.exact,
+        exact=prepared.exact and table.is_exact,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )

@@ -28,6 +28,7 @@ from placement_service.formulation.problem import (
     Member,
     Scope,
 )
+from placement_service.formulation.rules.reservations import Ownership
 
 
 class _ScopeDraft(NamedTuple):
@@ -57,13 +58,15 @@ class GangDraft:
         node: dict[str, int],
         gone: dict[str, int],
         as_of: int | None,
-        queues: Collection[str] = (),
+        queues: Collection[str],
+        ownership: Ownership,
     ) -> None:
         self.index = index
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
         self._gone = gone
         self.gang = gang
+        self._ownership = ownership
         self._levels = levels
         self._node = node
         self._group = {g.name: i for i, g in enumerate(gang.groups)}
@@ -116,7 +119,8 @@ class GangDraft:
             for k, pod_set in enumerate(group.pod_sets):
                 if not pod_set.pods:
                     continue
-                pod_class = pod_classes.add(namespace, pod_set.template, len(pod_set.pods))
+                owned = self._ownership.of(self.gang, pod_set)
+                pod_class = pod_classes.add(namespace, pod_set.template, len(pod_set.pods), owned)
                 member = Member(GroupIdx(i), PodSetIdx(k), 1)
                 self._demands.append(_DemandDraft(pod_class, len(pod_set.pods), (member,)))
             mine = tuple(range(first, len(self._demands)))
@@ -158,7 +162,11 @@ class GangDraft:
                 and g.pod_sets
                 and g.missing == g.pending_count
                 and all(
-                    pod_classes.plain(pod_classes.of(self.gang.namespace, s.template))
+                    pod_classes.plain(
+                        pod_classes.of(
+                            self.gang.namespace, s.template, self._ownership.of(self.gang, s)
+                        )
+                    )
                     for s in g.pod_sets
                 )
                 for i in groups

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
 from placement_service.entities.pod_assignment import name_pods, natural_key
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
+from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
@@ -52,7 +53,9 @@ def name_plan(
         replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
         for b in name_pods(prepared.snapshot, new)
     )
-    bindings = name_devices(request, policy, bindings)
+    # Devices and open gangs change what templates say: reservations are about the request.
+    bindings = tuple(replace(b, reservation="") for b in bindings)
+    bindings = name_devices(request, policy, use_reservations(request, bindings))
     if not running:
         return NamedPlan(bindings, ())
     placed = Counter[tuple[int, int, int, int]]()

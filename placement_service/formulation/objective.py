@@ -7,7 +7,7 @@ are is said in `tiers`; nothing here names one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placement_service.entities.solution import Solution, Tier, TierName
 from placement_service.formulation.plan import Plan, assignments, home_plan
@@ -95,15 +95,10 @@ def report_plan(
     """Counts of pods on nodes, tiers and bounds."""
     return Solution(
         assignments=assignments(problem, plan),
-        tiers=_claimed(problem, tiers(mine, bounds, _at_home(problem, mine))),
+        tiers=tiers(mine, bounds, _at_home(problem, mine)),
         fewest_domains=tuple(sorted(fewest.items())),
         phase=phase,
     )
-
-
-def _claimed(problem: Problem, reported: Sequence[Tier]) -> tuple[Tier, ...]:
-    """The tiers without bounds where the problem is stricter than the request."""
-    return tuple(t if problem.exact else replace(t, bound=None) for t in reported)
 
 
 def _at_home(problem: Problem, mine: Worth) -> Sequence[int]:

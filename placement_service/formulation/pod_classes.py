@@ -48,6 +48,7 @@ class Table:
     special: Bools
     bundle_of: dict[Bundle, ClassIdx]
     contents: tuple[ClassContent, ...]
+    is_exact: bool
 
 
 class PodClasses:
@@ -57,26 +58,30 @@ class PodClasses:
         self.snapshot = snapshot
         self._levels = levels
         self._count: dict[ClassIdx, int] = {}
-        self._known: dict[tuple[str, PodTemplate], ClassIdx] = {}
+        self._known: dict[tuple[str, PodTemplate, tuple[int, ...]], ClassIdx] = {}
+        self._owned: list[tuple[int, ...]] = []
         self._raw: list[tuple[str, PodTemplate]] = []
         self._merged: dict[object, ClassIdx] = {}
         self._selectors = PodSelectors(snapshot)
         self._bundles: dict[Bundle, None] = {}
 
-    def add(self, namespace: str, template: PodTemplate, count: int) -> ClassIdx:
-        """The pod class of some pods that are to be placed."""
-        pod_class = self.of(namespace, template)
+    def add(
+        self, namespace: str, template: PodTemplate, count: int, owned: tuple[int, ...] = ()
+    ) -> ClassIdx:
+        """The pod class of some pods that are to be placed, and the reservations they may use."""
+        pod_class = self.of(namespace, template, owned)
         self._count[pod_class] = self._count.get(pod_class, 0) + count
         return pod_class
 
-    def of(self, namespace: str, template: PodTemplate) -> ClassIdx:
+    def of(self, namespace: str, template: PodTemplate, owned: tuple[int, ...] = ()) -> ClassIdx:
         """The number of the pod class of a pod, the same for equal needs."""
-        key = (namespace, template)
+        key = (namespace, template, owned)
         if key not in self._known:
-            signature = self._signature(namespace, template)
+            signature = (self._signature(namespace, template), owned)
             if signature not in self._merged:
                 self._merged[signature] = ClassIdx(len(self._raw))
                 self._raw.append((namespace, template))
+                self._owned.append(owned)
             self._known[key] = self._merged[signature]
         return self._known[key]
 
@@ -95,6 +100,8 @@ class PodClasses:
             t.tolerations,
             t.host_ports,
             t.device_share,
+            t.required_reservation,
+            t.ignores_reservations,
             inner,
             self._selectors.sight(namespace, t),
         )
@@ -107,6 +114,8 @@ class PodClasses:
             or t.required_anti_affinity
             or t.spread_constraints
             or t.host_ports
+            or t.required_reservation
+            or self._owned[pod_class]
             or any(self._selectors.sight(namespace, t))
         )
 
@@ -122,12 +131,18 @@ class PodClasses:
         eligible = np.empty((len(raw), len(nodes)), dtype=bool)
         for row, (_, t) in zip(eligible, raw, strict=True):
             row[:] = masks.selected(t) & masks.tolerated(t) & ~closed
-        draft = RuleDraft(self.snapshot, raw, levels, eligible, masks, self._selectors)
+        counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
+        draft = RuleDraft(
+            self.snapshot, raw, levels, eligible, masks, self._selectors, self._owned, counts
+        )
         for formulate in FORMULATE:
             formulate(draft)
         names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
         requests = [dict(t.requests) for _, t in raw]
         free = free_amounts(nodes, names)
+        for name, amounts in zip(names, free, strict=True):
+            if name in draft.withheld:
+                np.maximum(0, amounts - draft.withheld[name], out=amounts)
         need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
         for label, room, take in draft.columns:
             names.append(label)
@@ -140,9 +155,9 @@ class PodClasses:
         for content in self._bundles:
             bundle_of[content] = ClassIdx(len(requests))
             members = [s for s, _ in content]
-            counts = np.array([k for _, k in content], dtype=np.int64)
+            pods = np.array([k for _, k in content], dtype=np.int64)
             # In Python's integers: a bundle of huge pods must not wrap around to a small one.
-            total_request = counts.astype(object) @ request[members].astype(object)
+            total_request = pods.astype(object) @ request[members].astype(object)
             rows.append(np.minimum(total_request, UNLIMITED + 1).astype(np.int64)[None, :])
             open_to.append(np.all(eligible[members], axis=0)[None, :])
             special = np.append(special, False)
@@ -172,6 +187,7 @@ class PodClasses:
                 *(((t, 1),) for _, t in raw),
                 *(tuple((raw[s][1], k) for s, k in content) for content in self._bundles),
             ),
+            draft.is_exact,
         )
 
 

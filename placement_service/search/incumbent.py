@@ -120,6 +120,9 @@ class State:
             self._report(self.solution())
 
     def _tighten(self, i: int, bound: int) -> bool:
+        if not self.problem.exact:
+            # What is proven of the problem is not proven of the request.
+            return False
         old = self.bounds[i]
         if bound <= old if self.goals[i].tier.minimize else bound >= old:
             return False

@@ -5,8 +5,20 @@ To add one: its file here, its entry in `FORMULATE`, and what it posts in `cp_sa
 
 from __future__ import annotations
 
-from placement_service.formulation.rules import affinity, anti_affinity, host_ports, spread
+from placement_service.formulation.rules import (
+    affinity,
+    anti_affinity,
+    host_ports,
+    reservations,
+    spread,
+)
 
 #: Makes rules from a request, in this order: spread is judged on the rules of nodes alone,
 #: before other pods narrow them.
-FORMULATE = (host_ports.formulate, spread.formulate, anti_affinity.formulate, affinity.formulate)
+FORMULATE = (
+    host_ports.formulate,
+    spread.formulate,
+    anti_affinity.formulate,
+    affinity.formulate,
+    reservations.formulate,
+)

@@ -42,14 +42,18 @@ class RuleDraft:
         eligible: Bools,
         masks: NodeMasks,
         selectors: PodSelectors,
+        owned: Sequence[tuple[int, ...]],
+        counts: Sequence[int],
     ) -> None:
-        """`templates` are (namespace, template) of each pod class."""
+        """Of each pod class: (namespace, template), reservations that it owns, and its pods."""
         self.snapshot = snapshot
         self.templates = templates
         self.levels = levels
         self.eligible = eligible
         self.masks = masks
         self._selectors = selectors
+        self.owned = owned
+        self.counts = counts
         self._positions = np.array(
             [selectors.position(ns, t) for ns, t in templates], dtype=np.int64
         )
@@ -58,6 +62,10 @@ class RuleDraft:
         self.homes = np.array([index.get(p.node, -1) for p in snapshot.running_pods], np.int64)
         self._arrays: dict[tuple[str, bytes], NDArray[Any]] = {}
         self.columns: list[Column] = []
+        #: What is to be taken off what is free, by resource [N].
+        self.withheld: dict[str, Ints] = {}
+        #: Whether a plan that the problem does not allow breaks a rule for certain.
+        self.is_exact = True
         self.rules: list[Rule] = []
         self.special = np.zeros(len(templates), dtype=bool)
 

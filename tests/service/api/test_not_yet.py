@@ -16,9 +16,9 @@ Change = Callable[[ComputePlacementRequest], object]
 
 #: By the rule of the list: a request that uses it, and the path that is refused.
 USES: dict[str, tuple[Change, str]] = {
-    "reservations": (
-        lambda m: m.snapshot.reservations.add(name="reservations/a"),
-        "snapshot.reservations",
+    "network_devices": (
+        lambda m: setattr(m.gangs[0].groups[0].pod_sets[0].template, "same_pcie_nics", 1),
+        "gangs[0].groups[0].pod_sets[0].template.same_pcie_nics",
     ),
     "starvation": (
         lambda m: m.policy.starvation_after.FromSeconds(1),

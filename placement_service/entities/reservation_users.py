@@ -1,0 +1,162 @@
+"""Which pod uses which reservation: named once it is known which pods are on which node.
+
+Owners beside a reservation use it as far as it goes: pods that require one first, one pod
+for an allocate-once reservation, as many as fit for a restricted one, all others for the
+rest. A pod that a reservation names takes the place of a pod of its set beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from placement_service.entities.request import Binding, Pod, PodTemplate, Snapshot
+from placement_service.entities.reservations import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """A bound pod; `binding` is its place among the bindings."""
+
+    binding: int
+    name: str
+    gang: str
+    namespace: str
+    template: PodTemplate
+
+    def owns(self, reservation: Reservation) -> bool:
+        wanted = self.template.required_reservation
+        if self.template.ignores_reservations or reservation.closed:
+            return False
+        if wanted is not None and not wanted.matches(reservation):
+            return False
+        return any(
+            owner.matches(
+                gang=self.gang,
+                pod=self.name,
+                namespace=self.namespace,
+                labels=self.template.labels,
+            )
+            for owner in reservation.owners
+        )
+
+    def asks(self, reservation: Reservation) -> tuple[int, ...]:
+        """Of each resource that is held, in order of their names."""
+        return tuple(self.template.requests.get(r, 0) for r in sorted(reservation.held))
+
+
+def use_reservations(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
+    """The bindings with the reservations that they use, in the same order."""
+    if not snapshot.reservations:
+        return tuple(bindings)
+    found = _named_pods_first(snapshot, bindings)
+    sets = {
+        pod.name: (gang, s.template)
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+        for pod in s.pods
+    }
+    beside: dict[str, list[_Pod]] = {}
+    for i, binding in enumerate(found):
+        gang, template = sets[binding.pod]
+        pod = _Pod(i, binding.pod, gang.name, gang.namespace, template)
+        beside.setdefault(binding.node, []).append(pod)
+    running = {
+        pod.reservation
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for pod in group.running_pods
+    }
+    on_node: dict[str, list[Reservation]] = {}
+    for reservation in sorted(snapshot.reservations, key=lambda r: r.name):
+        if not (reservation.allocate_once and reservation.name in running):
+            on_node.setdefault(reservation.node, []).append(reservation)
+    for node, reservations in on_node.items():
+        if node in beside:
+            for i, name in _Users(beside[node], reservations).users.items():
+                found[i] = replace(found[i], reservation=name)
+    return tuple(found)
+
+
+class _Users:
+    """The reservation of each pod of a node that uses one, by its binding."""
+
+    def __init__(self, pods: Iterable[_Pod], reservations: Sequence[Reservation]) -> None:
+        self.users: dict[int, str] = {}
+        self._waiting = list(pods)
+        self._used: Counter[str] = Counter()
+        self._left = {r.name: [r.held[s] for s in sorted(r.held)] for r in reservations}
+        for pod in [p for p in self._waiting if p.template.required_reservation is not None]:
+            # Of several the one with least to spare.
+            mine = [r for r in reservations if self._able(pod, r)]
+            if mine:
+                least = min(
+                    mine, key=lambda r: (not self._fits(pod, r), self._left[r.name], r.name)
+                )
+                self._take(pod, least)
+        for r in sorted(reservations, key=lambda r: (not r.allocate_once, not r.restricted)):
+            while users := [p for p in self._waiting if self._able(p, r) and any(p.asks(r))]:
+                self._take(self._largest(users, r), r)
+
+    def _largest(self, pods: Iterable[_Pod], r: Reservation) -> _Pod:
+        return max(pods, key=lambda p: (self._fits(p, r), p.asks(r), p.name))
+
+    def _take(self, pod: _Pod, r: Reservation) -> None:
+        self.users[pod.binding] = r.name
+        self._used[r.name] += 1
+        self._waiting.remove(pod)
+        left = zip(self._left[r.name], pod.asks(r), strict=True)
+        self._left[r.name] = [max(0, there - asked) for there, asked in left]
+
+    def _fits(self, pod: _Pod, r: Reservation) -> bool:
+        left = zip(self._left[r.name], pod.asks(r), strict=True)
+        return all(asked <= there for there, asked in left)
+
+    def _able(self, pod: _Pod, r: Reservation) -> bool:
+        if r.allocate_once and self._used[r.name]:
+            return False
+        return pod.owns(r) and (not r.restricted or self._fits(pod, r))
+
+
+def _named_pods_first(snapshot: Snapshot, bindings: Sequence[Binding]) -> list[Binding]:
+    """Pods of a set in another order, so that pods named by reservations are beside them."""
+    home = {
+        owner.pod: r.node
+        for r in snapshot.reservations
+        if not r.closed
+        for owner in r.owners
+        if owner.pod
+    }
+    found = list(bindings)
+    at = {b.pod: i for i, b in enumerate(found)}
+    for pods in _sets_with(snapshot, home):
+        uid = {pod.name: pod.uid for pod in pods}
+        for name in (pod.name for pod in pods if pod.name in home):
+            here = at.get(name)
+            if here is not None and found[here].node == home[name]:
+                continue
+            # A pod of the set beside the reservation that is not at home there itself.
+            others = (p.name for p in pods if p.name in at and home.get(p.name) != home[name])
+            other = next((o for o in others if found[at[o]].node == home[name]), None)
+            if other is None:
+                continue
+            there = at[other]
+            found[there] = replace(found[there], pod=name, uid=uid[name])
+            at[name] = there
+            if here is None:
+                del at[other]
+            else:
+                found[here] = replace(found[here], pod=other, uid=uid[other])
+                at[other] = here
+    return found
+
+
+def _sets_with(snapshot: Snapshot, names: Mapping[str, str]) -> Iterator[Sequence[Pod]]:
+    """The pods of each set that has one of some names."""
+    for gang in snapshot.gangs if names else ():
+        for group in gang.groups:
+            for s in group.pod_sets:
+                if any(pod.name in names for pod in s.pods):
+                    yield s.pods

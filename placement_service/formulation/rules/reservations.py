@@ -1,0 +1,323 @@
+"""Reservations: room that is held on a node, as columns of resources.
+
+Let G be what new pods that may not use what a reservation holds ask for on its node, and
+O what its owners ask for. Owners take from what is held first, then from the rest; what
+they leave of it stays held. So
+
+    G <= free - held      and      G + O <= free
+
+The second is the resource itself; the first is a column that owners take nothing of. With
+several reservations on a node the first holds for each set of them and the pods that own
+none of these. Reservations that no pod may use are taken off what is free.
+
+Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for pods of 2;
+an allocate-once one leaves something over) the rest is taken off as well. That is exact for
+the usual reservations; where it is less than what is there, `is_exact` is false, and
+nothing is proven of the problem.
+
+    formulation   `owned` tells pod classes apart, `formulate` makes columns
+    heuristic, bounds, cp_sat     know columns only
+    naming        `entities.reservation_users` says which pod uses which reservation
+    explanation   `explain.reservation_reasons`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, combinations
+
+import numpy as np
+
+from placement_service.entities.request import Node, PodGang, PodSet, Snapshot
+from placement_service.entities.reservations import Reservation, ReservationOwner
+from placement_service.formulation.arrays import UNLIMITED, Ints
+from placement_service.formulation.rules.draft import Column, RuleDraft
+
+#: Reservations of one node that are told apart; what is beyond is held for nobody.
+MOST_ON_A_NODE = 4
+#: Columns for reservations in all; what is beyond is held for nobody.
+MOST_COLUMNS = 400
+
+Classes = frozenset[int]
+
+
+class Ownership:
+    """Which reservations the pods of a set may use, as indices into the snapshot's."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._reservations = snapshot.reservations
+        self._by_owner: dict[ReservationOwner, list[int]] = {}
+        taken = set(users_that_run(snapshot))
+        for i, reservation in enumerate(snapshot.reservations):
+            used_up = reservation.allocate_once and reservation.name in taken
+            if not reservation.closed and not used_up:
+                for owner in reservation.owners:
+                    self._by_owner.setdefault(owner, []).append(i)
+
+    def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
+        """Sorted; of one that names pods it is enough that it names one of the set."""
+        template = pod_set.template
+        if not self._by_owner or template.ignores_reservations:
+            return ()
+        found: set[int] = set()
+        for owner, indices in self._by_owner.items():
+            if owner.pod and all(pod.name != owner.pod for pod in pod_set.pods):
+                continue
+            if owner.matches(
+                gang=gang.name, pod=owner.pod, namespace=gang.namespace, labels=template.labels
+            ):
+                found.update(indices)
+        wanted = template.required_reservation
+        if wanted is not None:
+            found = {i for i in found if wanted.matches(self._reservations[i])}
+        return tuple(sorted(found))
+
+
+def users_that_run(snapshot: Snapshot) -> Iterable[str]:
+    """The reservations that running pods of gangs use."""
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod in group.running_pods:
+                if pod.reservation:
+                    yield pod.reservation
+
+
+@dataclass(slots=True)
+class _Held:
+    """Reservations of a node with the same owners: what they hold, and what nobody can use."""
+
+    owners: Classes
+    amounts: dict[str, int]
+    waste: dict[str, int] = field(default_factory=dict)
+
+
+def formulate(draft: RuleDraft) -> None:
+    """Columns, and what nobody may use off what is free."""
+    snapshot = draft.snapshot
+    if snapshot.reservations or any(t.required_reservation for _, t in draft.templates):
+        _Formulation(draft).run()
+
+
+class _Formulation:
+    def __init__(self, draft: RuleDraft) -> None:
+        self.draft = draft
+        self.templates = [t for _, t in draft.templates]
+        self.nodes = draft.snapshot.nodes
+        self.reservations = draft.snapshot.reservations
+        self.ignoring = frozenset(c for c, t in enumerate(self.templates) if t.ignores_reservations)
+        self.owners: dict[int, set[int]] = {}
+        for c, owned in enumerate(draft.owned):
+            for i in owned:
+                self.owners.setdefault(i, set()).add(c)
+        self.columns: dict[tuple[Classes, str], Ints] = {}
+        #: Where pods that require a reservation have one, and how many of them fit there.
+        self.slots: dict[int, Ints] = {
+            c: np.zeros(len(self.nodes), dtype=np.int64)
+            for c, t in enumerate(self.templates)
+            if t.required_reservation is not None
+        }
+
+    def run(self) -> None:
+        index = {node.name: n for n, node in enumerate(self.nodes)}
+        on_node: dict[int, list[int]] = {}
+        for i, reservation in enumerate(self.reservations):
+            if reservation.node in index:
+                on_node.setdefault(index[reservation.node], []).append(i)
+        for n, indices in on_node.items():
+            self._on_node(n, indices)
+        for (guests, resource), capacity in self.columns.items():
+            take = np.array(
+                [t.requests.get(resource, 0) if c in guests else 0
+                 for c, t in enumerate(self.templates)], dtype=np.int64
+            )  # fmt: skip
+            self.draft.columns.append(Column(f"{resource} beside reservations", capacity, take))
+        self._required()
+
+    def _required(self) -> None:
+        """Pods that require a reservation: only where there is one, and not more than it takes."""
+        for c, slots in self.slots.items():
+            self.draft.eligible[c, slots == 0] = False
+        # Classes that share a reservation share its slots.
+        for classes in _connected([self.owners_of(c) for c in self.slots], list(self.slots)):
+            capacity = np.max([self.slots[c] for c in classes], axis=0)
+            take = np.zeros(len(self.templates), dtype=np.int64)
+            take[classes] = 1
+            if len(classes) > 1:
+                self.draft.is_exact = False
+            self.draft.columns.append(Column("reservation slots", capacity, take))
+
+    def owners_of(self, pod_class: int) -> frozenset[int]:
+        return frozenset(self.draft.owned[pod_class])
+
+    # --- one node -----------------------------------------------------------------
+
+    def _on_node(self, n: int, indices: Sequence[int]) -> None:
+        groups: dict[Classes, list[int]] = {}
+        for i in indices:
+            able = frozenset(
+                c
+                for c in self.owners.get(i, ())
+                if self.draft.eligible[c, n] and self._may_use(c, self.reservations[i])
+            )
+            groups.setdefault(able, []).append(i)
+        held: list[_Held] = []
+        # The largest first; classes that own several reservations here use the first.
+        seen: set[int] = set()
+        order = sorted(groups.items(), key=lambda g: (-len(g[0]), sorted(g[0]), g[1]))
+        for owners, mine in order:
+            if owners & seen or (owners and len(held) >= MOST_ON_A_NODE):
+                self.draft.is_exact = False
+                owners = frozenset()
+            seen |= owners
+            held += self._together(n, owners, [self.reservations[i] for i in mine])
+        self._hold(n, held)
+
+    def _may_use(self, pod_class: int, reservation: Reservation) -> bool:
+        requests = self.templates[pod_class].requests
+        if not reservation.restricted:
+            return True
+        return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())
+
+    def _together(
+        self, n: int, owners: Classes, reservations: Sequence[Reservation]
+    ) -> list[_Held]:
+        """What some reservations with the same owners come to; those left over serve nobody."""
+        if not owners:
+            return [_Held(frozenset(), dict(r.held)) for r in reservations]
+        single = [r for r in reservations if not r.allocate_once]
+        once = [r for r in reservations if r.allocate_once]
+        if single and (once or len(single) > 1):
+            # Who uses which of them would have to be chosen.
+            self.draft.is_exact = False
+            chosen, rest = single[:1], [*single[1:], *once]
+        elif len(once) > 1 and not all(self._fits(c, r) for c in owners for r in once):
+            self.draft.is_exact = False
+            chosen, rest = once[:1], once[1:]
+        else:
+            chosen, rest = [*single, *once], []
+        if any(r.restricted and not r.allocate_once for r in chosen) and len(owners) > 1:
+            # Which of unlike pods share it would have to be chosen: it serves those that
+            # are most.
+            self.draft.is_exact = False
+            owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
+        found = _Held(owners, {})
+        for r in chosen:
+            usable = self._slots(owners, r)
+            for c in owners & self.slots.keys():
+                self.slots[c][n] = min(UNLIMITED, int(self.slots[c][n]) + usable)
+            for resource, amount in r.held.items():
+                found.amounts[resource] = found.amounts.get(resource, 0) + amount
+                waste = self._waste(n, owners, r, resource, amount)
+                if waste:
+                    found.waste[resource] = found.waste.get(resource, 0) + waste
+        return [found, *(_Held(frozenset(), dict(r.held)) for r in rest)]
+
+    def _fits(self, pod_class: int, reservation: Reservation) -> bool:
+        requests = self.templates[pod_class].requests
+        return all(requests.get(r, 0) <= amount for r, amount in reservation.held.items())
+
+    def _slots(self, owners: Collection[int], r: Reservation) -> int:
+        """How many pods may use a reservation, as far as it says."""
+        if r.allocate_once:
+            return 1
+        return self._users(owners, r) if r.restricted else UNLIMITED
+
+    def _users(self, owners: Collection[int], r: Reservation) -> int:
+        """How many pods of the one class fit a restricted reservation."""
+        (c,) = owners
+        requests = self.templates[c].requests
+        fits = [a // q for s, a in r.held.items() if (q := requests.get(s, 0))]
+        return min(fits, default=UNLIMITED)
+
+    def _waste(
+        self, n: int, owners: Collection[int], r: Reservation, resource: str, amount: int
+    ) -> int:
+        """What owners cannot take of a resource of a reservation."""
+        asks = [self.templates[c].requests.get(resource, 0) for c in owners]
+        if r.allocate_once:
+            # What the user leaves over would be free for all once it is there.
+            left = max(0, amount - min(asks))
+            if left and self._could_use(n, owners, resource):
+                self.draft.is_exact = False
+            return left
+        if not r.restricted:
+            return 0
+        users = self._users(owners, r)
+        return 0 if users >= UNLIMITED else amount - min(amount, users * asks[0])
+
+    def _could_use(self, n: int, owners: Collection[int], resource: str) -> bool:
+        """Whether another pod could take what the one user of a reservation leaves over."""
+        return any(
+            t.requests.get(resource, 0)
+            and c not in self.slots
+            and self.draft.eligible[c, n]
+            and (c not in owners or self.draft.counts[c] > 1)
+            for c, t in enumerate(self.templates)
+        )
+
+    # --- columns --------------------------------------------------------------------
+
+    def _hold(self, n: int, held: Sequence[_Held]) -> None:
+        node = self.nodes[n]
+        withheld, everyone = self.draft.withheld, frozenset(range(len(self.templates)))
+        nobody: dict[str, int] = {}
+        for h in held:
+            for resource, amount in (*h.waste.items(), *(() if h.owners else h.amounts.items())):
+                if h.owners:
+                    _add(withheld, resource, n, amount, len(self.nodes))
+                else:
+                    nobody[resource] = nobody.get(resource, 0) + amount
+        some = [_Held(h.owners | self.ignoring, h.amounts) for h in held if h.owners]
+        if self.ignoring and nobody:
+            some.append(_Held(self.ignoring, nobody))
+            nobody = {}
+        for resource, amount in nobody.items():
+            _add(withheld, resource, n, amount, len(self.nodes))
+        for chosen in _subsets(some):
+            guests = everyone.difference(*(h.owners for h in chosen))
+            amounts = dict(nobody)
+            for h in chosen:
+                for resource, amount in h.amounts.items():
+                    amounts[resource] = amounts.get(resource, 0) + amount
+            for resource, amount in amounts.items():
+                self._column(n, node, guests, resource, amount)
+
+    def _column(self, n: int, node: Node, guests: Classes, resource: str, held: int) -> None:
+        asking = {c for c in guests if self.templates[c].requests.get(resource, 0)}
+        if not asking:
+            return
+        key = (frozenset(guests), resource)
+        if key not in self.columns:
+            if len(self.columns) >= MOST_COLUMNS:
+                self.draft.is_exact = False
+                _add(self.draft.withheld, resource, n, held, len(self.nodes))
+                return
+            self.columns[key] = np.full(len(self.nodes), UNLIMITED, dtype=np.int64)
+        column = self.columns[key]
+        column[n] = min(int(column[n]), max(0, node.free(resource) - held))
+
+
+def _add(table: dict[str, Ints], resource: str, n: int, amount: int, nodes: int) -> None:
+    if resource not in table:
+        table[resource] = np.zeros(nodes, dtype=np.int64)
+    table[resource][n] += amount
+
+
+def _subsets(held: Sequence[_Held]) -> Iterable[tuple[_Held, ...]]:
+    """All sets of at least one."""
+    return chain.from_iterable(combinations(held, k) for k in range(1, len(held) + 1))
+
+
+def _connected(owned: Sequence[frozenset[int]], classes: Sequence[int]) -> list[list[int]]:
+    """Classes in groups, such that no two groups own a reservation together."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for mine, c in zip(owned, classes, strict=True):
+        touching = [g for g in groups if g[0] & mine]
+        merged: tuple[set[int], list[int]] = (set(mine), [c])
+        for g in touching:
+            merged[0].update(g[0])
+            merged[1].extend(g[1])
+            groups.remove(g)
+        groups.append(merged)
+    return [sorted(g[1]) for g in groups]

@@ -1,0 +1,200 @@
+"""Reservations on smallest instances: held for others, used by owners, no more than they may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.request import CPU, BoundPod
+from placement_service.entities.reservations import ReservationOwner, ReservationSelector
+from placement_service.entities.selectors import LabelSelector
+from tests.scenario import GPU, Group, Placed, Scenario, gang_name, pod_name
+
+#: A node of eight GPUs, of which four are held for pods of group "own".
+HALF = Scenario("x1=8").hold("held", "x1", 4, "own")
+
+
+def used(placed: Placed) -> dict[str, str]:
+    """The reservation of each new pod that uses one, by short names."""
+    return {
+        b.pod.rpartition("/")[2]: b.reservation.removeprefix("reservations/")
+        for b in placed.bindings
+        if b.reservation
+    }
+
+
+def test_what_is_held_serves_nobody_else() -> None:
+    placed = HALF.gang("a", pods=8, gpus=1, min=1).place().expect(new={"a": 4})
+    assert used(placed) == {}
+
+
+def test_an_owner_takes_from_it_and_the_binding_says_so() -> None:
+    scenario = HALF.gang("a", Group("own", pods=1, gpus=4)).gang("b", pods=1, gpus=4)
+    assert used(scenario.place().expect(placed=("a", "b"))) == {"a-own-0": "held"}
+
+
+def test_an_owner_takes_the_rest_from_the_node() -> None:
+    scenario = HALF.gang("a", Group("own", pods=1, gpus=6)).gang("b", pods=2, gpus=1, min=1)
+    placed = scenario.gang("c", pods=1, gpus=1).place().expect(admitted=8)
+    assert used(placed) == {"a-own-0": "held"}
+
+
+def test_what_owners_leave_stays_held() -> None:
+    scenario = HALF.gang("a", Group("own", pods=1, gpus=1)).gang("b", pods=8, gpus=1, min=1)
+    scenario.place().expect(new={"a": 1, "b": 4})
+
+
+def test_a_closed_reservation_holds_its_room_and_serves_nobody() -> None:
+    scenario = Scenario("x1=8").hold("held", "x1", 4, "own", closed=True)
+    scenario.gang("a", Group("own", pods=8, gpus=1, min=1)).place().expect(new={"a": 4})
+
+
+def test_other_resources_are_held_too() -> None:
+    held = replace(HALF.reservations[0], held={CPU: 60_000})
+    scenario = replace(HALF, reservations=(held,))
+    scenario = scenario.gang("a", Group("w", pods=8, cpus=1, min=1))
+    scenario.place().expect(new={"a": 4})
+
+
+def test_a_pod_that_ignores_reservations_takes_what_is_held() -> None:
+    group = Group("w", pods=1, gpus=8, asks={"ignores_reservations": True})
+    assert used(HALF.gang("a", group).place().expect(placed=("a",))) == {}
+
+
+def test_but_not_what_an_owner_has() -> None:
+    group = Group("w", pods=8, gpus=1, min=1, asks={"ignores_reservations": True})
+    scenario = HALF.gang("a", group).gang("b", Group("own", pods=1, gpus=4), priority=1)
+    scenario.place().expect(new={"a": 4, "b": 1})
+
+
+class TestRestricted:
+    SCENARIO = Scenario("x1=8").hold("held", "x1", 4, "own", restricted=True)
+
+    def test_it_is_not_topped_up(self) -> None:
+        scenario = self.SCENARIO.gang("a", Group("own", pods=1, gpus=8))
+        scenario.place().expect(placed=())
+
+    def test_owners_may_use_the_rest_of_the_node_beside_it(self) -> None:
+        placed = self.SCENARIO.gang("a", Group("own", pods=2, gpus=4)).place()
+        assert len(used(placed.expect(placed=("a",)))) == 1
+
+    def test_what_does_not_fit_is_nobodys(self) -> None:
+        scenario = self.SCENARIO.gang("a", Group("own", pods=3, gpus=3, min=1))
+        # One in the four that are held, one in the four that are not.
+        scenario.place().expect(new={"a": 2})
+
+    def test_what_it_does_not_list_comes_from_the_node(self) -> None:
+        scenario = self.SCENARIO.gang("a", Group("own", pods=1, gpus=4, cpus=64))
+        assert used(scenario.place().expect(placed=("a",))) == {"a-own-0": "held"}
+
+    def test_of_unlike_owners_nothing_false_is_proven(self) -> None:
+        scenario = self.SCENARIO.gang("a", Group("own", pods=1, gpus=3), priority=1)
+        scenario = scenario.gang("b", Group("own", pods=1, gpus=1)).gang("c", pods=4, gpus=1)
+        scenario.place(seconds=2).expect(proven=False)
+
+
+class TestAllocateOnce:
+    def test_each_serves_one_pod(self) -> None:
+        scenario = Scenario("x1=8")
+        for i in range(2):
+            scenario = scenario.hold(f"r{i}", "x1", 4, "own", allocate_once=True)
+        placed = scenario.gang("a", Group("own", pods=2, gpus=4)).place().expect(placed=("a",))
+        assert sorted(used(placed).values()) == ["r0", "r1"]
+
+    def test_one_that_a_running_pod_uses_serves_nobody(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 4, "own", allocate_once=True)
+        scenario = scenario.gang("b", Group("w", on=("x1",)))
+        (gang,) = scenario.gangs
+        pod = replace(gang.groups[0].fixed_pods[0], reservation="reservations/held")
+        assert isinstance(pod, BoundPod)
+        gang = replace(gang, groups=(replace(gang.groups[0], fixed_pods=(pod,)),))
+        scenario = replace(scenario, gangs=(gang,))
+        scenario = scenario.gang("a", Group("own", pods=8, gpus=1, min=1))
+        placed = scenario.place().expect(new={"a": 4})
+        assert used(placed) == {}
+
+
+#: What pods ask for that run in one reservation or not at all.
+REQUIRED = {"required_reservation": ReservationSelector("reservations/held")}
+
+
+class TestRequired:
+    def test_the_pod_runs_in_it_or_not_at_all(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 8, "own", restricted=True)
+        group = Group("own", pods=3, gpus=4, min=1, asks=REQUIRED)
+        placed = scenario.gang("a", group).place().expect(new={"a": 2}, nodes={"a": {"x1": 2}})
+        assert set(used(placed).values()) == {"held"}
+
+    def test_one_that_serves_one_pod_serves_one(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 8, "own", allocate_once=True)
+        group = Group("own", pods=2, gpus=8, min=1, asks=REQUIRED)
+        scenario.gang("a", group).place().expect(new={"a": 1})
+
+    def test_without_it_nobody_runs(self) -> None:
+        group = Group("own", pods=1, gpus=4, asks=REQUIRED)
+        Scenario("x1=8").gang("a", group).place().expect(placed=())
+
+    def test_who_is_no_owner_does_not_run(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 8, "others")
+        group = Group("own", pods=1, gpus=4, asks=REQUIRED)
+        scenario.gang("a", group).place().expect(placed=())
+
+
+class TestOwners:
+    @pytest.mark.parametrize(
+        ("owner", "serves"),
+        [
+            (ReservationOwner(gang=gang_name("a")), True),
+            (ReservationOwner(gang=gang_name("b")), False),
+            (ReservationOwner(namespace="ml"), True),
+            (ReservationOwner(namespace="other"), False),
+            (ReservationOwner(pod=pod_name("a-w-0")), True),
+            (ReservationOwner(selector=LabelSelector((("group", "w"),))), True),
+            (ReservationOwner(gang=gang_name("a"), namespace="other"), False),
+        ],
+    )
+    def test_all_parts_must_hold(self, owner: ReservationOwner, serves: bool) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 8)
+        held = replace(scenario.reservations[0], owners=(owner,))
+        scenario = replace(scenario, reservations=(held,)).gang("a", pods=1, gpus=8)
+        scenario.place().expect(placed=("a",) if serves else ())
+
+    def test_pods_that_are_named_go_to_their_reservations(self) -> None:
+        scenario = Scenario("x1=8 x2=8")
+        for i, node in ((0, "x2"), (1, "x1")):
+            scenario = scenario.hold(f"r{i}", node, 8, allocate_once=True)
+            held = scenario.reservations[-1]
+            owner = ReservationOwner(pod=pod_name(f"a-w-{i}"))
+            scenario = replace(
+                scenario,
+                reservations=(*scenario.reservations[:-1], replace(held, owners=(owner,))),
+            )
+        placed = scenario.gang("a", pods=2, gpus=8).place().expect(placed=("a",))
+        assert used(placed) == {"a-w-0": "r0", "a-w-1": "r1"}
+
+    def test_gangs_alike_but_for_what_they_own_are_told_apart(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 8)
+        held = replace(scenario.reservations[0], owners=(ReservationOwner(gang=gang_name("b")),))
+        scenario = replace(scenario, reservations=(held,))
+        for name in "abc":
+            scenario = scenario.gang(name, pods=1, gpus=8)
+        scenario.place().expect(placed=("b",))
+
+    def test_two_owners_share_a_node_with_what_is_held_for_each(self) -> None:
+        scenario = Scenario("x1=8").hold("p", "x1", 2, "p").hold("q", "x1", 4, "q")
+        scenario = scenario.gang("a", Group("p", pods=8, gpus=1, min=1))
+        # Of p's own two, and the two that nobody holds.
+        scenario.gang("b", Group("q", pods=1, gpus=4), priority=-1).place().expect(
+            new={"a": 4, "b": 1}
+        )
+
+
+def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
+    scenario = Scenario(" ".join(f"x{i}=8" for i in range(12)))
+    for i in range(12):
+        scenario = scenario.hold(f"r{i}", f"x{i}", 8, f"g{i}")
+        scenario = scenario.gang(f"a{i}", Group(f"g{i}", pods=1, gpus=8))
+    placed = scenario.place().expect(admitted=96)
+    assert used(placed) == {f"a{i}-g{i}-0": f"r{i}" for i in range(12)}
+    assert GPU in scenario.reservations[0].held
