@@ -166,27 +166,22 @@ class Builder:
         used.update(int(place[n]) for _, n, _ in plan.get(base.index, ()))
         return gang.set_level, frozenset(used)
 
-    def put_back_home(self, plan: Plan, gangs: Iterable[int]) -> Plan:
-        """The plan with open gangs at home again, one after another, where there is room."""
-        result = dict(plan)
-        residual = ResidualCapacity(self.problem)
-        residual.take_plan(result)
+    def put_back_home(
+        self, residual: ResidualCapacity, plan: dict[int, Units], gangs: Iterable[int]
+    ) -> None:
+        """Open gangs of a plan go home again, one after another, where there is room.
+
+        `residual` is what the plan leaves; both are changed.
+        """
         for index in gangs:
             gang = self.problem.gangs[index]
             mark = residual.mark()
-            mine = result.get(index, ())
-            for d, node, count in mine:
+            for d, node, count in plan.get(index, ()):
                 residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))
-            residual.queues.charge(gang, ((d, count) for d, _, count in mine), -1)
-            home = [(d, count) for d, _, count in gang.home]
-            allowed = mine != gang.home and residual.queues.allows(gang, home)
-            if allowed and self._retake(residual, gang, gang.home):
-                result[index] = gang.home
-                residual.queues.charge(gang, home)
+            if self._retake(residual, gang, gang.home):
+                plan[index] = gang.home
             else:
                 residual.undo(mark)
-                residual.queues.charge(gang, ((d, count) for d, _, count in mine))
-        return result
 
     # --- one gang ---------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Making room for gangs that wait: which running gangs give way, domain by domain.
 
-For each gang that waits, the most important first: in each domain that could hold it, take
-victims one after another, the cheapest for the room that they leave there first, until the
-gang fits; then give back every victim whose room is not needed after all. The domain whose
-victims cost least wins. Extras of a gang are asked before the whole gang.
+For each gang that waits, the most important first: in each domain that could hold it, clear
+nodes one after another, the cheapest for the room that it gives first, until the gang fits;
+then give back every victim whose room is not needed after all. The domain whose victims
+cost least wins. Extras of a gang are asked before the whole gang.
 
 Who may use whose room needs no thought here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
@@ -11,30 +11,37 @@ Who may use whose room needs no thought here: room that a gang may not use does 
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.problem import Demand, Gang, Problem
+from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
-#: Domains tried for one gang, those with most room first.
+#: Domains tried for one gang, those first that lack least.
 MOST_DOMAINS = 24
 
+#: How much more room is made, each time that what should do does not.
+MORE = 1.5
 
-class Victim(NamedTuple):
-    """A gang that gives way with some of its pods: `keeps` is what stays, `pods` go."""
 
-    gang: int
-    keeps: Units
-    pods: int
-    is_whole: bool
+class Price(NamedTuple):
+    """What clearing a node costs for each slot that it gives; cheaper is smaller.
+
+    `rank` is that of the most important gang that goes whole, -1 for extras alone.
+    """
+
+    rank: int
+    pods_per_slot: float
 
 
 class Cost(NamedTuple):
@@ -47,121 +54,137 @@ class Cost(NamedTuple):
 
 def make_room(builder: Builder, plan: Plan, *, until: float) -> Plan:
     """The plan with gangs that wait placed in the room of victims, as far as time allows."""
-    best: Plan = plan
-    waiting = [g for g in builder.problem.pending if not g.home and g.index not in best]
-    for gang in sorted(waiting, key=lambda g: (-g.priority, g.index)):
-        if time.monotonic() > until:
-            break
-        found = _Search(builder, best, gang, until).run()
-        if found is not None:
-            best = found
-    return best
+    search = _Victims(builder, plan)
+    waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
+    try:
+        for gang in sorted(waiting, key=lambda g: (-g.priority, g.index)):
+            search.make_room_for(gang, until)
+    except OutOfTime:
+        # What was found by now is whole.
+        pass
+    return search.plan
 
 
-class _Search:
-    """Room for one gang."""
+class _Victims:
+    """The best plan so far, and what it leaves."""
 
-    def __init__(self, builder: Builder, plan: Plan, gang: Gang, until: float) -> None:
+    def __init__(self, builder: Builder, plan: Plan) -> None:
         self.builder = builder
         self.problem: Problem = builder.problem
         self.plan = plan
-        self.gang = gang
-        self._until = until
+        self.residual = ResidualCapacity(self.problem)
+        self.residual.take_plan(plan)
+        #: Open gangs by the node that they run on.
+        self._on_node: defaultdict[int, list[int]] = defaultdict(list)
+        for gang in self.problem.gangs:
+            for node in sorted({home.node for home in gang.home}):
+                self._on_node[node].append(gang.index)
+        order = sorted({g.priority for g in self.problem.gangs if g.home})
+        self._rank = {priority: rank for rank, priority in enumerate(order)}
 
-    def run(self) -> Plan | None:
-        """The best plan with the gang, None where no victims are enough."""
+    def make_room_for(self, gang: Gang, until: float) -> None:
+        """Place one gang in the domain where that costs least, if any victims are enough."""
         best: tuple[Cost, Plan] | None = None
-        for nodes in self._domains():
-            if time.monotonic() > self._until:
+        for nodes in self._domains(gang):
+            if time.monotonic() > until:
                 break
-            found = self._within(nodes)
+            found = self._within(gang, nodes)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
-        return None if best is None else best[1]
+        if best is not None:
+            self._move_to(best[1])
 
-    def _domains(self) -> Iterator[Ints | None]:
-        """Nodes of the domains that may hold the whole gang; None for everywhere."""
+    def _move_to(self, plan: Plan) -> None:
+        for index in self.plan.keys() | plan.keys():
+            before, after = self.plan.get(index, ()), plan.get(index, ())
+            if before != after:
+                self._release(index, before)
+                self._take(index, after)
+        self.plan = plan
+
+    # --- where ----------------------------------------------------------------
+
+    def _domains(self, gang: Gang) -> Iterator[Ints]:
+        """Nodes of the domains that may hold the whole gang, else all nodes."""
         whole = [
             s.required
-            for s in self.gang.scopes
-            if s.required >= 0 and len(s.demands) == len(self.gang.demands)
+            for s in gang.scopes
+            if s.required >= 0 and len(s.demands) == len(gang.demands)
         ]
         if not whole:
-            yield None
+            yield np.arange(self.problem.node_count)
             return
         level = max(whole, key=lambda i: self.problem.levels[i].count)
-        needed = max(self.gang.demands, key=lambda d: d.count)
-        room = ResidualCapacity(self.problem).slots(needed.pod_class, level)
-        for domain in np.argsort(-room, kind="stable")[:MOST_DOMAINS].tolist():
-            if room[domain] >= needed.count:
+        needed = _main_demand(self.problem, gang)
+        empty = ResidualCapacity(self.problem).slots(needed.pod_class, level)
+        now = self.residual.slots(needed.pod_class, level)
+        for domain in np.lexsort((-empty, -now))[:MOST_DOMAINS].tolist():
+            if empty[domain] >= needed.count:
                 yield self.builder.topology.inside(level, domain)
 
-    def _within(self, nodes: Ints | None) -> tuple[Cost, Plan] | None:
-        victims = self._victims(nodes)
-        if not self._fits(victims, nodes):
-            return None
-        few, many = 0, len(victims)
-        while few < many:
-            middle = (few + many) // 2
-            if self._fits(victims[:middle], nodes):
-                many = middle
-            else:
-                few = middle + 1
-        taken = victims[:few]
-        plan = self._placed(taken, nodes)
-        if plan is None:
-            return None
-        plan = self.builder.put_back_home(plan, [v.gang for v in reversed(taken)])
+    def _within(self, gang: Gang, nodes: Ints) -> tuple[Cost, Plan] | None:
+        needed = _main_demand(self.problem, gang)
+        lacking: float = needed.count - int(self.residual.row(needed.pod_class)[nodes].sum())
+        clearing = _Clearing(self, gang, nodes, needed)
+        mark = self.residual.mark()
+        try:
+            while True:
+                done = clearing.clear(max(1, lacking))
+                units = self.builder.place(self.residual, gang, within=nodes)
+                if units is not None:
+                    break
+                if done:
+                    return None
+                lacking = max(lacking, 1) * MORE
+            plan = {i: u for i, u in {**self.plan, **clearing.left}.items() if u}
+            plan[gang.index] = units
+            goers = sorted(clearing.left, key=lambda i: (-self.problem.gangs[i].priority, i))
+            self.builder.put_back_home(self.residual, plan, goers)
+        finally:
+            self.residual.undo(mark)
         return (self._cost(plan), plan) if budgets_hold(self.problem, plan) else None
 
-    def _victims(self, nodes: Ints | None) -> list[Victim]:
-        """All that could give way inside the nodes, the cheapest room first."""
-        inside = np.ones(self.problem.node_count, dtype=bool)
-        if nodes is not None:
-            inside[:] = False
-            inside[nodes] = True
-        ranked: list[tuple[tuple[float, ...], Victim]] = []
-        for index, units in self.plan.items():
-            gang = self.problem.gangs[index]
-            here = sum(c for _, n, c in units if inside[n])
-            if not gang.home or not here:
-                continue
-            extras = _without_extras(gang, units, inside)
-            if extras is not None:
-                ranked.append(((0.0, 1.0, float(index)), extras))
-            if gang.priority > self.gang.priority:
-                continue
-            pods = _count(units)
-            whole = Victim(index, (), pods, True)
-            ranked.append(((1.0 + _rank(self.problem, gang), pods / here, float(index)), whole))
-        return [victim for _, victim in sorted(ranked, key=lambda r: r[0])]
+    # --- what it costs --------------------------------------------------------
 
-    def _fits(self, victims: Sequence[Victim], nodes: Ints | None) -> bool:
-        return self._placed(victims, nodes) is not None
-
-    def _placed(self, victims: Sequence[Victim], nodes: Ints | None) -> Plan | None:
-        plan = dict(self.plan)
-        for victim in victims:
-            if victim.keeps:
-                plan[victim.gang] = victim.keeps
-            else:
-                plan.pop(victim.gang, None)
-        residual = ResidualCapacity(self.problem)
-        residual.take_plan(plan)
-        units = self.builder.place(residual, self.gang, within=nodes)
-        if units is None:
+    def price(
+        self, gang: Gang, node: int, left: Mapping[int, Units], needed: Demand
+    ) -> tuple[Price, dict[int, Units]] | None:
+        """The price of clearing a node, and what stays of the gangs on it; None if in vain."""
+        keeps: dict[int, Units] = {}
+        rank, pods = -1, 0
+        request = self.problem.request[needed.pod_class]
+        free = self.residual.free[node].copy()
+        before = int(self.residual.row(needed.pod_class)[node])
+        for index in self._on_node[node]:
+            victim = self.problem.gangs[index]
+            units = left.get(index, self.plan.get(index, ()))
+            here = sum(c for _, n, c in units if n == node)
+            if not here:
+                continue
+            extras = _without(victim, units, node)
+            if extras is None and victim.priority > gang.priority:
+                continue
+            keeps[index] = () if extras is None else extras
+            pods += here if extras is not None else sum(c for _, _, c in units)
+            rank = max(rank, -1 if extras is not None else self._rank[victim.priority])
+            for d, n, c in units:
+                if n == node:
+                    free += c * self.problem.request[victim.demands[d].pod_class]
+        slots = 0
+        if self.problem.eligible[needed.pod_class][node]:
+            slots = int(pods_that_fit(free[None, :], request)[0]) - before
+        if slots <= 0:
             return None
-        plan[self.gang.index] = units
-        return plan
+        return Price(rank, pods / min(slots, needed.count)), keeps
 
     def _cost(self, plan: Plan) -> Cost:
         value: dict[int, int] = {}
         extras = pods = 0
         for index, units in self.plan.items():
             gang = self.problem.gangs[index]
-            lost = _count(units) - _count(plan.get(index, ()))
-            if not gang.home or not lost:
+            if not gang.home or plan.get(index) == units:
                 continue
+            lost = sum(c for *_, c in units) - sum(c for *_, c in plan.get(index, ()))
             pods += lost
             if index in plan:
                 extras += lost
@@ -169,27 +192,78 @@ class _Search:
                 value[-gang.priority] = value.get(-gang.priority, 0) + gang.value
         return Cost(tuple(sorted(value.items())), extras, pods)
 
+    # --- changes --------------------------------------------------------------
 
-def _rank(problem: Problem, gang: Gang) -> int:
-    """Lower priorities give way first."""
-    return sorted({g.priority for g in problem.gangs if g.home}).index(gang.priority)
+    def release(self, index: int, before: Units, after: Units) -> None:
+        """What is left grows by what a gang gives up."""
+        gone = Counter({(d, n): c for d, n, c in before})
+        gone.subtract({(d, n): c for d, n, c in after})
+        self._release(index, tuple((d, n, c) for (d, n), c in gone.items() if c))
+
+    def _release(self, index: int, units: Units) -> None:
+        self._take(index, tuple((d, n, -c) for d, n, c in units))
+
+    def _take(self, index: int, units: Units) -> None:
+        demands = self.problem.gangs[index].demands
+        for d, node, count in units:
+            self.residual.take(demands[d].pod_class, np.array([node]), np.array([count]))
 
 
-def _without_extras(gang: Gang, units: Units, inside: Bools) -> Victim | None:
-    """The gang without its extras inside some nodes, None when it has none there."""
-    left = list(units)
-    gone = 0
+class _Clearing:
+    """Nodes of a domain, cleared one after another; `left` is what stays of their gangs."""
+
+    def __init__(self, victims: _Victims, gang: Gang, nodes: Ints, needed: Demand) -> None:
+        self._victims = victims
+        self._gang = gang
+        self._needed = needed
+        self._inside = set(nodes.tolist())
+        self.left: dict[int, Units] = {}
+        self._heap: list[tuple[Price, int]] = []
+        for node in sorted(self._inside):
+            self._push(node)
+
+    def _push(self, node: int) -> None:
+        priced = self._victims.price(self._gang, node, self.left, self._needed)
+        if priced is not None:
+            heapq.heappush(self._heap, (priced[0], node))
+
+    def clear(self, slots: float) -> bool:
+        """Clear nodes for so many slots; true when there is nothing left to clear."""
+        problem = self._victims.problem
+        row = self._victims.residual.row
+        while slots > 0 and self._heap:
+            price, node = heapq.heappop(self._heap)
+            priced = self._victims.price(self._gang, node, self.left, self._needed)
+            if priced is None:
+                continue
+            if priced[0] > price:
+                heapq.heappush(self._heap, (priced[0], node))
+                continue
+            before = int(row(self._needed.pod_class)[node])
+            touched: set[int] = set()
+            for index, keeps in priced[1].items():
+                units = self.left.get(index, self._victims.plan.get(index, ()))
+                self._victims.release(index, units, keeps)
+                self.left[index] = keeps
+                touched |= {home.node for home in problem.gangs[index].home}
+            slots -= int(row(self._needed.pod_class)[node]) - before
+            # Other nodes of the same gangs are cheaper to clear now.
+            for other in (touched & self._inside) - {node}:
+                self._push(other)
+        return not self._heap
+
+
+def _main_demand(problem: Problem, gang: Gang) -> Demand:
+    """The demand of a gang that asks for most GPUs, then for most pods."""
+    return max(gang.demands, key=lambda d: (int(problem.gpus[d.pod_class]) * d.count, d.count))
+
+
+def _without(gang: Gang, units: Units, node: int) -> Units | None:
+    """What stays of a gang that gives up a node, None when that takes more than extras."""
+    gone: Sequence[tuple[int, int]] = [(d, c) for d, n, c in units if n == node]
     for requirement in gang.requirements:
-        surplus = _count(u for u in units if u[0] in requirement.demands) - requirement.missing
-        for i, (demand, node, count) in enumerate(left):
-            if surplus > 0 and demand in requirement.demands and inside[node]:
-                take = min(surplus, count)
-                left[i] = (demand, node, count - take)
-                surplus -= take
-                gone += take
-    keeps = tuple(u for u in left if u[2])
-    return Victim(gang.index, keeps, gone, False) if gone and keeps else None
-
-
-def _count(units: Iterable[tuple[int, int, int]]) -> int:
-    return sum(count for _, _, count in units)
+        mine = sum(c for d, _, c in units if d in requirement.demands)
+        lost = sum(c for d, c in gone if d in requirement.demands)
+        if lost and mine - lost < max(requirement.missing, 0):
+            return None
+    return tuple((d, n, c) for d, n, c in units if n != node)
