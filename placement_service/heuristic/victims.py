@@ -28,7 +28,7 @@ from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Domains tried for one gang, those first that lack least.
-MOST_DOMAINS = 24
+MOST_DOMAINS = 8
 
 #: How much more room is made, each time that what should do does not.
 MORE = 1.5

@@ -127,6 +127,16 @@ def test_a_budget_is_not_passed() -> None:
     assert kept.solution.proven
 
 
+def test_a_queue_reclaims_what_is_guaranteed_to_it() -> None:
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))
+    victims = [replace(running(f"b{i}", f"n{i}", gpus=8), queue="queues/b") for i in (0, 1)]
+    mine = replace(urgent(priority=0), queue="queues/a")
+    question = replace(cluster(*victims, mine, nodes=2), queues=queues)
+    result = answer(question, RECLAIM)
+    assert [e.kind for e in result.evictions] == [EvictionKind.RECLAIM]
+    assert len(result.bindings) == 1
+
+
 def halves(*gangs: PodGang) -> Snapshot:
     nodes = (node("n0", used=4), node("n1", used=4))
     return Snapshot(nodes, (*gangs, urgent(priority=0)))
