@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
@@ -22,6 +23,7 @@ from placement_service.judge.verify import verify
 from placement_service.search.engine import search
 from tests.service.formulation.test_running_gangs import (
     PREEMPT,
+    RECLAIM,
     REPACK,
     cluster,
     running,
