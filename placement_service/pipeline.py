@@ -44,6 +44,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Problem
 from placement_service.judge.score import GangScore, Score
+from placement_service.judge.tolerance import Ranking
 from placement_service.solver_process.pool import Found
 
 logger = logging.getLogger(__name__)
@@ -257,6 +258,7 @@ class _Run:
         self.first_seconds = 0.0
         self.first_tiers: tuple[Tier, ...] = ()
         self.proof_seconds: float | None = None
+        self._ranking = Ranking(request.policy)
         #: What judging a plan takes, in seconds: the last one measured.
         self._judging = 0.0
         #: Fewest domains that each gang was seen to need, in any plan that was remembered.
@@ -453,7 +455,8 @@ class _Run:
         candidate = self._judge(solution)
         if candidate is None:
             return None
-        return candidate if candidate.score.rank >= best.score.rank else best
+        rank = self._ranking.rank
+        return candidate if rank(candidate.score) >= rank(best.score) else best
 
     def _judge(self, solution: Solution) -> _Candidate | None:
         """The candidate in a solution, None when it is refused."""
@@ -489,6 +492,7 @@ class _Run:
         if problem:
             self._report_defect("a claim is wrong", f"{solution.phase}: {problem}")
         candidate = _Candidate(replace(solution, tiers=tiers), plan, score)
+        self._ranking.see(score)
         if self.proof_seconds is None and candidate.solution.proven:
             self.proof_seconds = self.elapsed()
         return candidate

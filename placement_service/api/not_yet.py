@@ -14,21 +14,13 @@ from placement_service.entities.request import PodTemplate, Request
 WORDS = "not supported yet"
 
 
-def tolerances(request: Request) -> Iterator[Violation]:
-    if request.policy.tolerances:
-        yield Violation("policy.tolerances", WORDS)
-
-
 def network_devices(request: Request) -> Iterator[Violation]:
     for path, template in _templates(request):
         if template.same_pcie_nics:
             yield Violation(f"{path}.same_pcie_nics", WORDS)
 
 
-RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
-    tolerances,
-    network_devices,
-)
+RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (network_devices,)
 
 
 def _templates(request: Request) -> Iterator[tuple[str, PodTemplate]]:

@@ -6,7 +6,7 @@ are is said in `tiers`; nothing here names one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.solution import Solution, Tier, TierName
@@ -21,18 +21,36 @@ Bounds = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """The value of each goal of a plan, in the order of the goals."""
+    """The value of each goal of a plan, in the order of the goals.
+
+    `floors` are what is enough of each goal, None where only the best is: up to there
+    later goals may spend what a policy tolerates.
+    """
 
     goals: tuple[Goal, ...]
     values: tuple[int, ...]
+    floors: tuple[int | None, ...]
+
+    @property
+    def enough(self) -> tuple[int, ...]:
+        """The values as they count for later goals: none better than its floor."""
+        return tuple(
+            value
+            if floor is None
+            else max(value, floor)
+            if goal.tier.minimize
+            else min(value, floor)
+            for goal, value, floor in zip(self.goals, self.values, self.floors, strict=True)
+        )
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """Larger is better."""
-        return tuple(
-            -value if goal.tier.minimize else value
-            for goal, value in zip(self.goals, self.values, strict=True)
-        )
+        """Larger is better. Between plans that are equal so far what goes beyond decides."""
+        return self._signed(self.enough) + self._signed(self.values)
+
+    def _signed(self, values: Iterable[int]) -> tuple[int, ...]:
+        both = zip(self.goals, values, strict=True)
+        return tuple(-value if goal.tier.minimize else value for goal, value in both)
 
     def of(self, tier: TierName) -> tuple[int, ...]:
         """The values of one tier, those that are reported."""
@@ -41,23 +59,38 @@ class Worth:
 
     def first_open(self, bounds: Bounds) -> int:
         """The first goal, among those that have a bound, whose bound is not reached."""
-        for i, (goal, value) in enumerate(zip(self.goals, self.values, strict=True)):
+        for i, (goal, value) in enumerate(zip(self.goals, self.enough, strict=True)):
             if goal.tier.provable and value != bounds[i]:
                 return i
         return len(self.goals)
 
     def beats(self, bounds: Bounds) -> bool:
         """Whether it is better than bounds say that any plan can be."""
-        for goal, value, bound in zip(self.goals, self.values, bounds, strict=True):
+        for goal, value, bound in zip(self.goals, self.enough, bounds, strict=True):
             if value != bound:
                 return value < bound if goal.tier.minimize else value > bound
         return False
 
+    def spending(self, tier: TierName, share: float) -> tuple[int | None, ...]:
+        """The floors when later tiers may also spend this share of one tier."""
+        return tuple(
+            floor
+            if goal.tier is not tier or not goal.reported
+            else value + spent(value, share) * (1 if tier.minimize else -1)
+            for goal, value, floor in zip(self.goals, self.values, self.floors, strict=True)
+        )
 
-def worth(problem: Problem, plan: Plan) -> Worth:
+
+def spent(value: int, share: float) -> int:
+    """What a share of a value is, rounded to the strict side."""
+    return int(share * abs(value))
+
+
+def worth(problem: Problem, plan: Plan, floors: tuple[int | None, ...] = ()) -> Worth:
     """All goals of a plan."""
     every = goals(problem)
-    return Worth(every, tuple(goal.value(plan) for goal in every))
+    values = tuple(goal.value(plan) for goal in every)
+    return Worth(every, values, floors or (None,) * len(every))
 
 
 def trivial_bounds(every: Sequence[Goal]) -> Bounds:
@@ -65,14 +98,19 @@ def trivial_bounds(every: Sequence[Goal]) -> Bounds:
     return tuple(goal.trivial_bound() for goal in every)
 
 
-def tiers(mine: Worth, bounds: Bounds, home: Sequence[int]) -> tuple[Tier, ...]:
+def tiers(
+    mine: Worth, bounds: Bounds, home: Sequence[int], best: Mapping[int, int]
+) -> tuple[Tier, ...]:
     """The tiers as they are reported: beyond `home`, what each goal is when nothing moves.
 
     Up to the first goal that does not reach its bound the bounds are about plans like this
-    one. From there on a better plan may gain, and change everything below.
+    one. From there on a better plan may gain, and change everything below. `best` are the
+    bounds of goals of which some may be spent, by their place.
     """
     known = mine.first_open(bounds) + 1
-    valid = (*bounds[:known], *trivial_bounds(mine.goals[known:]))
+    valid = [*bounds[:known], *trivial_bounds(mine.goals[known:])]
+    for i, bound in best.items():
+        valid[i] = bound
     reported = []
     for tier in TierName:
         unit = next((g.unit for g in mine.goals if g.tier is tier), 1)
@@ -91,11 +129,12 @@ def report_plan(
     *,
     phase: str,
     fewest: Mapping[int, int],
+    best: Mapping[int, int],
 ) -> Solution:
-    """Counts of pods on nodes, tiers and bounds."""
+    """Counts of pods on nodes, tiers and bounds; `best` as in `tiers`."""
     return Solution(
         assignments=assignments(problem, plan),
-        tiers=tiers(mine, bounds, _at_home(problem, mine)),
+        tiers=tiers(mine, bounds, _at_home(problem, mine), best),
         fewest_domains=tuple(sorted(fewest.items())),
         phase=phase,
     )
@@ -110,4 +149,5 @@ def _at_home(problem: Problem, mine: Worth) -> Sequence[int]:
 def to_solution(problem: Problem, plan: Plan, *, phase: str = "greedy") -> Solution:
     """As `report_plan`, with what is trivially proven."""
     mine = worth(problem, plan)
-    return report_plan(problem, plan, mine, trivial_bounds(mine.goals), phase=phase, fewest={})
+    bounds = trivial_bounds(mine.goals)
+    return report_plan(problem, plan, mine, bounds, phase=phase, fewest={}, best={})

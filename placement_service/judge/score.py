@@ -66,19 +66,32 @@ class GangScore:
         return sum(counts) if counts else None
 
 
+class Step(NamedTuple):
+    """A count with the sign that makes larger better, and whether its tier reports it."""
+
+    tier: TierName
+    value: int
+    reported: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """What each tier counts, in exact integers, and the facts of every gang.
 
     `counts` of a tier are one number or several, the most important first: `admitted` has
     one for each priority of the request from the highest to the lowest, in thousandths of a
-    GPU; `topology` is in thousandths of a domain. `rank` is larger for a better plan: all
-    that is compared, in order. `gangs` are in the snapshot's order.
+    GPU; `topology` is in thousandths of a domain. `steps` are all that is compared, in order.
+    `gangs` are in the snapshot's order.
     """
 
     counts: Mapping[TierName, tuple[int, ...]]
-    rank: tuple[int, ...]
+    steps: tuple[Step, ...]
     gangs: tuple[GangScore, ...]
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Larger is better."""
+        return tuple(step.value for step in self.steps)
 
     def value(self, tier: TierName) -> float:
         """The value of a tier as it is reported."""
@@ -96,7 +109,7 @@ def score(
     found = {tier: TIERS[tier].measure(outcome, policy) for tier in TierName}
     return Score(
         {tier: tuple(c.value for c in counts if c.reported) for tier, counts in found.items()},
-        _rank(found, policy),
+        _steps(found, policy),
         tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
     )
 
@@ -115,17 +128,17 @@ class Count(NamedTuple):
 Counts = tuple[Count, ...]
 
 
-def _rank(found: Mapping[TierName, Counts], policy: Policy) -> tuple[int, ...]:
+def _steps(found: Mapping[TierName, Counts], policy: Policy) -> tuple[Step, ...]:
     steps = [
-        (count.priority, -count.value if tier.minimize else count.value)
+        (c.priority, Step(tier, -c.value if tier.minimize else c.value, c.reported))
         for tier in TierName
-        for count in found[tier]
+        for c in found[tier]
     ]
     if policy.extras is ExtrasPolicy.WITH_PRIORITY:
         of_priorities = [step for step in steps if step[0] is not None]
         of_priorities.sort(key=lambda step: step[0] or 0, reverse=True)
         steps = of_priorities + [step for step in steps if step[0] is None]
-    return tuple(value for _, value in steps)
+    return tuple(step for _, step in steps)
 
 
 def _priorities(outcome: Outcome) -> list[int]:

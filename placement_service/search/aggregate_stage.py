@@ -81,7 +81,7 @@ class _Descent:
             bound = self._best(i, terms)
             if bound is not None:
                 state.learn(i, bound + self.outside[i])
-        return state.worth.values[i] - self.outside[i] if state.reaches(i) else None
+        return state.worth.enough[i] - self.outside[i] if state.reaches(i) else None
 
     def _reach(self, i: int) -> None:
         """Look for a plan that is as good as the bound, and no other.

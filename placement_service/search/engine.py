@@ -19,7 +19,9 @@ takes the same path; the deadline only cuts the path short.
 
 from __future__ import annotations
 
-from placement_service.entities.solution import Solution
+import time
+
+from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.exact_stage import measure_fewest, settle_exact
@@ -42,9 +44,26 @@ def search(
     `deadline` is in `time.monotonic` seconds. The result is never worse than
     `start`, and nothing better was ever reported.
     """
+    tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
+    tolerances = [(tier, share) for tier, share in tolerances if share > 0]
     state = State(problem, start, deadline, report, parameters)
     # Something is known at once: nobody can do better than everybody.
     report(state.solution())
+    for i, (tier, share) in enumerate(tolerances):
+        # What may be spent of a tier is a share of its best, so that is found first.
+        if not problem.policy.deterministic:
+            now = time.monotonic()
+            state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
+        _improve(state)
+        state.tolerate(tier, share)
+    state.deadline = deadline
+    _improve(state)
+    measure_fewest(state)
+    return state.solution(final=True)
+
+
+def _improve(state: State) -> None:
+    """All stages, until everything is proven or time is up."""
     count(state)
     decode(state)
     settle_aggregate(state)
@@ -53,5 +72,3 @@ def search(
     improver.begin()
     settle_exact(state)
     improver.run()
-    measure_fewest(state)
-    return state.solution(final=True)

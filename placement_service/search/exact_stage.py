@@ -42,7 +42,7 @@ def settle_exact(state: State) -> None:
                 _place_anew(state)
             if bound is not None:
                 state.learn(i, bound)
-        return state.worth.values[i] if state.reaches(i) else None
+        return state.worth.enough[i] if state.reaches(i) else None
 
     descend(state.goals, model, settle)
 

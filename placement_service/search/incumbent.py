@@ -48,6 +48,8 @@ class State:
         self.worth: Worth = worth(problem, self.plan)
         self.goals = self.worth.goals
         self.bounds = self._trivial = trivial_bounds(self.goals)
+        #: Bounds of goals of which later ones may spend some, by their place.
+        self._best: dict[int, int] = {}
         self._counting: Counting | None = None
         self._forest: Forest | None = None
         self.target: tuple[int, ...] = ()
@@ -107,7 +109,7 @@ class State:
 
     def reaches(self, i: int) -> bool:
         """Whether the plan reaches the bound of the i-th goal."""
-        return self.worth.values[i] == self.bounds[i]
+        return self.worth.enough[i] == self.bounds[i]
 
     def learn(self, i: int, bound: int) -> None:
         """Take a bound of the i-th goal if it says more than the one there is."""
@@ -131,12 +133,37 @@ class State:
         self.bounds = (*self.bounds[:i], bound, *self._trivial[i + 1 :])
         return True
 
+    def tolerate(self, tier: TierName, share: float) -> None:
+        """From now on later tiers may spend this share of what the tier has reached.
+
+        Bounds of goals before the tier stay. All that was proven of later ones took the
+        best of the tier for granted.
+        """
+        floors = self.worth.spending(tier, share)
+        known = self.first_open + 1
+        valid = (*self.bounds[:known], *self._trivial[known:])
+        fresh = [i for i, floor in enumerate(floors) if floor != self.worth.floors[i]]
+        self._best |= {i: valid[i] for i in fresh}
+        self._trivial = tuple(
+            bound if floor is None else floor
+            for bound, floor in zip(self._trivial, floors, strict=True)
+        )
+        before = min(fresh, default=len(floors))
+        self.bounds = (*self.bounds[:before], *self._trivial[before:])
+        self.worth = replace(self.worth, floors=floors)
+
     # --- plans ----------------------------------------------------------------------
 
     def solution(self, *, final: bool = False) -> Solution:
         """What is known, in the terms of the caller."""
         result = report_plan(
-            self.problem, self.plan, self.worth, self.bounds, phase=self.phase, fewest=self.fewest
+            self.problem,
+            self.plan,
+            self.worth,
+            self.bounds,
+            phase=self.phase,
+            fewest=self.fewest,
+            best=self._best,
         )
         if final and not result.proven:
             # The last steps are not begun when there is hardly any time left.
@@ -146,7 +173,7 @@ class State:
 
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
-        mine = worth(self.problem, plan)
+        mine = worth(self.problem, plan, self.worth.floors)
         if mine.rank <= self.worth.rank or not budgets_hold(self.problem, plan):
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"

@@ -318,7 +318,7 @@ class Improver:
         """
         state = self.state
         at = state.first_open
-        inside = [a - b for a, b in zip(state.worth.values, fixed.values, strict=True)]
+        inside = [a - b for a, b in zip(state.worth.enough, fixed.values, strict=True)]
         for i, goal in enumerate(state.goals[:at]):
             keep(goal, model, inside[i])
         minimize = state.goals[at].tier.minimize

@@ -34,8 +34,9 @@ def count(state: State) -> None:
     held: list[int] = []
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
-        answer = Answer(None, 0, 0, proven=True)
-        if any(span([term]) for term in terms):
+        floor = state.worth.floors[i]
+        answer = Answer(None, floor or 0, floor or 0, proven=True)
+        if floor is None and any(span([term]) for term in terms):
             maximize = not state.goals[i].tier.minimize
             answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
         if answer.bound is not None:
