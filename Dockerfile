@@ -4,14 +4,20 @@
 #   docker run --rm --entrypoint placement-controller placement-service --help
 #   docker run --rm -i --entrypoint placementctl placement-service plan -f - < objects.yaml
 #
-# The Python that the tests run on.
+# The Python that the tests run on. For a build that can be repeated name it by its digest:
+# make image PYTHON_IMAGE=python@sha256:...
 ARG PYTHON=python:3.11-slim
 
 FROM ${PYTHON} AS build
 WORKDIR /src
-RUN python -m venv /opt/placement
+# What is installed is locked by hash, what builds it too (make lock).
+COPY requirements requirements
+RUN python -m venv /opt/placement && python -m venv /opt/build
+RUN /opt/placement/bin/pip install --no-cache-dir --require-hashes -r requirements/service.txt
+RUN /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY . .
-RUN /opt/placement/bin/pip install --no-cache-dir .
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && /opt/placement/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM ${PYTHON}
 # The environment keeps its path, because its scripts name it.

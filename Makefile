@@ -25,10 +25,20 @@ help: ## Show this list.
 .PHONY: setup
 setup: $(STAMP) ## Make .venv with everything installed, for development.
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml requirements/dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+
+.PHONY: lock
+lock: ## Renew requirements/ after a change of pyproject.toml; LOCK_ARGS=--upgrade for all.
+	test -x $(BIN)/uv || { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); $(BIN)/python -m pip install --quiet uv; }
+	$(LOCK) $(LOCK_ARGS) pyproject.toml --extra dev -o requirements/dev.txt
+	$(LOCK) $(LOCK_ARGS) pyproject.toml -c requirements/dev.txt -o requirements/service.txt
+	echo hatchling | $(LOCK) $(LOCK_ARGS) - -c requirements/dev.txt -o requirements/build.txt
 
 .PHONY: proto
 proto: setup ## Generate the stubs of Python and Go from proto/.
@@ -74,5 +84,5 @@ docs: setup ## Renew the outputs that README.md and docs/ show.
 	$(BIN)/python -m tests.docs
 
 .PHONY: image
-image: ## Build the container image.
-	$(CONTAINER_ENGINE) build --tag $(IMAGE) .
+image: ## Build the container image; PYTHON_IMAGE names what it stands on, best by digest.
+	$(CONTAINER_ENGINE) build $(if $(PYTHON_IMAGE),--build-arg PYTHON=$(PYTHON_IMAGE)) --tag $(IMAGE) .

@@ -297,7 +297,7 @@ def _budget(
     limit = time_limit if time_limit is not None and time_limit > 0 else settings.default_time_limit
     limit = min(limit, settings.max_time_limit)
     answer_by = arrival + limit
-    late = answer_by + 0.05 * limit + 0.1
+    late = answer_by + 0.04 * limit + 0.08
     deadline = float("inf")
     if remaining is not None and remaining < _FOREVER:
         margin = min(settings.deadline_margin, 0.1 * remaining)

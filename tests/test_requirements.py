@@ -1,0 +1,52 @@
+"""The lock covers what pyproject.toml asks for; after a change of it: make lock."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+
+
+def locked(file: str) -> dict[str, list[str]]:
+    """The versions of each package in a file of requirements/."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements" / file).read_text().splitlines():
+        match = re.match(r"([a-z0-9-]+)==([^ ;]+)", line)
+        if match:
+            found.setdefault(match[1], []).append(match[2])
+    return found
+
+
+def asked(*extras: str) -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"]]
+    for extra in extras:
+        lines += project["optional-dependencies"][extra]
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.parametrize(("file", "extras"), [("service.txt", ()), ("dev.txt", ("dev",))])
+def test_what_is_asked_for_is_locked(file: str, extras: tuple[str, ...]) -> None:
+    versions = locked(file)
+    for requirement in asked(*extras):
+        name = requirement.name.lower().replace("_", "-")
+        assert any(map(requirement.specifier.contains, versions.get(name, ()))), requirement
+
+
+def test_the_image_is_built_with_what_tests_run_with() -> None:
+    tested = locked("dev.txt")
+    for file in ("service.txt", "build.txt"):
+        assert {name: tested.get(name) for name in locked(file)} == locked(file)
+
+
+def test_every_package_has_a_hash() -> None:
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        text = path.read_text()
+        packages = re.findall(r"^[a-z0-9-]+==", text, re.MULTILINE)
+        hashed = re.findall(r"^[a-z0-9-]+==[^\n]*\\\n +--hash=sha256:", text, re.MULTILINE)
+        assert len(packages) == len(hashed) > 0
