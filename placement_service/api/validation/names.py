@@ -130,9 +130,9 @@ class Lengths:
 
     def labels(self, path: str, labels: Mapping[str, str]) -> Iterator[Problem]:
         """Keys and values of labels, or of a selector."""
-        # In one go, because nodes have many labels, and most are alike.
-        keys, values = self._known[MAX_KEY], self._known[MAX_VALUE]
-        if keys.issuperset(labels) and values.issuperset(labels.values()):
+        # In one go, because there are many nodes with many labels.
+        longest = max(map(len, labels), default=0), max(map(len, labels.values()), default=0)
+        if longest[0] <= MAX_KEY and longest[1] <= MAX_VALUE:
             return
         for key, value in labels.items():
             for text, most, what in ((key, MAX_KEY, "key"), (value, MAX_VALUE, "value")):
