@@ -4,7 +4,8 @@ The oracle that the engine's proofs are held against. It shares nothing with the
 engine: `verify` says which complete plans are allowed and `score` what they are
 worth. Plans are left out before that for plain reasons only: a gang below its
 minimum, a node that the snapshot or the template closes to a pod, a resource
-that is used up, and partial plans that could not beat the best plan found so
+that is used up whoever may go, a gang that is left with a part of its minimum, and
+partial plans that could not beat the best plan found so
 far even if every gang that is left got its best at no cost to the others.
 
 Good for about four nodes and six pending pods; the effort is that of all ways
@@ -18,8 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
+from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
 from placement_service.entities.request import (
     Binding,
+    BoundPod,
     Node,
     PodGang,
     PodGroup,
@@ -53,6 +56,7 @@ class Optimum:
     counts: Mapping[TierName, tuple[int, ...]]
     rank: Vector
     plan: tuple[Binding, ...]
+    evictions: tuple[Eviction, ...] = ()
 
     def value(self, tier: TierName) -> float:
         """The optimal value of a tier that is optimised, as it is reported."""
@@ -72,9 +76,9 @@ def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> O
     Raises TooLarge when a gang alone, or the search, takes more than `max_steps`.
     """
     search = _Search(snapshot, policy, max_steps)
-    search.descend(0, (), {}, search.best)
-    best = score(snapshot, policy, search.plan)
-    return Optimum(best.counts, rank(best), search.plan)
+    search.descend(0, (), (), {}, search.best)
+    best = score(snapshot, policy, search.plan, search.evictions)
+    return Optimum(best.counts, rank(best), search.plan, search.evictions)
 
 
 def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None:
@@ -122,9 +126,13 @@ def fewest_domains(
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One way to place one gang, what it takes, and its own share of the tiers."""
+    """One way to place one gang, what it takes, and its own share of the tiers.
+
+    `demand` is negative where pods of the gang go. Their evictions name no winner yet.
+    """
 
     plan: tuple[Binding, ...]
+    evictions: tuple[Eviction, ...]
     demand: tuple[tuple[str, str, int], ...]
     worth: Vector
 
@@ -138,7 +146,18 @@ class _Search:
         self._steps_left = max_steps
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._options = [_gang_options(snapshot, policy, g, max_steps) for g in snapshot.gangs]
+        # What the gangs from here on could give back at most.
+        self._back: list[dict[tuple[str, str], int]] = [{}]
+        for options in reversed(self._options):
+            back = dict(self._back[0])
+            for key in {(n, r) for o in options for n, r, _ in o.demand}:
+                least = min(
+                    sum(a for n, r, a in option.demand if (n, r) == key) for option in options
+                )
+                back[key] = back.get(key, 0) - min(0, least)
+            self._back.insert(0, back)
         self.plan: tuple[Binding, ...] = ()
+        self.evictions: tuple[Eviction, ...] = ()
         self.best = rank(score(snapshot, policy, ()))
         # What the gangs from here on could add at the very best, tier by tier.
         self._hope = [self.best]
@@ -150,6 +169,7 @@ class _Search:
         self,
         depth: int,
         plan: tuple[Binding, ...],
+        evictions: tuple[Eviction, ...],
         used: dict[tuple[str, str], int],
         worth: Vector,
     ) -> None:
@@ -158,9 +178,12 @@ class _Search:
         if self._steps_left < 0:
             raise TooLarge
         if depth == len(self._options):
-            found = rank(score(self._snapshot, self._policy, plan))
-            if found > self.best and not verify(self._snapshot, self._policy, plan):
-                self.best, self.plan = found, plan
+            found = rank(score(self._snapshot, self._policy, plan, evictions))
+            if found > self.best:
+                for named in _with_winners(self._snapshot, self._policy, plan, evictions):
+                    if not verify(self._snapshot, self._policy, plan, named):
+                        self.best, self.plan, self.evictions = found, plan, named
+                        break
             return
         for option in self._options[depth]:
             here = _add(worth, option.worth)
@@ -169,34 +192,120 @@ class _Search:
             after = dict(used)
             for node, resource, amount in option.demand:
                 after[node, resource] = after.get((node, resource), 0) + amount
+            back = self._back[depth + 1]
             if all(
-                after[node, resource] <= self._nodes[node].free(resource)
-                for node, resource, _ in option.demand
+                after[n, r] <= self._nodes[n].free(r) + back.get((n, r), 0)
+                for n, r, amount in option.demand
+                if amount > 0
             ):
-                self.descend(depth + 1, plan + option.plan, after, here)
+                gone = evictions + option.evictions
+                self.descend(depth + 1, plan + option.plan, gone, after, here)
 
 
 def _gang_options(
     snapshot: Snapshot, policy: Policy, gang: PodGang, max_steps: int
 ) -> list[_Option]:
     requests = {
-        pod.name: pod_set.template.requests for _, pod_set in _sets(gang) for pod in pod_set.pods
+        pod.name: pod_set.template.requests
+        for _, pod_set in _sets(gang)
+        for pod in (*pod_set.pods, *pod_set.bound_pods)
     }
     # The topology of a set of gangs is nobody's own share; leaving it out only adds hope.
     without_sets = replace(snapshot, gangs=tuple(replace(g, base_gang="") for g in snapshot.gangs))
     options = []
-    for plan in _plans(snapshot, gang, max_steps):
+    freed = _may_be_freed(snapshot, policy)
+    departures = list(islice(_departures(snapshot, policy, gang), max_steps + 1))
+    for step, (plan, gone) in enumerate(
+        product(_plans(snapshot, gang, max_steps, freed), departures)
+    ):
+        if step >= max_steps:
+            raise TooLarge
         demand: dict[tuple[str, str], int] = {}
-        for binding in plan:
-            for resource, amount in requests[binding.pod].items():
-                key = binding.node, resource
-                demand[key] = demand.get(key, 0) + amount
+        places: list[tuple[str, str, int]] = [(b.pod, b.node, 1) for b in plan]
+        places += [(e.pod, e.node, -1) for e in gone]
+        places += [(e.pod, e.to_node, 1) for e in gone if e.to_node]
+        for name, node, sign in places:
+            for resource, amount in requests[name].items():
+                demand[node, resource] = demand.get((node, resource), 0) + sign * amount
         taken = tuple((node, resource, n) for (node, resource), n in demand.items() if n)
-        options.append(_Option(plan, taken, rank(score(without_sets, policy, plan))))
+        worth = rank(score(without_sets, policy, plan, gone))
+        options.append(_Option(plan, gone, taken, worth))
     return sorted(options, key=lambda option: option.worth, reverse=True)
 
 
-def _plans(snapshot: Snapshot, gang: PodGang, max_steps: int) -> Iterator[tuple[Binding, ...]]:
+#: What running pods may leave at most, by node and resource.
+Freed = Mapping[tuple[str, str], int]
+
+
+def _may_be_freed(snapshot: Snapshot, policy: Policy) -> Freed:
+    freed: dict[tuple[str, str], int] = {}
+    if policy.eviction is not EvictionPolicy.NONE:
+        for gang in snapshot.gangs:
+            for _, pod_set in _sets(gang):
+                for pod in pod_set.bound_pods:
+                    for resource, amount in pod_set.template.requests.items():
+                        key = pod.node, resource
+                        freed[key] = freed.get(key, 0) + amount
+    return freed
+
+
+def _departures(
+    snapshot: Snapshot, policy: Policy, gang: PodGang
+) -> Iterator[tuple[Eviction, ...]]:
+    """Every way to take pods of a gang away, as far as it leaves none of its minimum short."""
+    if policy.eviction is EvictionPolicy.NONE or gang.not_preemptible:
+        yield ()
+        return
+    moves = policy.eviction is EvictionPolicy.REPACK
+    told = [pod for _, pod_set in _sets(gang) for pod in pod_set.bound_pods]
+    nodes = [node.name for node in snapshot.nodes]
+    ways: list[list[Eviction | None]] = [
+        [None, *(_leaves(gang, pod, to) for to in (nodes if moves else [""]) if to != pod.node)]
+        for pod in told
+    ]
+    for choice in product(*ways):
+        gone = tuple(eviction for eviction in choice if eviction is not None)
+        names = {eviction.pod for eviction in gone}
+        left = [sum(p.name not in names for p in g.running_pods) for g in gang.groups]
+        short = any(n < g.min_replicas for n, g in zip(left, gang.groups, strict=True))
+        if not gone or not any(left) or not short:
+            yield gone
+
+
+def _leaves(gang: PodGang, pod: BoundPod, to: str) -> Eviction:
+    kind = EvictionKind.MOVE if to else EvictionKind.PREEMPT
+    return Eviction(pod.name, gang.name, pod.node, kind, to_node=to)
+
+
+def _with_winners(
+    snapshot: Snapshot,
+    policy: Policy,
+    plan: tuple[Binding, ...],
+    evictions: tuple[Eviction, ...],
+) -> Iterator[tuple[Eviction, ...]]:
+    """Every way to say for whom the pods of each gang go, and as what."""
+    victims = list(dict.fromkeys(e.gang for e in evictions if e.kind is not EvictionKind.MOVE))
+    gangs = {gang.name: gang for gang in snapshot.gangs}
+    winners = list(dict.fromkeys(b.gang for b in plan))
+    able = [name for name in winners if not gangs[name].never_preempts]
+    ways: list[tuple[EvictionKind, str]] = []
+    if able:
+        # Whom the first of them may not preempt, none of them may.
+        first = max(able, key=lambda name: gangs[name].priority)
+        ways.append((EvictionKind.PREEMPT, first))
+    if policy.eviction is EvictionPolicy.RECLAIM:
+        ways += [(EvictionKind.RECLAIM, name) for name in winners]
+    for choice in product(ways, repeat=len(victims)):
+        said = dict(zip(victims, choice, strict=True))
+        yield tuple(
+            replace(e, kind=said[e.gang][0], for_gang=said[e.gang][1]) if e.gang in said else e
+            for e in evictions
+        )
+
+
+def _plans(
+    snapshot: Snapshot, gang: PodGang, max_steps: int, freed: Freed | None = None
+) -> Iterator[tuple[Binding, ...]]:
     """Every way to place none of a gang, or at least its minimum; pods of a set are alike."""
     yield ()
     if gang.uninitialized or gang.unsupported:
@@ -205,7 +314,9 @@ def _plans(snapshot: Snapshot, gang: PodGang, max_steps: int) -> Iterator[tuple[
     ways = [
         list(
             islice(
-                _ways([_room(node, s.template) for node in snapshot.nodes], len(s.pods)),
+                _ways(
+                    [_room(node, s.template, freed or {}) for node in snapshot.nodes], len(s.pods)
+                ),
                 max_steps,
             )
         )
@@ -225,14 +336,14 @@ def _sets(gang: PodGang) -> list[tuple[PodGroup, PodSet]]:
     return [(group, pod_set) for group in gang.groups for pod_set in group.pod_sets]
 
 
-def _room(node: Node, template: PodTemplate) -> int:
-    """How many such pods the node takes when it gets nothing else."""
+def _room(node: Node, template: PodTemplate, freed: Freed) -> int:
+    """How many such pods the node takes when it gets nothing else and all go that may."""
     if node.unschedulable or not node.ready:
         return 0
     if not template.selects(node) or not template.tolerates(node):
         return 0
     return min(
-        max(0, node.free(resource)) // amount
+        max(0, node.free(resource) + freed.get((node.name, resource), 0)) // amount
         for resource, amount in template.requests.items()
         if amount > 0
     )

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any
 
 from hypothesis import strategies as st
 
+from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,
@@ -70,6 +72,7 @@ class Feature(Enum):
     OVERLAPS = auto()
     QUEUES = auto()
     AGES = auto()
+    TOLD = auto()
 
 
 EVERYTHING = frozenset(Feature)
@@ -112,7 +115,49 @@ def snapshots(
     if Feature.QUEUES in chosen:
         queues = draw(queue_trees())
         gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
-    return Snapshot(nodes, tuple(gangs), running, as_of=now, queues=queues)
+    snapshot = Snapshot(nodes, tuple(gangs), running, as_of=now, queues=queues)
+    return draw(_with_told_pods(snapshot)) if Feature.TOLD in chosen else snapshot
+
+
+#: Whom evictions spare, and why: a gang's fields.
+_protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.just({}),
+    st.just({"not_preemptible": True}),
+    st.just({"never_preempts": True}),
+    st.just({"start": NOW - 100, "minimum_run_time": 60}),
+    st.just({"start": NOW - 10, "minimum_run_time_before_reclaim": 20}),
+)
+
+
+@st.composite
+def _with_told_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """The pods that run in pod sets are on their nodes, which have room for them."""
+    requested = {node.name: dict(node.requested) for node in snapshot.nodes}
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                for pod in pod_set.bound_pods:
+                    for resource, amount in pod_set.template.requests.items():
+                        here = requested[pod.node]
+                        here[resource] = here.get(resource, 0) + amount
+    nodes = []
+    for node in snapshot.nodes:
+        here = requested[node.name]
+        grown = {r: max(node.allocatable.get(r, 0), n) for r, n in here.items()}
+        nodes.append(replace(node, requested=here, allocatable={**node.allocatable, **grown}))
+    selector = LabelSelector((("app", draw(st.sampled_from(APPS))),))
+    budget = DisruptionBudget(
+        f"namespaces/{NAMESPACE}/poddisruptionbudgets/b", selector, draw(st.integers(0, 2))
+    )
+    return replace(
+        snapshot,
+        nodes=tuple(nodes),
+        gangs=tuple(replace(gang, **draw(_protections)) for gang in snapshot.gangs),
+        as_of=NOW,
+        disruption_budgets=(budget,) if draw(_rarely) else (),
+    )
 
 
 _memberships = st.tuples(
@@ -241,6 +286,8 @@ def groups_of(
     pod_sets = tuple(
         PodSet(draw(templates(features)), part) for part in (pods[:split], pods[split:]) if part
     )
+    if Feature.TOLD in features and draw(st.booleans()):
+        pod_sets = draw(_told(prefix, pod_sets, features, nodes))
     bound: tuple[BoundPod, ...] = ()
     if Feature.RUNNING in features:
         homes = [node.name for node in nodes] + ["nodes/gone"]
@@ -249,9 +296,29 @@ def groups_of(
             BoundPod(f"namespaces/{NAMESPACE}/pods/{prefix}-bound-{i}", node)
             for i, node in enumerate(where)
         )
-    total = count + len(bound)
+    total = count + len(bound) + sum(len(s.bound_pods) for s in pod_sets)
     minimum = draw(st.one_of(st.just(total), st.integers(0, total), st.integers(0, total + 1)))
     return PodGroup(prefix, minimum, pod_sets, bound)
+
+
+@st.composite
+def _told(
+    draw: st.DrawFn,
+    prefix: str,
+    pod_sets: tuple[PodSet, ...],
+    features: frozenset[Feature],
+    nodes: tuple[Node, ...],
+) -> tuple[PodSet, ...]:
+    """Pods that run and whose template is told: of a set that waits, or of their own."""
+    homes = draw(st.lists(st.sampled_from([n.name for n in nodes]), min_size=1, max_size=3))
+    told = tuple(
+        BoundPod(f"namespaces/{NAMESPACE}/pods/{prefix}-told-{i}", node)
+        for i, node in enumerate(homes)
+    )
+    joined = draw(st.booleans())
+    if pod_sets and joined:
+        return (replace(pod_sets[0], bound_pods=told), *pod_sets[1:])
+    return (*pod_sets, PodSet(draw(templates(features)), (), told))
 
 
 @st.composite
@@ -346,14 +413,18 @@ def running_pods(
     """Pods that rules between pods can see: all bound pods of gangs, and some others."""
     homes = [node.name for node in nodes] + ["nodes/gone"]
     where = [
-        (pod.name, pod.node)
-        for gang in gangs
-        for group in gang.groups
-        for pod in group.running_pods
+        (pod.name, pod.node) for gang in gangs for group in gang.groups for pod in group.fixed_pods
     ]
     for index, node in enumerate(draw(st.lists(st.sampled_from(homes), max_size=2))):
         where.append((f"namespaces/{NAMESPACE}/pods/other-{index}", node))
-    return tuple(
+    told = tuple(
+        RunningPod(pod.name, pod.node, s.template.labels, s.template.required_anti_affinity)
+        for gang in gangs
+        for group in gang.groups
+        for s in group.pod_sets
+        for pod in s.bound_pods
+    )
+    return told + tuple(
         RunningPod(
             name=name,
             node=node,
@@ -376,7 +447,8 @@ def _with_bases(gangs: list[PodGang], scaled: set[int]) -> list[PodGang]:
 def permuted(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     """The same question with nodes, gangs, groups, scopes and running pods in another order."""
     gangs = draw(st.permutations(snapshot.gangs))
-    return Snapshot(
+    return replace(
+        snapshot,
         nodes=tuple(draw(st.permutations(snapshot.nodes))),
         gangs=tuple(
             replace(gang, groups=tuple(draw(st.permutations(gang.groups)))) for gang in gangs
@@ -398,7 +470,13 @@ def renamed(snapshot: Snapshot) -> Snapshot:
         return replace(
             old,
             pod_sets=tuple(
-                replace(s, pods=tuple(replace(pod, name=new(pod.name)) for pod in s.pods))
+                replace(
+                    s,
+                    pods=tuple(replace(pod, name=new(pod.name)) for pod in s.pods),
+                    bound_pods=tuple(
+                        replace(pod, name=new(pod.name), node=new(pod.node)) for pod in s.bound_pods
+                    ),
+                )
                 for s in old.pod_sets
             ),
             fixed_pods=tuple(BoundPod(new(pod.name), new(pod.node)) for pod in old.fixed_pods),

@@ -1,0 +1,86 @@
+"""Evictions on random questions: no broken rule, no false bound, no needless victim.
+
+The oracle tries every way to take pods away and to place others, and knows the optimum.
+"""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import Solution, TierName
+from placement_service.formulation.evicted_pods import name_plan
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import Score, score
+from placement_service.judge.verify import verify
+from placement_service.search.engine import search
+from tests.brute import Optimum, TooLarge, no_bound_cuts_off, optimum
+from tests.strategies import EVERYTHING, Feature, Size, snapshots
+from tests.waiting import LONG
+
+#: Of the profile in use.
+EXAMPLES = settings().max_examples
+
+TINY = Size(nodes=3, gangs=3, groups=1, pods=4)
+
+policies = st.builds(
+    Policy, eviction=st.sampled_from([p for p in EvictionPolicy if p is not EvictionPolicy.NONE])
+)
+
+questions = st.one_of(
+    snapshots(TINY, frozenset({Feature.TOLD, Feature.PRIORITIES})),
+    snapshots(TINY, frozenset({Feature.TOLD, Feature.PRIORITIES, Feature.QUEUES})),
+    snapshots(TINY, EVERYTHING),
+)
+
+
+def oracle(snapshot: Snapshot, policy: Policy) -> Optimum:
+    """The optimum of a tiny question; gives up on those that are not tiny enough."""
+    try:
+        return optimum(snapshot, policy)
+    except TooLarge:
+        assume(False)
+        raise
+
+
+def answers(snapshot: Snapshot, policy: Policy, opened: OpenRequest) -> list[Solution]:
+    problem = formulate(snapshot, policy, opened)
+    found: list[Solution] = [first_answer(problem)]
+    found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
+    return found
+
+
+def judged(snapshot: Snapshot, policy: Policy, opened: OpenRequest, solution: Solution) -> Score:
+    """The score of an answer that keeps the rules and claims what it is worth."""
+    plan = name_plan(snapshot, policy, opened, solution.assignments)
+    assert verify(snapshot, policy, *plan) == ()
+    result = score(snapshot, policy, *plan)
+    claimed = [(t.name, t.value) for t in solution.tiers if t.name.provable]
+    assert claimed == [(n, result.value(n)) for n in TierName if n.provable]
+    return result
+
+
+@given(questions, policies)
+def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
+    snapshot: Snapshot, policy: Policy
+) -> None:
+    best = oracle(snapshot, policy)
+    event(f"evicted: {len(best.evictions)}")
+    opened = open_running_gangs(snapshot, policy)
+    found = answers(snapshot, policy, opened)
+    for answer in found:
+        no_bound_cuts_off(best, answer, judged(snapshot, policy, opened, answer))
+    event(f"proven: {found[-1].proven}")
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(questions, policies)
+def test_the_oracle_keeps_the_rules(snapshot: Snapshot, policy: Policy) -> None:
+    best = oracle(snapshot, policy)
+    assert verify(snapshot, policy, best.plan, best.evictions) == ()
