@@ -206,9 +206,9 @@ def _gang_options(
     snapshot: Snapshot, policy: Policy, gang: PodGang, max_steps: int
 ) -> list[_Option]:
     requests = {
-        pod.name: pod_set.template.requests
+        name: pod_set.template.requests
         for _, pod_set in _sets(gang)
-        for pod in (*pod_set.pods, *pod_set.bound_pods)
+        for name in (*(p.name for p in pod_set.pods), *(p.name for p in pod_set.bound_pods))
     }
     # The topology of a set of gangs is nobody's own share; leaving it out only adds hope.
     without_sets = replace(snapshot, gangs=tuple(replace(g, base_gang="") for g in snapshot.gangs))
@@ -224,8 +224,8 @@ def _gang_options(
         places: list[tuple[str, str, int]] = [(b.pod, b.node, 1) for b in plan]
         places += [(e.pod, e.node, -1) for e in gone]
         places += [(e.pod, e.to_node, 1) for e in gone if e.to_node]
-        for name, node, sign in places:
-            for resource, amount in requests[name].items():
+        for pod, node, sign in places:
+            for resource, amount in requests[pod].items():
                 demand[node, resource] = demand.get((node, resource), 0) + sign * amount
         taken = tuple((node, resource, n) for (node, resource), n in demand.items() if n)
         worth = rank(score(without_sets, policy, plan, gone))

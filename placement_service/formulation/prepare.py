@@ -19,4 +19,4 @@ def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
     opened = open_running_gangs(snapshot, policy)
     devices = with_devices(with_compute_domains(opened.snapshot), policy)
-    return replace(opened, snapshot=devices.snapshot, exact=devices.exact)
+    return replace(opened, snapshot=devices.snapshot, exact=opened.exact and devices.exact)

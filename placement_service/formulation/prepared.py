@@ -17,7 +17,7 @@ class Prepared:
     the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
     only where gangs are moved and not evicted, the pods of each (gang, group) that have to
     stay at home for the rest of the gang to stay. `exact` is false where a rule is said more
-    strictly than it is, so that no bound holds.
+    strictly than it is, or where a gang that may give way is not open, so that no bound holds.
     """
 
     snapshot: Snapshot

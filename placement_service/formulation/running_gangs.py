@@ -17,7 +17,10 @@ pod of it is told with its node, when it is the base of gangs that run, when it 
 nodes that list their devices, and when its pods have rules about other pods, ports,
 reservations or devices of their own.
 
-Preferred levels of open gangs are left out: what runs already is no cost of the plan.
+Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
+
+Preferred levels of open gangs are left out: what runs already is no cost of the plan. So
+are required ones where none of their pods can get another node.
 """
 
 from __future__ import annotations
@@ -57,18 +60,33 @@ def open_running_gangs(snapshot: Snapshot, policy: Policy) -> Prepared:
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy)
-    chosen = frozenset(_able(snapshot, rights))
+    moves = policy.eviction is EvictionPolicy.REPACK
+    chosen = frozenset(_able(snapshot, rights, moves=moves))
     if not chosen:
-        return Prepared(snapshot)
-    if policy.eviction is EvictionPolicy.REPACK:
-        return _open_for_moves(snapshot, chosen)
-    return _open_for_evictions(snapshot, chosen, rights)
+        opened = Prepared(snapshot)
+    elif moves:
+        opened = _open_for_moves(snapshot, chosen)
+    else:
+        opened = _open_for_evictions(snapshot, chosen, rights)
+    exact = not any(
+        i not in chosen and _could_give_way(gang, snapshot, rights)
+        for i, gang in enumerate(snapshot.gangs)
+    )
+    return replace(opened, exact=exact)
 
 
 # --- who may be disturbed --------------------------------------------------------
 
 
-def _able(snapshot: Snapshot, rights: EvictionRights) -> Iterator[int]:
+def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -> bool:
+    """Whether the rules let some pod of a gang go, whatever the problem can say."""
+    told = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
+    return rights.may_be_disturbed(gang) and any(
+        not _in_closed_budget(gang, s.template, snapshot) for s in told
+    )
+
+
+def _able(snapshot: Snapshot, rights: EvictionRights, *, moves: bool) -> Iterator[int]:
     usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
     bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
     for index, gang in enumerate(snapshot.gangs):
@@ -76,7 +94,13 @@ def _able(snapshot: Snapshot, rights: EvictionRights) -> Iterator[int]:
             gang.name not in bases
             and rights.may_be_disturbed(gang)
             and _is_told(gang, usable)
-            and not _is_in_closed_budget(gang, snapshot)
+            and (_stays_in_place(gang, moves) or _keeps_its_levels(gang, usable))
+            and not any(
+                _in_closed_budget(gang, s.template, snapshot)
+                for group in gang.groups
+                for s in group.pod_sets
+                if s.bound_pods
+            )
         ):
             yield index
 
@@ -93,8 +117,16 @@ def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
         # Which of the listed devices a pod would leave is not told here.
         and not any(usable[p.node].devices for p in running)
         and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
-        and all(_holds(scope, gang, usable) for scope in gang.packing_scopes)
     )
+
+
+def _stays_in_place(gang: PodGang, moves: bool) -> bool:
+    """Whether no pod of a gang can get a node that it is not on."""
+    return not moves and not any(group.pending_count for group in gang.groups)
+
+
+def _keeps_its_levels(gang: PodGang, nodes: Mapping[str, Node]) -> bool:
+    return all(_holds(scope, gang, nodes) for scope in gang.packing_scopes)
 
 
 def _holds(scope: PackingScope, gang: PodGang, nodes: Mapping[str, Node]) -> bool:
@@ -121,17 +153,14 @@ def _is_plain(template: PodTemplate) -> bool:
     )
 
 
-def _is_in_closed_budget(gang: PodGang, snapshot: Snapshot) -> bool:
+def _in_closed_budget(gang: PodGang, template: PodTemplate, snapshot: Snapshot) -> bool:
     return any(
-        budget.allowed <= 0 and budget.matches(gang.namespace, s.template.labels)
+        budget.allowed <= 0 and budget.matches(gang.namespace, template.labels)
         for budget in snapshot.disruption_budgets
-        for group in gang.groups
-        for s in group.pod_sets
-        if s.bound_pods
     )
 
 
-def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int) -> PodGang:
+def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool) -> PodGang:
     """The gang with other groups, open to decision."""
     renamed: defaultdict[str, list[str]] = defaultdict(list)
     for group in groups:
@@ -140,7 +169,7 @@ def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int) -> PodGang:
         PackingScope(
             scope.name, tuple(n for g in scope.groups for n in renamed[g]), scope.required_level
         )
-        for scope in gang.packing_scopes
+        for scope in (() if _stays_in_place(gang, moves) else gang.packing_scopes)
     )
     return replace(
         gang,
@@ -184,7 +213,7 @@ def _open_for_evictions(
             groups.append(replace(group, pod_sets=tuple(sets)))
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
-            gangs.append(_open(gang, groups, priority))
+            gangs.append(_open(gang, groups, priority, moves=False))
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
     return Prepared(
@@ -300,7 +329,7 @@ def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
                 rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
                 name = group.name + WAITING
                 waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
-        gangs.append(_open(gang, (*groups, *waiting), MUST_RUN))
+        gangs.append(_open(gang, (*groups, *waiting), MUST_RUN, moves=True))
     nodes = tuple(
         replace(node, requested=_less(node, freed[node.name])) if node.name in freed else node
         for node in snapshot.nodes

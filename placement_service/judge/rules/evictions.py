@@ -79,7 +79,10 @@ def whole_gangs_or_extras_give_way(plan: Plan) -> Iterator[str]:
 
 
 def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
-    """A gang loses its minimum only after the time that it may run undisturbed."""
+    """A gang loses its minimum only after the time that it may run undisturbed.
+
+    Nothing is known of one that does not say since when it runs.
+    """
     now = plan.snapshot.as_of
     for gang in plan.outcome.gangs:
         if not gang.evicted or not (
@@ -93,7 +96,9 @@ def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
             first = next((v for v in gang.evicted if v.eviction.kind in kinds), None)
             if first is None or not seconds:
                 continue
-            ran = None if now is None or gang.gang.start is None else now - gang.gang.start
+            if gang.gang.start is None:
+                continue
+            ran = None if now is None else now - gang.gang.start
             if ran is None or ran < seconds:
                 known = "for an unknown time" if ran is None else f"for {ran} s"
                 yield (

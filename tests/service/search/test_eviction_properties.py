@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Solution, TierName
-from placement_service.formulation.evicted_pods import name_plan
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.running_gangs import OpenRequest, open_running_gangs
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.prepared import Prepared
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
@@ -49,16 +50,16 @@ def oracle(snapshot: Snapshot, policy: Policy) -> Optimum:
         raise
 
 
-def answers(snapshot: Snapshot, policy: Policy, opened: OpenRequest) -> list[Solution]:
-    problem = formulate(snapshot, policy, opened)
+def answers(snapshot: Snapshot, policy: Policy, prepared: Prepared) -> list[Solution]:
+    problem = formulate(snapshot, policy, prepared)
     found: list[Solution] = [first_answer(problem)]
     found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
     return found
 
 
-def judged(snapshot: Snapshot, policy: Policy, opened: OpenRequest, solution: Solution) -> Score:
+def judged(snapshot: Snapshot, policy: Policy, prepared: Prepared, solution: Solution) -> Score:
     """The score of an answer that keeps the rules and claims what it is worth."""
-    plan = name_plan(snapshot, policy, opened, solution.assignments)
+    plan = name_plan(snapshot, policy, prepared, solution.assignments)
     assert verify(snapshot, policy, *plan) == ()
     result = score(snapshot, policy, *plan)
     claimed = [(t.name, t.value) for t in solution.tiers if t.name.provable]
@@ -72,10 +73,10 @@ def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
 ) -> None:
     best = oracle(snapshot, policy)
     event(f"evicted: {len(best.evictions)}")
-    opened = open_running_gangs(snapshot, policy)
-    found = answers(snapshot, policy, opened)
+    prepared = prepare(snapshot, policy)
+    found = answers(snapshot, policy, prepared)
     for answer in found:
-        no_bound_cuts_off(best, answer, judged(snapshot, policy, opened, answer))
+        no_bound_cuts_off(best, answer, judged(snapshot, policy, prepared, answer))
     event(f"proven: {found[-1].proven}")
 
 
