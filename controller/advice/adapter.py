@@ -41,6 +41,9 @@ class Adapter(Protocol):
     def waits(self, pod: Body, objects: Objects) -> bool:
         """Whether a pod waits for our advice, and for nothing else."""
 
+    def is_decided(self, pod: Body, objects: Objects) -> bool:
+        """Whether an object says where an unbound pod goes: it takes its room there."""
+
     def opened(self, pod: Body) -> Body:
         """The pod as if it waited for nothing, for planning."""
 

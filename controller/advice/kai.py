@@ -69,11 +69,14 @@ class Kai:
             or metadata.get("deletionTimestamp")
             or spec.get("resourceClaims")
             or any(share in annotations for share in _SHARES)
-            or _key(pod) in objects.of(BIND_REQUESTS)
+            or self.is_decided(pod, objects)
         ):
             return False
         group = objects.of(KAI_POD_GROUPS).get((metadata["namespace"], _group_of(pod)))
         return group is not None and _pool_of(group) == (self._pool or KAI_HOLD)
+
+    def is_decided(self, pod: Body, objects: Objects) -> bool:
+        return _key(pod) in objects.of(BIND_REQUESTS)
 
     def opened(self, pod: Body) -> Body:
         return pod
@@ -101,7 +104,8 @@ class Kai:
         return Progress.DONE
 
     def undo(self, advice: Advice, objects: Objects) -> None:
-        """Deletes the requests that were not carried out. One that was is bound for good."""
+        """Deletes the requests that were not carried out; one that was is bound for good. A
+        gang that is still held waits for advice again."""
         for binding in advice.bindings:
             namespace, name = binding.pod
             try:
@@ -115,9 +119,6 @@ class Kai:
             except ApiError as error:
                 if error.status not in (404, 409):
                     raise
-        if not self._pool:
-            # The hold is over with the advice: from here on KAI decides.
-            self._drop_hold(_groups(advice, objects), objects)
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         """Takes the hold away. In a pool of ours there is nobody to hand a gang to."""

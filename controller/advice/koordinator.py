@@ -66,6 +66,9 @@ class Koordinator:
     def waits(self, pod: Body, objects: Objects) -> bool:
         return pod["spec"].get("schedulerName") == SCHEDULER and is_gated_by_us_alone(pod)
 
+    def is_decided(self, pod: Body, objects: Objects) -> bool:
+        return False
+
     def opened(self, pod: Body) -> Body:
         return without_gate(pod)
 

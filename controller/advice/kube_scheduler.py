@@ -51,6 +51,9 @@ class KubeScheduler:
         """Gated by us alone, whoever its scheduler is: the gate asked for this."""
         return is_gated_by_us_alone(pod)
 
+    def is_decided(self, pod: Body, objects: Objects) -> bool:
+        return False
+
     def opened(self, pod: Body) -> Body:
         return without_gate(pod)
 

@@ -52,6 +52,8 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
         elif key in advised:
             opened = {k: v for k, v in pod["spec"].items() if k != "schedulingGates"}
             pods[key] = {**pod, "spec": {**opened, "nodeName": advised[key]}}
+        elif any(adapter.is_decided(pod, objects) for adapter in adapters):
+            pods[key] = pod
         elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
             by_pod[key] = found
             pods[key] = found.opened(pod)

@@ -1,0 +1,208 @@
+"""Stand-ins for KAI's binder and for koord-scheduler, as far as advice meets them.
+
+They do what the documentation and the sources of both say, and no more: KAI's binder checks
+neither who wrote a BindRequest nor whether it fits, and binds pod after pod; koord-scheduler
+binds a pinned Reservation if its node has the room, and then the pods that own it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, Self
+
+from urllib3.exceptions import HTTPError
+
+from tests.cluster.api import NODES, PODS, Api, ApiError, Body, Resource
+
+BIND_REQUESTS: Final = Resource("scheduling.run.ai/v1alpha2", "bindrequests")
+KAI_POD_GROUPS: Final = Resource("scheduling.run.ai/v2alpha2", "podgroups")
+RESERVATIONS: Final = Resource(
+    "scheduling.koordinator.sh/v1alpha1", "reservations", namespaced=False
+)
+KOORDINATOR_POD_GROUPS: Final = Resource("scheduling.sigs.k8s.io/v1alpha1", "podgroups")
+
+_CRDS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+#: Kind, group, version, plural, whether namespaced.
+_KINDS: Final = (
+    ("BindRequest", "scheduling.run.ai", "v1alpha2", "bindrequests", True),
+    ("PodGroup", "scheduling.run.ai", "v2alpha2", "podgroups", True),
+    ("Queue", "scheduling.run.ai", "v2", "queues", False),
+    ("Topology", "kai.scheduler", "v1alpha1", "topologies", False),
+    ("Reservation", "scheduling.koordinator.sh", "v1alpha1", "reservations", False),
+    ("Device", "scheduling.koordinator.sh", "v1alpha1", "devices", False),
+    (
+        "ClusterNetworkTopology",
+        "scheduling.koordinator.sh",
+        "v1alpha1",
+        "clusternetworktopologies",
+        False,
+    ),
+    ("PodGroup", "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", True),
+    ("ElasticQuota", "scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", True),
+)
+_PAUSE: Final = 0.05
+_GPU: Final = "nvidia.com/gpu"
+
+
+def install_kinds(api: Api) -> None:
+    """The kinds of both, with any fields; waits until they are served."""
+    for kind, group, version, plural, namespaced in _KINDS:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        api.apply(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": f"{plural}.{group}",
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+                },
+                "spec": {
+                    "group": group,
+                    "scope": "Namespaced" if namespaced else "Cluster",
+                    "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+                    "versions": [
+                        {
+                            "name": version,
+                            "served": True,
+                            "storage": True,
+                            "subresources": {"status": {}},
+                            "schema": {"openAPIV3Schema": schema},
+                        }
+                    ],
+                },
+            }
+        )
+    for _, group, version, plural, namespaced in _KINDS:
+        api.items_once_there(Resource(f"{group}/{version}", plural, namespaced=namespaced))
+
+
+class StandIn:
+    """Does its work again and again in a thread, while the block runs."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._stopping = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def step(self) -> None:
+        """What is due now."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PAUSE):
+            try:
+                self.step()
+            except (HTTPError, OSError):
+                continue
+            except ApiError as error:
+                if error.status not in (404, 409) and error.status < 429:
+                    self._error = error
+                    return
+
+    def _set_status(self, resource: Resource, body: Body, status: Body) -> None:
+        metadata = body["metadata"]
+        self._api.merge(
+            resource, metadata["name"], {"status": status}, metadata.get("namespace"), "status"
+        )
+
+
+class KaiBinder(StandIn):
+    """Binds by BindRequest, whoever wrote it. Those for `fails` fail. When a pod is bound its
+    request goes, as KAI's scheduler sees to. `bound` has them in order."""
+
+    def __init__(self, api: Api, *, fails: Callable[[Body], bool] = lambda request: False) -> None:
+        super().__init__(api)
+        self._fails = fails
+        self.requests: list[Body] = []
+
+    def step(self) -> None:
+        for request in self._api.items(BIND_REQUESTS):
+            if request.get("status", {}).get("phase"):
+                continue
+            metadata, spec = request["metadata"], request["spec"]
+            if self._fails(request):
+                self._set_status(BIND_REQUESTS, request, {"phase": "Failed", "reason": "test"})
+                continue
+            pod = self._api.find(PODS, spec["podName"], metadata["namespace"])
+            if pod is not None and not pod["spec"].get("nodeName"):
+                self._api.bind(pod, spec["selectedNode"])
+            self.requests.append(request)
+            self._set_status(BIND_REQUESTS, request, {"phase": "Succeeded"})
+
+
+class KoordScheduler(StandIn):
+    """Binds Reservations that are pinned to a node with room, and then their owners."""
+
+    def step(self) -> None:
+        reservations = self._api.items(RESERVATIONS)
+        pods = self._api.items(PODS)
+        free = self._free(pods, reservations)
+        for one in reservations:
+            if one.get("status", {}).get("phase") in ("Available", "Succeeded", "Failed"):
+                continue
+            template = one["spec"]["template"]["spec"]
+            asked, node = _gpus(template), template["nodeName"]
+            if free.get(node, 0) >= asked:
+                free[node] -= asked
+                status = {"phase": "Available", "nodeName": node}
+            else:
+                unschedulable = {
+                    "type": "Scheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                }
+                status = {"phase": "Pending", "conditions": [unschedulable]}
+            self._set_status(RESERVATIONS, one, status)
+        for pod in pods:
+            spec = pod["spec"]
+            if spec.get("nodeName") or spec.get("schedulingGates"):
+                continue
+            if spec.get("schedulerName") != "koord-scheduler":
+                continue
+            if (mine := _reservation_of(pod, reservations)) is not None:
+                self._api.bind(pod, mine["status"]["nodeName"])
+                self._set_status(RESERVATIONS, mine, {"phase": "Succeeded"})
+            elif node := next((n for n, left in free.items() if left >= _gpus(spec)), ""):
+                free[node] -= _gpus(spec)
+                self._api.bind(pod, node)
+
+    def _free(self, pods: Iterable[Body], reservations: Iterable[Body]) -> dict[str, int]:
+        free = {
+            node["metadata"]["name"]: int(node["status"]["allocatable"].get(_GPU, 0))
+            for node in self._api.items(NODES)
+        }
+        for pod in pods:
+            if node := pod["spec"].get("nodeName"):
+                free[node] -= _gpus(pod["spec"])
+        for one in reservations:
+            if one.get("status", {}).get("phase") == "Available":
+                free[one["status"]["nodeName"]] -= _gpus(one["spec"]["template"]["spec"])
+        return free
+
+
+def _gpus(spec: Body) -> int:
+    return sum(
+        int(container.get("resources", {}).get("requests", {}).get(_GPU, 0))
+        for container in spec["containers"]
+    )
+
+
+def _reservation_of(pod: Body, reservations: Iterable[Body]) -> Body | None:
+    metadata = pod["metadata"]
+    owner = {"object": {"namespace": metadata["namespace"], "name": metadata["name"]}}
+    for one in reservations:
+        if one.get("status", {}).get("phase") == "Available" and owner in one["spec"]["owners"]:
+            return one
+    return None

@@ -1,0 +1,151 @@
+"""Advice to Koordinator on a real API server, with a stand-in for koord-scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controller.steps import Step
+from placement.advice_marks import ADVICE, GANG, GATE
+from tests.cluster.api import PODS, Body
+from tests.cluster.build import node, pod_spec
+from tests.cluster.fixtures import Cluster
+from tests.cluster.schedulers import RESERVATIONS, KoordScheduler, install_kinds
+from tests.controller import crashing
+from tests.controller.conftest import controller
+from tests.waiting import LONG
+
+ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
+KOORD_GANG = "gang.scheduling.koordinator.sh"
+HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
+
+
+@pytest.fixture
+def koord(cluster: Cluster) -> Iterator[Cluster]:
+    install_kinds(cluster.api)
+    cluster.api.delete_all(RESERVATIONS)
+    yield cluster
+    cluster.api.delete_all(RESERVATIONS)
+
+
+def gang(koord: Cluster, name: str, pods: int) -> None:
+    koord.api.create_all(
+        PODS,
+        [
+            {
+                "metadata": {
+                    "name": f"{name}-{index}",
+                    "namespace": koord.namespace,
+                    "annotations": {GANG: name},
+                },
+                "spec": {
+                    **pod_spec(gpus=1),
+                    "schedulerName": "koord-scheduler",
+                    "schedulingGates": [{"name": GATE}],
+                },
+            }
+            for index in range(pods)
+        ],
+    )
+
+
+def gated(koord: Cluster) -> int:
+    return sum(bool(pod["spec"].get("schedulingGates")) for pod in koord.pods())
+
+
+def is_over(koord: Cluster) -> bool:
+    return not any(ADVICE in pod["metadata"]["annotations"] for pod in koord.pods())
+
+
+def test_reservations_come_first_then_the_pods(koord: Cluster, service: str) -> None:
+    koord.add_nodes(node("a", gpus=2), node("b", gpus=2))
+    gang(koord, "g", 3)
+    seen: list[Body] = []
+
+    def on_step(step: Step) -> None:
+        if step is Step.ADVISE and gated(koord) == 3:
+            seen[:] = koord.api.items(RESERVATIONS)
+
+    with (
+        KoordScheduler(koord.api),
+        controller(koord.kubeconfig(), service, on_step=on_step, **ADVISING),
+    ):
+        koord.wait_until(lambda: len(koord.bound()) == 3, "the gang is bound")
+        koord.wait_until(lambda: is_over(koord), "the advice has ended")
+    made = koord.api.items(RESERVATIONS)
+    assert len(made) == 3
+    for one in made:
+        spec = one["spec"]
+        (owner,) = spec["owners"]
+        assert koord.bound()[owner["object"]["name"]] == spec["template"]["spec"]["nodeName"]
+        assert (spec["allocateOnce"], spec["allocatePolicy"]) == (True, "Restricted")
+        assert 0 < int(spec["ttl"].removesuffix("s")) <= 60
+        annotations = one["metadata"]["annotations"]
+        assert annotations[f"{KOORD_GANG}/min-available"] == "3"
+    assert (
+        len({o["metadata"]["annotations"]["gang.scheduling.koordinator.sh/name"] for o in made})
+        == 1
+    )
+
+
+def test_when_one_reservation_cannot_be_bound_all_go(koord: Cluster, service: str) -> None:
+    """The room is gone for koord-scheduler, for a reason that the plan does not know."""
+    koord.add_nodes(node("a", gpus=4))
+    gang(koord, "g", 3)
+
+    class Refusing(KoordScheduler):
+        def step(self) -> None:
+            unschedulable = {"type": "Scheduled", "status": "False", "reason": "Unschedulable"}
+            for one in self._api.items(RESERVATIONS)[:1]:
+                self._set_status(RESERVATIONS, one, {"conditions": [unschedulable]})
+
+    with (
+        Refusing(koord.api),
+        controller(
+            koord.kubeconfig(), service, shortest_backoff=60, longest_backoff=60, **ADVISING
+        ),
+    ):
+        koord.wait_until(lambda: len(koord.api.items(RESERVATIONS)) > 0, "they are made")
+        koord.wait_until(lambda: is_over(koord), "the advice has ended")
+        koord.wait_until(lambda: koord.api.items(RESERVATIONS) == [], "and all of them are gone")
+    assert gated(koord) == 3
+
+
+def test_without_a_scheduler_they_expire(koord: Cluster, service: str) -> None:
+    koord.add_nodes(node("a", gpus=4))
+    gang(koord, "g", 3)
+    settings = {**ADVISING, "advice_ttl": 2.0, "shortest_backoff": 60, "longest_backoff": 60}
+    with controller(koord.kubeconfig(), service, **settings):
+        koord.wait_until(lambda: len(koord.api.items(RESERVATIONS)) == 3, "they are made")
+        koord.wait_until(lambda: koord.api.items(RESERVATIONS) == [], "and gone")
+    assert gated(koord) == 3
+
+
+def test_hints_name_a_node_and_let_go(koord: Cluster, service: str) -> None:
+    koord.add_nodes(node("a", gpus=4))
+    gang(koord, "g", 3)
+    settings = {**ADVISING, "advise": ("koordinator-hints",)}
+    with KoordScheduler(koord.api), controller(koord.kubeconfig(), service, **settings):
+        koord.wait_until(lambda: len(koord.bound()) == 3, "the gang is bound")
+    hints = {pod["metadata"]["annotations"][HINT] for pod in koord.pods()}
+    assert hints == {'{"preferredNodeNames": ["a"], "extensions": {}}'}
+    assert koord.api.items(RESERVATIONS) == []
+
+
+@pytest.mark.parametrize("visit", [1, 2, 3, 4, 5])
+def test_killed_at_any_write_no_gang_is_advised_by_half(
+    koord: Cluster, service: str, visit: int
+) -> None:
+    koord.add_nodes(node("a", gpus=2), node("b", gpus=2))
+    gang(koord, "g", 3)
+    with KoordScheduler(koord.api):
+        first = crashing.begin(
+            koord.kubeconfig(), service, die_at=Step.ADVISE, visit=visit, **ADVISING
+        )
+        first.join(LONG)
+        assert first.exitcode == -9
+        with controller(koord.kubeconfig(), service, **ADVISING):
+            koord.wait_until(lambda: len(koord.bound()) == 3, "the whole gang is bound")
+            koord.wait_until(lambda: is_over(koord), "nothing is under way")
