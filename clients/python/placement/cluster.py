@@ -31,6 +31,12 @@ _PAGE: Final = 500
 #: Seconds until a connection stands, and until an answer comes.
 _CONNECT: Final = 5.0
 _READ: Final = 30.0
+#: Seconds until a whole list must be there, in how many pages at most.
+_LIST: Final = 600.0
+_MOST_PAGES: Final = 20_000
+#: Bytes of one answer, and of one event of a watch; etcd keeps no object beyond some MB.
+_MOST_BYTES: Final = 2**29
+_MOST_EVENT_BYTES: Final = 2**25
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +235,16 @@ class Cluster:
         timeout: float = _READ,
     ) -> Body:
         """The answer to one request. Raises `ApiError`."""
+        end = time.monotonic() + timeout
         response = self._send(method, path, query, body, content_type, timeout)
         try:
-            return _parsed(response.data)
-        except urllib3.exceptions.HTTPError as error:
-            raise ApiError(0, f"the answer broke off: {error}") from error
-        finally:
-            response.release_conn()
+            answer = _parsed(_whole(response, end))
+        except BaseException:
+            # What is left of it would be taken for the next answer.
+            response.close()
+            raise
+        response.release_conn()
+        return answer
 
     def pages(self, resource: Resource, *, fields: str = "") -> Iterator[Page]:
         """All objects page by page, as they were at one moment.
@@ -245,16 +254,26 @@ class Cluster:
         query = {"limit": str(_PAGE)}
         if fields:
             query["fieldSelector"] = fields
-        while True:
+        # Elements of a typed list do not say what they are.
+        told = {"kind": resource.kind, "apiVersion": resource.api_version}
+        end = time.monotonic() + _LIST
+        for _ in range(_MOST_PAGES):
             answer = self.request("GET", resource.path, query=query)
-            metadata = answer.get("metadata") or {}
-            # Elements of a typed list do not say what they are.
-            told = {"kind": resource.kind, "apiVersion": resource.api_version}
-            items = tuple({**told, **item} for item in answer.get("items") or ())
-            yield Page(items, metadata.get("resourceVersion", ""))
-            if not metadata.get("continue"):
+            metadata, items = answer.get("metadata") or {}, answer.get("items") or []
+            if not (
+                isinstance(metadata, dict)
+                and isinstance(items, list)
+                and all(isinstance(item, dict) for item in items)
+            ):
+                raise ApiError(0, f"the answer is no list of {resource.plural}")
+            revision, following = metadata.get("resourceVersion"), metadata.get("continue")
+            yield Page(tuple({**told, **item} for item in items), str(revision or ""))
+            if not following:
                 return
-            query["continue"] = metadata["continue"]
+            if str(following) == query.get("continue") or time.monotonic() > end:
+                break
+            query["continue"] = str(following)
+        raise ApiError(0, f"the list of {resource.plural} does not end")
 
     def watch(
         self,
@@ -411,12 +430,32 @@ class WatchStream(Iterator[Body]):
         for chunk in self._response.stream(decode_content=True):
             *lines, rest = (rest + chunk).split(b"\n")
             yield from filter(None, lines)
+            if len(rest) > _MOST_EVENT_BYTES:
+                raise ValueError(f"an event is larger than {_MOST_EVENT_BYTES} bytes")
+
+
+def _whole(response: Any, end: float) -> bytes:
+    """The whole answer, if it is there by `end` and not too large. Raises `ApiError`."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        # Not `stream`, which waits until a whole part is there.
+        while chunk := response.read1(2**16, decode_content=True):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                raise ApiError(0, f"the answer is larger than {_MOST_BYTES} bytes")
+            if time.monotonic() > end:
+                raise ApiError(0, "the answer takes too long")
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ApiError(0, f"the answer broke off: {error}") from error
+    return b"".join(parts)
 
 
 def _parsed(data: bytes) -> Body:
     try:
         body = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ApiError(0, "the answer is not JSON") from error
     if not isinstance(body, dict):
         raise ApiError(0, "the answer is not a JSON object")
@@ -426,12 +465,12 @@ def _parsed(data: bytes) -> Body:
 def _refusal(response: Any) -> ApiError:
     message, reason = response.reason or "", ""
     try:
-        body = _parsed(response.data)
+        body = _parsed(_whole(response, time.monotonic() + _CONNECT))
         message, reason = str(body.get("message", message)), str(body.get("reason", ""))
     except (ApiError, urllib3.exceptions.HTTPError, OSError):
         # Something before the server wrote what it liked; the status still tells.
-        pass
-    finally:
+        response.close()
+    else:
         response.release_conn()
     wait = response.headers.get("Retry-After", "")
     return ApiError(

@@ -1,15 +1,17 @@
 """A live cluster instead of files: the same kinds, read only.
 
-Reads once what a plan is made from. Kinds that the cluster does not have, because Grove
-is not installed, count as empty.
+Reads once what a plan is made from. Kinds that the cluster does not have, because no such
+scheduler is installed, count as empty; those that we may not read are named in a warning.
+What the server says is not trusted to be what it should: an object without a name, or pages
+without end, end the reading with an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from placement.cli.failures import warn
 from placement.cluster import (
     ALSO_PLANNED_FROM,
     PLANNED_FROM,
@@ -17,6 +19,7 @@ from placement.cluster import (
     UNFINISHED,
     ApiError,
     Cluster,
+    Resource,
 )
 from placement.kubernetes import Problem
 from placement.kubernetes.objects import NODE, POD, POD_GANG
@@ -24,39 +27,55 @@ from placement.kubernetes.trimming import Trimmer
 
 Body = dict[str, Any]
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The objects of a cluster, and what could not be read of it."""
+
+    bodies: list[Body]
+    warnings: tuple[Problem, ...]
+
 
 def read(
-    *, kubeconfig: str | None = None, context: str | None = None, scheduler_name: str = ""
-) -> list[Body]:
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    scheduler_name: str = "",
+    also: Sequence[Resource] = ALSO_PLANNED_FROM,
+) -> Found:
     """Every object that a plan is made from; of waiting pods those of one scheduler, if named.
 
     Raises `ApiError`.
     """
     bodies: list[Body] = []
+    warnings: list[Problem] = []
     # Whole, twenty thousand pods take more than half a gigabyte.
     trimmer = Trimmer()
-    with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
-        for resource in (*PLANNED_FROM, *ALSO_PLANNED_FROM):
+    with Cluster.connect(kubeconfig=kubeconfig, context=context) as connected:
+        for resource in (*PLANNED_FROM, *also):
             try:
-                for page in cluster.pages(resource, fields=UNFINISHED if resource is PODS else ""):
-                    bodies += map(trimmer.trim, page.items)
+                fields = UNFINISHED if resource is PODS else ""
+                for page in connected.pages(resource, fields=fields):
+                    bodies += (trimmer.trim(_checked(item, resource)) for item in page.items)
             except ApiError as error:
-                if error.status == 403 and resource in ALSO_PLANNED_FROM:
-                    text = "may not be read, and counts as if there were none"
-                    warn([Problem("the cluster", f"{resource.kind} of all namespaces", "", text)])
+                if error.status == 403 and resource in also:
+                    what = "may not be read, and counts as if there were none"
+                    where = f"{resource.kind} of all namespaces"
+                    warnings.append(Problem("the cluster", where, "", what))
                 elif error.status != 404:
                     raise
     bodies = on_nodes_that_are_there(bodies)
-    return of_scheduler(bodies, scheduler_name) if scheduler_name else bodies
+    if scheduler_name:
+        bodies = of_scheduler(bodies, scheduler_name)
+    return Found(bodies, tuple(warnings))
 
 
 def on_nodes_that_are_there(bodies: Iterable[Body]) -> list[Body]:
     """Without pods that were bound to a node that is gone: they run nowhere."""
     bodies = list(bodies)
-    there = {_key(body)[1] for body in bodies if body["kind"] == NODE}
+    there = {key(body)[1] for body in bodies if body["kind"] == NODE}
 
     def runs(body: Body) -> bool:
-        node = body["kind"] == POD and (body.get("spec") or {}).get("nodeName")
+        node = body["kind"] == POD and mapping(body.get("spec")).get("nodeName")
         return not node or node in there
 
     return [body for body in bodies if runs(body)]
@@ -67,14 +86,14 @@ def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:
     this one."""
     bodies = list(bodies)
     ours = {
-        _key(body)
+        key(body)
         for body in bodies
-        if body["kind"] == POD and (body.get("spec") or {}).get("schedulerName") == name
+        if body["kind"] == POD and mapping(body.get("spec")).get("schedulerName") == name
     }
 
     def counts(body: Body) -> bool:
         if body["kind"] == POD:
-            return bool((body.get("spec") or {}).get("nodeName")) or _key(body) in ours
+            return bool(mapping(body.get("spec")).get("nodeName")) or key(body) in ours
         return body["kind"] != POD_GANG or not ours.isdisjoint(members(body))
 
     return [body for body in bodies if counts(body)]
@@ -83,12 +102,43 @@ def of_scheduler(bodies: Iterable[Body], name: str) -> list[Body]:
 def members(gang: Body) -> list[tuple[str, str]]:
     """Namespace and name of each pod that a PodGang refers to."""
     return [
-        (reference.get("namespace") or _key(gang)[0], reference.get("name") or "")
-        for group in (gang.get("spec") or {}).get("podgroups") or ()
-        for reference in group.get("podReferences") or ()
+        (text(reference.get("namespace")) or key(gang)[0], text(reference.get("name")))
+        for group in mappings(mapping(gang.get("spec")).get("podgroups"))
+        for reference in mappings(group.get("podReferences"))
     ]
 
 
-def _key(body: Body) -> tuple[str, str]:
+def key(body: Body) -> tuple[str, str]:
+    """Namespace and name of an object that was read."""
     metadata = body["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
+    return text(metadata.get("namespace")), metadata["name"]
+
+
+def mapping(value: Any) -> Body:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: Any) -> Iterator[Body]:
+    """The mappings in a list; none when it is no list."""
+    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())
+
+
+def text(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: Any) -> int:
+    """The value if it is a whole number, else zero."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _checked(body: Body, resource: Resource) -> Body:
+    """The object, if it has a name. Raises `ApiError`."""
+    metadata = body.get("metadata")
+    if not (isinstance(metadata, dict) and isinstance(metadata.get("name"), str)):
+        raise ApiError(0, f"the list of {resource.plural} holds an object without a name")
+    if body.get("kind") != resource.kind:
+        raise ApiError(0, f"the list of {resource.plural} holds something else")
+    return body

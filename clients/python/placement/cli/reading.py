@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from google.protobuf import json_format
 
@@ -26,6 +26,9 @@ from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
 from placement.v1 import ComputePlacementRequest, Policy
+
+if TYPE_CHECKING:
+    from placement.cli.live import Found
 
 #: Reading files larger than this together shows that it goes on.
 _LARGE: Final = 4_000_000
@@ -175,7 +178,8 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
     as_of = source.as_of
     if source.live:
         as_of = as_of or datetime.now(UTC)
-        objects = Objects.of(_live(source), file="the cluster")
+        found = _live(source)
+        objects, warnings = Objects.of(found.bodies, file="the cluster"), found.warnings
         origin = f"cluster {source.context}" if source.context else "the current cluster"
     else:
         objects, warnings = read_objects(source.files, stdin=stdin, strict=source.strict)
@@ -189,6 +193,8 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
     warnings += translation.warnings
     warn(warnings)
     request = translation.request
+    if source.live and not request.snapshot.HasField("as_of"):
+        request.snapshot.as_of.FromDatetime(datetime.now(UTC))
     return Question(
         request, warnings, origin, levels_of(request, _named_levels(objects)), translation.parts
     )
@@ -208,7 +214,7 @@ def _named_levels(objects: Objects) -> list[str]:
     return list(found)
 
 
-def _live(source: Source) -> list[dict[str, Any]]:
+def _live(source: Source) -> Found:
     from placement.cli.live import read
     from placement.cluster import ApiError
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placement.cli.live import Body, members
+from placement.cli.live import Body, key, mapping, mappings, members, number, text
 from placement.kubernetes.objects import POD, POD_GANG
 
 
@@ -38,11 +38,11 @@ class GangStatus:
 def statuses(bodies: Iterable[Body], *, namespace: str = "") -> tuple[GangStatus, ...]:
     """All gangs, or those of one namespace, by namespace and name."""
     bodies = list(bodies)
-    pods = {_key(body): body for body in bodies if body["kind"] == POD}
+    pods = {key(body): body for body in bodies if body["kind"] == POD}
     found = [
         _status(body, pods)
         for body in bodies
-        if body["kind"] == POD_GANG and namespace in ("", _key(body)[0])
+        if body["kind"] == POD_GANG and namespace in ("", key(body)[0])
     ]
     return tuple(sorted(found, key=lambda gang: (gang.namespace, gang.name)))
 
@@ -95,30 +95,26 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
 
 
 def _status(gang: Body, pods: dict[tuple[str, str], Body]) -> GangStatus:
-    status = gang.get("status") or {}
+    status = mapping(gang.get("status"))
     scheduled: Body = next(
-        (c for c in status.get("conditions") or () if c.get("type") == "Scheduled"), {}
+        (c for c in mappings(status.get("conditions")) if c.get("type") == "Scheduled"), {}
     )
-    there = [pods[key] for key in members(gang) if key in pods]
-    namespace, name = _key(gang)
-    groups = (gang.get("spec") or {}).get("podgroups") or ()
+    there = [pods[member] for member in members(gang) if member in pods]
+    namespace, name = key(gang)
+    groups = mappings(mapping(gang.get("spec")).get("podgroups"))
+    score = status.get("placementScore")
     return GangStatus(
         namespace=namespace,
         name=name,
-        phase=str(status.get("phase") or ""),
-        scheduled=str(scheduled.get("status") or "Unknown"),
-        reason=str(scheduled.get("reason") or ""),
-        message=str(scheduled.get("message") or ""),
-        minimum=sum(int(group.get("minReplicas") or 0) for group in groups),
-        bound=sum(bool((pod.get("spec") or {}).get("nodeName")) for pod in there),
+        phase=text(status.get("phase")),
+        scheduled=text(scheduled.get("status")) or "Unknown",
+        reason=text(scheduled.get("reason")),
+        message=text(scheduled.get("message")),
+        minimum=sum(number(group.get("minReplicas")) for group in groups),
+        bound=sum(bool(mapping(pod.get("spec")).get("nodeName")) for pod in there),
         pods=len(there),
-        placement_score=status.get("placementScore"),
+        placement_score=score if isinstance(score, int | float) else None,
     )
-
-
-def _key(body: Body) -> tuple[str, str]:
-    metadata = body["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
 
 
 def _camel(name: str) -> str:

@@ -44,10 +44,10 @@ def command(
 
     while True:
         try:
-            bodies = read(kubeconfig=kubeconfig, context=context)
+            found = read(kubeconfig=kubeconfig, context=context, also=())
         except ApiError as error:
             raise no_answer(f"the cluster could not be read: {error}") from error
-        gangs = statuses(bodies, namespace=namespace)
+        gangs = statuses(found.bodies, namespace=namespace)
         if waiting:
             gangs = tuple(gang for gang in gangs if gang.scheduled != "True")
         if watch and sys.stdout.isatty():

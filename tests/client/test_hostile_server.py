@@ -1,0 +1,161 @@
+"""An API server that lies, drips and never ends: typed errors, in time, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from placement import cluster
+from placement.cli.main import main
+from placement.cluster import NODES, ApiError, Cluster
+
+Write = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def serving(tmp_path: Path, write: Write) -> Iterator[Path]:
+    """A kubeconfig for a server of which every answer is written by `write`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            try:
+                write(self)
+            except OSError:
+                return  # The client has had enough.
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    file = tmp_path / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        ],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    file.write_text(yaml.safe_dump(config))
+    try:
+        yield file
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def saying(content: Any) -> Write:
+    return lambda handler: void(handler.wfile.write(json.dumps(content).encode()))
+
+
+def void(_: object) -> None:
+    return None
+
+
+WRONG = [
+    pytest.param([], id="a list"),
+    pytest.param("x", id="a string"),
+    pytest.param({"items": "x"}, id="items that are no list"),
+    pytest.param({"items": ["x"]}, id="items that are no objects"),
+    pytest.param({"items": [], "metadata": [1]}, id="metadata that is a list"),
+    pytest.param({"items": [{}]}, id="an object without metadata"),
+    pytest.param({"items": [{"metadata": {"name": 1}}]}, id="a name that is a number"),
+    pytest.param({"items": [{"kind": "Other", "metadata": {"name": "a"}}]}, id="another kind"),
+    pytest.param({"metadata": {"continue": "again"}}, id="pages without end"),
+]
+
+
+@pytest.mark.parametrize("content", WRONG)
+@pytest.mark.parametrize("command", [["status"], ["plan", "--live"]])
+def test_what_is_no_list_ends_the_command_with_three(
+    content: Any, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, saying(content)) as kubeconfig:
+        assert main([*command, "--kubeconfig", str(kubeconfig)]) == 3
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "the cluster could not be read" in told.err
+
+
+def test_fields_of_the_wrong_kind_do_not_end_the_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        body = {"metadata": {"name": "a", "namespace": 7}, "spec": [], "status": "x"}
+        if "podgangs" in handler.path:
+            body = {
+                "metadata": {"name": "g", "namespace": "ml"},
+                "spec": {"podgroups": [{"minReplicas": "many", "podReferences": {}}, 3]},
+                "status": {"conditions": [None, {"type": "Scheduled", "status": 1}]},
+            }
+        handler.wfile.write(json.dumps({"items": [body]}).encode())
+
+    with serving(tmp_path, write) as kubeconfig:
+        assert main(["status", "--kubeconfig", str(kubeconfig), "-o", "json"]) == 0
+    (gang,) = json.loads(capsys.readouterr().out)["podGangs"]
+    assert (gang["scheduled"], gang["minimum"]) == ("Unknown", 0)
+
+
+def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        while True:
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.05)
+
+    with (
+        serving(tmp_path, drip) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        begin = time.monotonic()
+        with pytest.raises(ApiError, match="takes too long"):
+            connected.request("GET", NODES.path, timeout=1.0)
+        assert time.monotonic() - begin < 20
+
+
+def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_MOST_BYTES", 1_000_000)
+
+    def flood(handler: BaseHTTPRequestHandler) -> None:
+        while True:
+            handler.wfile.write(b" " * 65536)
+
+    with (
+        serving(tmp_path, flood) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+        pytest.raises(ApiError, match="larger than"),
+    ):
+        connected.request("GET", NODES.path)
+
+
+def test_an_event_without_end_breaks_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_MOST_EVENT_BYTES", 1_000_000)
+
+    def flood(handler: BaseHTTPRequestHandler) -> None:
+        while True:
+            handler.wfile.write(b" " * 65536)
+
+    with (
+        serving(tmp_path, flood) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+        connected.watch(NODES, "1") as events,
+        pytest.raises(ApiError, match="larger"),
+    ):
+        next(events)
