@@ -27,6 +27,7 @@ from placement.kubernetes.trimming import Trimmer
 
 Body = dict[str, Any]
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """The objects of a cluster, and what could not be read of it."""
