@@ -190,8 +190,8 @@ def claim_users(pods: Iterable[Object]) -> Counter[tuple[str, str]]:
             continue
         made = at.get("status").get("resourceClaimStatuses").items()
         entries = (*at.get("spec").get("resourceClaims").items(), *made)
-        names = {entry.get("resourceClaimName").value for entry in entries}
-        users.update((one.namespace, name) for name in names if isinstance(name, str))
+        named = (entry.get("resourceClaimName").value for entry in entries)
+        users.update({(one.namespace, name) for name in named if isinstance(name, str)})
     return users
 
 
