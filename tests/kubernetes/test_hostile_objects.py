@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.kubernetes import InputError, Objects, Problem, expand, kinds, known_fields, translate
+from placement.kubernetes import (
+    InputError,
+    Objects,
+    Problem,
+    expand,
+    kinds,
+    known_fields,
+    translate,
+)
 from placement.kubernetes.trimming import Trimmer
 
 #: Every field name that something here reads, so that values land where they are looked at.

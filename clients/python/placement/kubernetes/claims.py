@@ -182,10 +182,11 @@ def claim_users(pods: Iterable[Object]) -> Counter[tuple[str, str]]:
     """How many pods that have not finished use each claim."""
     users: Counter[tuple[str, str]] = Counter()
     for one in pods:
+        spec = one.body.get("spec")
+        if not isinstance(spec, dict) or not spec.get("resourceClaims"):
+            continue
         # Anything wrong with it is noted where the pod is read.
         at = At(one.body, {})
-        if at.get("spec").get("resourceClaims").absent:
-            continue
         if at.get("status").get("phase").value in _FINISHED:
             continue
         made = at.get("status").get("resourceClaimStatuses").items()

@@ -66,20 +66,31 @@ class NeedsReader:
         self._claims = claims
         self._known: dict[_Key, Needs] = {}
 
-    def read(self, one: Object, spec: PodSpec, metadata: At, status: At) -> Needs:
-        """The needs of a pod. What is wrong with its annotations is noted there."""
-        annotations = metadata.get("annotations")
-        notes = annotations.labels()
-        said = tuple((key, notes[key]) for key in ANNOTATIONS if key in notes)
-        labels = metadata.get("labels").labels()
+    def read(
+        self,
+        one: Object,
+        spec: PodSpec,
+        labels: Mapping[str, str],
+        notes: Mapping[str, str],
+        metadata: At,
+        status: At,
+    ) -> Needs:
+        """The needs of a pod with these labels and annotations (`notes`).
+
+        What is wrong with annotations is noted there.
+        """
+        said = tuple((key, notes[key]) for key in ANNOTATIONS if key in notes) if notes else ()
         ignores = labels.get(_IGNORES) == "true"
         made = _made_claims(status) if spec.claims else ()
         # Objects of other namespaces, and claims named after the pod, differ between pods.
         where = one.namespace if spec.claims or spec.volumes else ""
-        owner = one.name if any(not use.claim for use in spec.volumes) else ""
+        owner = ""
+        if spec.volumes and any(not use.claim for use in spec.volumes):
+            owner = one.name
         key = (id(spec), said, ignores, made, where, owner)
         known = self._known.get(key)
         if known is None:
+            annotations = metadata.get("annotations")
             before = annotations.finding_count
             known = self._combine(one, spec, dict(said), ignores, dict(made), annotations)
             if annotations.finding_count == before:

@@ -21,6 +21,8 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.times import read_time
 
+#: Fields by which a pod names its native gang.
+_GROUPS: Final = frozenset({"schedulingGroup", "workloadRef"})
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -117,7 +119,7 @@ def _read_pod(
     return Pod(
         object=one,
         spec=facts,
-        needs=needs.read(one, facts, metadata, status),
+        needs=needs.read(one, facts, labels, annotations, metadata, status),
         labels=labels,
         annotations=annotations,
         uid=metadata.get("uid").text(),
@@ -126,10 +128,10 @@ def _read_pod(
         terminating=not metadata.get("deletionTimestamp").absent,
         priority=None if priority.absent else priority.integer(least=-(2**31)),
         priority_class=spec.get("priorityClassName").text(),
-        never_preempts=spec.get("preemptionPolicy").text() == "Never",
+        never_preempts=spec.value.get("preemptionPolicy") == "Never",
         created=read_time(metadata.get("creationTimestamp")),
         started=read_time(status.get("startTime")),
-        pod_group=_pod_group(spec),
+        pod_group=_pod_group(spec) if not _GROUPS.isdisjoint(spec.value) else "",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from placement.kubernetes.objects import Object
@@ -21,6 +22,7 @@ _GO_UNITS: Final = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=8192)
 def parse_time(text: str) -> datetime | None:
     """A time in RFC 3339; None when it is none. Without an offset it is UTC."""
     try:
