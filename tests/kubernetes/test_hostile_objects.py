@@ -65,7 +65,7 @@ MORE_NAMES = (
     "scheduling.koordinator.sh/reservation-allocated",
     "scheduling.koordinator.sh/reservation-affinity",
 )  # fmt: skip
-ODD = (0, 1, -1, True, None, [], {}, 2**70, 0.5, float("inf"), [[]])
+ODD: tuple[Any, ...] = (0, 1, -1, True, None, [], {}, 2**70, 0.5, float("inf"), [[]])
 ALL_NAMES = (*NAMES, *MORE_NAMES)
 KINDS = tuple((f"{kind.group}/v1".lstrip("/"), kind.name) for kind in kinds.KINDS)
 
@@ -130,9 +130,10 @@ def _valid(kind: kinds.Kind, seed: int) -> dict[str, Any]:
         made = {name: fill(below, depth + 1) for name, below in known.items() if rng.random() < 0.7}
         return [made, made] if rng.random() < 0.3 else made
 
-    body = fill(kinds_[f"{kind.group}/{kind.name}"], 0)
-    body = body if isinstance(body, dict) else {}
-    metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
+    filled = fill(kinds_[f"{kind.group}/{kind.name}"], 0)
+    body: dict[str, Any] = filled if isinstance(filled, dict) else {}
+    told = body.get("metadata")
+    metadata: dict[str, Any] = told if isinstance(told, dict) else {}
     words = (*MORE_NAMES, "a")
     for field in ("labels", "annotations"):
         metadata[field] = {rng.choice(words): rng.choice(WORDS) for _ in range(6)}
