@@ -31,6 +31,7 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
+from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Solution, TierName
 from placement_service.judge.score import TIERS, Score, score
 from placement_service.judge.verify import verify
@@ -118,7 +119,7 @@ def fewest_domains(
         if (
             result.placed
             and result.preferred_domains is not None
-            and not verify(lonely, policy, plan)
+            and not verify(lonely, policy, use_reservations(lonely, plan))
         ):
             counts.append(result.preferred_domains)
     return min(counts, default=None)
@@ -181,7 +182,8 @@ class _Search:
             found = rank(score(self._snapshot, self._policy, plan, evictions))
             if found > self.best:
                 for named in _with_winners(self._snapshot, self._policy, plan, evictions):
-                    if not verify(self._snapshot, self._policy, plan, named):
+                    bound = use_reservations(self._snapshot, plan)
+                    if not verify(self._snapshot, self._policy, bound, named):
                         self.best, self.plan, self.evictions = found, plan, named
                         break
             return

@@ -42,6 +42,8 @@ from placement_service.entities.request import (
     Taint,
     Toleration,
 )
+from placement_service.entities.reservation_users import use_reservations
+from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.judge.verify import verify
 from tests.strategies import AGES, GPU, NAMESPACE, NOW
@@ -60,9 +62,10 @@ class Taste:
 
     `whole` are pods that fill a node, `scopes` packing scopes at any one place, `host` the node
     as the level of one, `sets` gangs based on others, `elastic` groups that need less than all
-    their pods, `queues` gangs in queues, `crossing` levels that do not nest, `bare` nodes
-    without labels, `rules` rules between pods, `others` pods of one group that ask for
-    something else, `running` gangs that run in part, `previous` gangs that want nodes again.
+    their pods, `queues` gangs in queues, `reservations` rooms that are held, `crossing` levels
+    that do not nest, `bare` nodes without labels, `rules` rules between pods, `others` pods of
+    one group that ask for something else, `running` gangs that run in part, `previous` gangs
+    that want nodes again.
     `nodes` and `pods` are about the most of each.
     """
 
@@ -78,6 +81,7 @@ class Taste:
     running: float = 0.15
     previous: float = 0.15
     queues: float = 0.15
+    reservations: float = 0.15
     nodes: int = 14
     pods: int = 40
 
@@ -111,7 +115,8 @@ def question(rng: random.Random, taste: Taste) -> Snapshot:
     nodes = draft.cluster()
     gangs, running = draft.gangs(nodes)
     gangs, queues = draft.queues(gangs)
-    return Snapshot(nodes, gangs, running, as_of=NOW, queues=queues)
+    held = draft.reservations(nodes, gangs)
+    return Snapshot(nodes, gangs, running, as_of=NOW, queues=queues, reservations=held)
 
 
 class _Draft:
@@ -122,7 +127,16 @@ class _Draft:
         # Whether it may occur at all, so that what is rare also occurs alone.
         self.has = {
             name: rng.random() < 2 * getattr(taste, name)
-            for name in ("rules", "others", "running", "previous", "sets", "bare", "queues")
+            for name in (
+                "rules",
+                "others",
+                "running",
+                "previous",
+                "sets",
+                "bare",
+                "queues",
+                "reservations",
+            )
         }
         #: Memory is in these.
         self.unit = rng.choice((1, 1, 1, 2**34 + 1))
@@ -359,6 +373,46 @@ class _Draft:
             for gang in gangs
         ), queues
 
+    def reservations(
+        self, nodes: Sequence[Node], gangs: Sequence[PodGang]
+    ) -> tuple[Reservation, ...]:
+        """Room on some nodes, mostly as much as pods of some gang ask for."""
+        rng = self.rng
+        if not self.has["reservations"] or rng.random() < 0.5:
+            return ()
+        found = []
+        for i in range(rng.randint(1, 4)):
+            gang = rng.choice(gangs)
+            sets = [s for g in gang.groups for s in g.pod_sets]
+            requests = rng.choice(sets).template.requests if sets else {GPU: 1}
+            times = rng.choice((1, 1, 2, 3))
+            held = {
+                r: times * n + rng.choice((0, 0, 0, 1))
+                for r, n in requests.items()
+                if r != PODS and rng.random() < 0.8
+            }
+            pods = [pod.name for s in sets for pod in s.pods]
+            owner = rng.choice(
+                (
+                    ReservationOwner(gang=gang.name),
+                    ReservationOwner(namespace=NAMESPACE),
+                    ReservationOwner(selector=LabelSelector((("app", rng.choice(APPS)),))),
+                    ReservationOwner(pod=rng.choice(pods)) if pods else ReservationOwner("nobody"),
+                )
+            )
+            found.append(
+                Reservation(
+                    f"reservations/r{i}",
+                    rng.choice(nodes).name,
+                    held,
+                    (owner,) if rng.random() < 0.9 else (),
+                    restricted=rng.random() < 0.4,
+                    allocate_once=rng.random() < 0.4,
+                    closed=rng.random() < 0.1,
+                )
+            )
+        return tuple(found)
+
     def _amounts(self) -> dict[str, int]:
         rng = self.rng
         most = {
@@ -410,15 +464,19 @@ def legal_plan(rng: random.Random, snapshot: Snapshot) -> tuple[Binding, ...]:
     # Mostly bases first; a gang whose base is not there only counts together with it.
     if rng.random() < 0.8:
         order.sort(key=lambda gang: bool(gang.base_gang))
+
+    def broken(*bindings: Binding) -> bool:
+        return bool(verify(snapshot, Policy(), use_reservations(snapshot, bindings)))
+
     for gang in order:
         for _ in range(TRIES):
             mine = _somewhere(rng, snapshot, gang, (*plan, *waiting))
             if not mine:
                 continue
-            if not verify(snapshot, Policy(), (*plan, *mine)):
+            if not broken(*plan, *mine):
                 plan += mine
                 break
-            if waiting and not verify(snapshot, Policy(), (*plan, *waiting, *mine)):
+            if waiting and not broken(*plan, *waiting, *mine):
                 plan, waiting = (*plan, *waiting, *mine), ()
                 break
         else:

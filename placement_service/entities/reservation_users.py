@@ -122,13 +122,11 @@ class _Users:
 
 def _named_pods_first(snapshot: Snapshot, bindings: Sequence[Binding]) -> list[Binding]:
     """Pods of a set in another order, so that pods named by reservations are beside them."""
-    home = {
-        owner.pod: r.node
-        for r in snapshot.reservations
-        if not r.closed
-        for owner in r.owners
-        if owner.pod
-    }
+    home: dict[str, str] = {}
+    for r in snapshot.reservations:
+        for owner in r.owners if not r.closed else ():
+            if owner.pod:
+                home.setdefault(owner.pod, r.node)
     found = list(bindings)
     at = {b.pod: i for i, b in enumerate(found)}
     for pods in _sets_with(snapshot, home):

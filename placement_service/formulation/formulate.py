@@ -107,7 +107,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
-        exact=prepared.exact and table.is_exact,
+        exact=prepared.exact and table.is_exact and ownership.is_exact,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )

@@ -48,12 +48,21 @@ class Ownership:
     def __init__(self, snapshot: Snapshot) -> None:
         self._reservations = snapshot.reservations
         self._by_owner: dict[ReservationOwner, list[int]] = {}
+        #: Whether nothing was left out.
+        self.is_exact = True
         taken = set(users_that_run(snapshot))
+        named: set[str] = set()
         for i, reservation in enumerate(snapshot.reservations):
             used_up = reservation.allocate_once and reservation.name in taken
-            if not reservation.closed and not used_up:
-                for owner in reservation.owners:
-                    self._by_owner.setdefault(owner, []).append(i)
+            if reservation.closed or used_up:
+                continue
+            for owner in reservation.owners:
+                if owner.pod and (owner.pod in named or not names_pods(reservation)):
+                    # A pod uses one reservation; one that serves others too is theirs.
+                    self.is_exact = False
+                    continue
+                named.add(owner.pod)
+                self._by_owner.setdefault(owner, []).append(i)
 
     def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
         """Sorted; of one that names pods it is enough that it names one of the set."""
@@ -72,6 +81,11 @@ class Ownership:
         if wanted is not None:
             found = {i for i in found if wanted.matches(self._reservations[i])}
         return tuple(sorted(found))
+
+
+def names_pods(reservation: Reservation) -> bool:
+    """Whether it serves pods by their names only; at most one of them is taken for granted."""
+    return bool(reservation.owners) and all(owner.pod for owner in reservation.owners)
 
 
 def users_that_run(snapshot: Snapshot) -> Iterable[str]:
@@ -171,7 +185,20 @@ class _Formulation:
                 owners = frozenset()
             seen |= owners
             held += self._together(n, owners, [self.reservations[i] for i in mine])
+        if self._is_overfull(n, held):
+            # More is held than there is: who takes what is his leaves no less to the others.
+            self.draft.is_exact = False
+            for c in self.slots:
+                self.slots[c][n] = 0
+            held = [_Held(frozenset(), h.amounts) for h in held]
         self._hold(n, held)
+
+    def _is_overfull(self, n: int, held: Sequence[_Held]) -> bool:
+        total: dict[str, int] = {}
+        for h in held:
+            for resource, amount in h.amounts.items():
+                total[resource] = total.get(resource, 0) + amount
+        return any(amount > self.nodes[n].free(r) for r, amount in total.items() if amount)
 
     def _may_use(self, pod_class: int, reservation: Reservation) -> bool:
         requests = self.templates[pod_class].requests
@@ -185,8 +212,10 @@ class _Formulation:
         """What some reservations with the same owners come to; those left over serve nobody."""
         if not owners:
             return [_Held(frozenset(), dict(r.held)) for r in reservations]
-        single = [r for r in reservations if not r.allocate_once]
-        once = [r for r in reservations if r.allocate_once]
+        once = [r for r in reservations if r.allocate_once or names_pods(r)]
+        single = [r for r in reservations if r not in once]
+        if any(not r.allocate_once and len(r.owners) > 1 for r in once):
+            self.draft.is_exact = False
         if single and (once or len(single) > 1):
             # Who uses which of them would have to be chosen.
             self.draft.is_exact = False
@@ -196,7 +225,7 @@ class _Formulation:
             chosen, rest = once[:1], once[1:]
         else:
             chosen, rest = [*single, *once], []
-        if any(r.restricted and not r.allocate_once for r in chosen) and len(owners) > 1:
+        if any(r.restricted and r in single for r in chosen) and len(owners) > 1:
             # Which of unlike pods share it would have to be chosen: it serves those that
             # are most.
             self.draft.is_exact = False
@@ -219,7 +248,7 @@ class _Formulation:
 
     def _slots(self, owners: Collection[int], r: Reservation) -> int:
         """How many pods may use a reservation, as far as it says."""
-        if r.allocate_once:
+        if r.allocate_once or names_pods(r):
             return 1
         return self._users(owners, r) if r.restricted else UNLIMITED
 
@@ -235,10 +264,10 @@ class _Formulation:
     ) -> int:
         """What owners cannot take of a resource of a reservation."""
         asks = [self.templates[c].requests.get(resource, 0) for c in owners]
-        if r.allocate_once:
-            # What the user leaves over would be free for all once it is there.
+        if r.allocate_once or names_pods(r):
+            # What the user of an allocate-once one leaves over would be free once it is there.
             left = max(0, amount - min(asks))
-            if left and self._could_use(n, owners, resource):
+            if left and r.allocate_once and self._could_use(n, owners, resource):
                 self.draft.is_exact = False
             return left
         if not r.restricted:
