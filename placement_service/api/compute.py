@@ -154,7 +154,7 @@ class _Computation:
         head = self._job.head
         if head.call is Call.TRANSLATE_OBJECTS:
             translation = questions.translation(self._job.request)
-            return "translated", self._fitting(translation)
+            return "translated\ntranslated", self._fitting(translation)
         question = questions.read(head.call, self._job.request)
         self._warnings = question.warnings
         request = requests.parse_request(question.message)
@@ -170,10 +170,11 @@ class _Computation:
             offer=self._offer,
         )
         stop = placement.termination
+        end = "checked" if stop is None else "optimal" if stop.optimal else "feasible"
         summary = (
-            f"{len(request.snapshot.nodes)} nodes, {len(request.snapshot.gangs)} gangs, "
+            f"{end}\n{len(request.snapshot.nodes)} nodes, {len(request.snapshot.gangs)} gangs, "
             f"{len(placement.bindings)} bindings, "
-            + ("checked" if stop is None else "optimal" if stop.optimal else f"gap {stop.gap}")
+            + (f"gap {stop.gap}" if stop is not None and not stop.optimal else end)
         )
         return summary, self._written(placement)
 

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from placement_service.api.frames import HEAD, LAST, JobHead, Kind
@@ -154,16 +154,18 @@ class ComputeProcess:
 class ComputePool:
     """`size` compute processes, lent to one caller at a time, first come first served."""
 
-    def __init__(self, size: int, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, size: int, arguments: Sequence[str], on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_end` is told of each process that ends though the pool is open."""
         self._size = size
+        self._on_end = on_end
         self._arguments = tuple(arguments)
         self._idle: list[ComputeProcess] = []
         self._all: set[ComputeProcess] = set()
         self._waiting: deque[asyncio.Future[ComputeProcess]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
-        #: Processes that came to an end before they were told to.
-        self.deaths = 0
 
     def open(self) -> None:
         """Starts the processes, and waits for none. From the event loop."""
@@ -196,6 +198,10 @@ class ComputePool:
             self._in_background(self._settle(process))
         else:
             self._lend(process)
+
+    def idle_count(self) -> int:
+        """How many processes wait for a request."""
+        return len(self._idle)
 
     def warm_count(self) -> int:
         """How many processes could search at once, without waiting for a solver to load."""
@@ -236,6 +242,8 @@ class ComputePool:
                 attempt = 0
                 self._lend(process)
                 await process.ended.wait()
+                if not self._closed.is_set():
+                    self._on_end()
                 if process in self._idle:
                     self._idle.remove(process)
                 self._all.discard(process)

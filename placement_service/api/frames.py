@@ -34,7 +34,7 @@ class Kind(IntEnum):
     DEFECT = 7
     """What failed, for the log; the job goes on."""
     SUMMARY = 8
-    """The answer in a few words, for the log."""
+    """What is proven, in a word, and on the next line the answer in a few, for the log."""
     DONE = 9
     """The answer of the call."""
     REFUSED = 10

@@ -19,6 +19,7 @@ from placement_service.api.certificates import Certificates, read_certificates
 from placement_service.api.compute_pool import ComputePool
 from placement_service.api.dumps import Dumps
 from placement_service.api.health import Health
+from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls
 from placement_service.api.settings import Settings
 
@@ -115,6 +116,7 @@ class _Edge:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._metrics = Metrics()
         self.pool = ComputePool(
             settings.max_concurrent,
             [
@@ -122,6 +124,7 @@ class _Edge:
                 *("--solver-memory", str(settings.solver_memory)),
                 *("--largest-answer", str(settings.max_message_bytes)),
             ],
+            on_end=self._metrics.deaths.inc,
         )
         self.pool.open()
         self._admission = Admission(
@@ -136,10 +139,22 @@ class _Edge:
             pool=self.pool,
             admission=self._admission,
             dumps=Dumps(settings.dump_dir, settings.max_dumps),
+            metrics=self._metrics,
         )
+        self._watch()
         self._health = Health(("", *self._calls.service_names))
         self._listeners: set[grpc.aio.Server] = set()
         self._background: set[asyncio.Task[None]] = set()
+
+    def _watch(self) -> None:
+        """Lets the metrics look at what changes by itself."""
+        metrics, pool = self._metrics, self.pool
+        metrics.present.set_function(lambda: self._admission.present)
+        metrics.held.set_function(lambda: self._admission.held_bytes)
+        metrics.processes.labels("idle").set_function(pool.idle_count)
+        metrics.processes.labels("busy").set_function(
+            lambda: len(pool.process_ids()) - pool.idle_count()
+        )
 
     async def start(self) -> int:
         certificates = read_certificates(self._settings)
@@ -150,6 +165,8 @@ class _Edge:
             logger.warning(
                 "serving other machines without TLS: whoever reaches the port may read and ask"
             )
+        if self._settings.metrics_port:
+            self._metrics.serve(self._settings.metrics_host, self._settings.metrics_port)
         port = await self._listen(self._settings.port, certificates)
         if certificates is not None:
             self._in_background(self._renew(port, certificates))
@@ -176,6 +193,7 @@ class _Edge:
         await asyncio.gather(*(listener.stop(left) for listener in tuple(self._listeners)))
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.pool.close()
+        await asyncio.to_thread(self._metrics.close)
 
     async def _listen(self, port: int, certificates: Certificates | None) -> int:
         """Serves on a port; returns it. Raises RuntimeError when it is taken."""
@@ -238,11 +256,13 @@ class _Edge:
                 await self._listen(port, found)
             except (OSError, RuntimeError) as error:
                 if str(error) != complaint:
+                    self._metrics.renewals.labels("refused").inc()
                     logger.warning("certificates not renewed: %s", error)
                 complaint = str(error)
                 continue
             complaint = ""
             certificates = found
+            self._metrics.renewals.labels("renewed").inc()
             logger.info("certificates renewed")
             for listener in last:
                 self._in_background(self._retire(listener))

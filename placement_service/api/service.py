@@ -27,6 +27,7 @@ from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
 from placement_service.api.frames import JobHead, Kind
 from placement_service.api.methods import Method, methods
+from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
 from placement_service.api.status import to_status
 from placement_service.entities.errors import DeadlineTooShort, Internal, PlacementError
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 #: gRPC tells of a call without deadline as one in the far future, in seconds.
 _FOREVER = 10 * 365 * 86400.0
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 #: Characters of a label in a log line.
 _SHOWN = 80
@@ -46,7 +49,13 @@ class PlacementCalls:
     """Answers the calls of placement.v1.PlacementService."""
 
     def __init__(
-        self, settings: Settings, *, pool: ComputePool, admission: Admission, dumps: Dumps
+        self,
+        settings: Settings,
+        *,
+        pool: ComputePool,
+        admission: Admission,
+        dumps: Dumps,
+        metrics: Metrics,
     ) -> None:
         self._methods = methods()
         self.service_names = tuple(dict.fromkeys(method.service for method in self._methods))
@@ -54,6 +63,7 @@ class PlacementCalls:
         self._pool = pool
         self._admission = admission
         self._dumps = dumps
+        self._metrics = metrics
         self._running: list[_Call] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
@@ -77,14 +87,39 @@ class PlacementCalls:
         )
 
     async def _answer(self, method: Method, _: Any, context: _Context) -> None:
-        async with _errors_as_status(context):
+        async with _errors_as_status(context), self._counted(method):
             request = memoryview(await self._message(context))
+            self._metrics.bytes.labels(method.name).observe(len(request))
             news = _News(context)
             try:
                 answer = await self._computed(method, request, context, news)
                 await self._send(context, answer, news.sent())
             finally:
                 news.end()
+
+    @asynccontextmanager
+    async def _counted(self, method: Method) -> AsyncIterator[None]:
+        """Counts a call when it ends, however it does."""
+        code = grpc.StatusCode.OK
+        begin = asyncio.get_running_loop().time()
+        try:
+            yield
+        except PlacementError as error:
+            code = _code(to_status(error))
+            raise
+        except Refused as error:
+            code = _code(error.status)
+            raise
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except BaseException:
+            code = grpc.StatusCode.UNKNOWN
+            raise
+        finally:
+            self._metrics.calls.labels(method.name, code.name).inc()
+            took = asyncio.get_running_loop().time() - begin
+            self._metrics.seconds.labels(method.name).observe(took)
 
     async def _message(self, context: _Context) -> bytes:
         try:
@@ -167,6 +202,7 @@ class PlacementCalls:
                 return call.best_so_far(
                     None if call.proven else placement_pb2.Termination(detail=detail)
                 )
+            self._metrics.late.inc()
             logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             if call.best is None:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
@@ -197,7 +233,8 @@ class PlacementCalls:
                 case Kind.DEFECT:
                     self._defect(call, content.decode(errors="replace"))
                 case Kind.SUMMARY:
-                    summary = content.decode(errors="replace")
+                    end, _, summary = content.decode(errors="replace").partition("\n")
+                    self._metrics.answers.labels(end).inc()
                     logger.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
                 case Kind.DONE:
                     return content
@@ -221,6 +258,7 @@ class PlacementCalls:
         )
 
     def _defect(self, call: _Call, what: str) -> str:
+        self._metrics.defects.inc()
         name = self._dumps.save(call.request)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
@@ -347,10 +385,13 @@ async def _errors_as_status(context: _Context) -> AsyncIterator[None]:
 
 
 async def _abort(context: _Context, status: status_pb2.Status) -> NoReturn:
-    (code,) = (code for code in grpc.StatusCode if code.value[0] == status.code)
     details = (("grpc-status-details-bin", status.SerializeToString()),)
-    await context.abort(code, status.message, details)
+    await context.abort(_code(status), status.message, details)
     raise AssertionError("gRPC ends the call")
+
+
+def _code(status: status_pb2.Status) -> grpc.StatusCode:
+    return _CODES[status.code]
 
 
 def _title(label: str) -> str:

@@ -88,6 +88,11 @@ class Settings(BaseSettings):
     max_dumps: int = Field(default=20, ge=1)
     """Dumps kept; the oldest are deleted."""
 
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    """Port of /metrics for Prometheus, over plain HTTP; 0 serves none."""
+    metrics_host: str = "127.0.0.1"
+    """Address of /metrics."""
+
     log_format: Literal["text", "json"] = "text"
     """Log lines for people, or one JSON object per line."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -22,6 +22,7 @@ from controller.metrics import Metrics
 from controller.settings import Settings as ControllerSettings
 from placement.testing import serve
 from placement.v1 import ComputePlacementRequest, ErrorReason, ReasonCode
+from placement_service.api.metrics import Metrics as ServiceMetrics
 from placement_service.api.settings import Settings
 from tests.docs.documents import (
     DOCUMENTS,
@@ -162,6 +163,14 @@ def test_every_metric_of_the_controller_is_documented() -> None:
         if family.name.startswith("placement_controller_"):
             total = "_total" if family.type == "counter" else ""
             assert f"`{family.name.removeprefix('placement_controller_')}{total}" in text
+
+
+def test_every_metric_of_the_service_is_documented() -> None:
+    text = (ROOT / "docs/operations.md").read_text()
+    for family in ServiceMetrics().registry.collect():
+        if family.name.startswith("placement_service_"):
+            total = "_total" if family.type == "counter" else ""
+            assert f"| `{family.name.removeprefix('placement_service_')}{total}` |" in text
 
 
 def test_settings_that_the_readme_names_exist() -> None:

@@ -21,6 +21,7 @@ from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
 from placement_service.api.admission import Admission
 from placement_service.api.compute_pool import ComputePool
 from placement_service.api.dumps import Dumps
+from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls
 from placement_service.api.settings import Settings
 from placement_service.api.wire.placements import parse_placement
@@ -180,6 +181,7 @@ def test_a_caller_who_does_not_read_is_given_up() -> None:
                 arrival_seconds=1.0,
             ),
             dumps=Dumps(None, 1),
+            metrics=Metrics(),
         )
         context = Context()
         with pytest.raises(asyncio.InvalidStateError):
@@ -190,9 +192,9 @@ def test_a_caller_who_does_not_read_is_given_up() -> None:
 
 
 def test_bytes_that_wait_are_bounded() -> None:
-    large = message(time_limit=500.0)
-    large.label = "x" * 5000
-    with running("stubborn", max_concurrent=1, max_pending_bytes=8000) as service:
+    large = message(open_snapshot(100), time_limit=500.0)
+    room = large.ByteSize() * 3 // 2
+    with running("stubborn", max_concurrent=1, max_pending_bytes=room) as service:
         first = service.stream(large, timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError) as caught:
