@@ -31,11 +31,6 @@ from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 
-#: Limits of what is combined; more would cost time and rarely adds anything.
-MAX_NODE_SETS = 48
-MAX_REFERENCES = 16
-MAX_ROUNDINGS = 12
-
 #: Ways of counting with larger sums are left out: below, sums are exact, as integers and
 #: as floats.
 MAX_SUM = 2.0**52
@@ -44,6 +39,21 @@ MAX_SUM = 2.0**52
 Content = tuple[tuple[tuple[int, ...], int], ...]
 #: Content that must share a domain, and how often it occurs.
 Parts = tuple[tuple[Content, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountingParameters:
+    """How much is combined; more would cost time and rarely adds anything."""
+
+    #: Sets of nodes that are counted over.
+    node_sets: int = 48
+    #: Requests that are counted by, about.
+    references: int = 16
+    #: Sizes that parts are rounded down to, at each level.
+    roundings: int = 12
+
+
+COUNTING_DEFAULTS = CountingParameters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +87,14 @@ class Counting:
     what a unit of a pod class counts, `room[K, N]` what a node offers.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(
+        self, topology: Topology, parameters: CountingParameters = COUNTING_DEFAULTS
+    ) -> None:
         self.topology = topology
+        self.parameters = parameters
         self.problem = topology.problem
         self.levels = self._part_levels()
-        self.units, self.room = _counters(self.problem)
+        self.units, self.room = _counters(self.problem, parameters)
         self.total = self.room.sum(axis=1)
         self._offers: dict[int, Ints] = {}
         self._most: dict[int, Ints] = {}
@@ -250,7 +263,7 @@ class Counting:
             for k in range(len(self.units)):
                 sizes = np.unique(weights[:, k])[::-1]
                 # On single nodes a rounding is but another reference.
-                large = sizes[sizes > 1][:MAX_ROUNDINGS] if level >= 0 else ()
+                large = sizes[sizes > 1][: self.parameters.roundings] if level >= 0 else ()
                 for t in (1, *(int(w) for w in large)):
                     rounded = weights[:, k] // t * times
                     weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
@@ -357,7 +370,7 @@ def _largest_sums(offers: Ints) -> Ints:
 # --- counters -------------------------------------------------------------------
 
 
-def _counters(problem: Problem) -> tuple[Ints, Ints]:
+def _counters(problem: Problem, parameters: CountingParameters) -> tuple[Ints, Ints]:
     """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
     fits = usable_nodes(problem)
@@ -372,14 +385,17 @@ def _counters(problem: Problem) -> tuple[Ints, Ints]:
         if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
             found.setdefault((units.tobytes(), room.tobytes()), (units, room))
 
-    sets = [(nodes, _confined(problem, fits, nodes)) for nodes in _node_sets(list(fits.values()))]
-    for reference in _references(problem, demand):
+    sets = [
+        (nodes, _confined(problem, fits, nodes))
+        for nodes in _node_sets(list(fits.values()), parameters.node_sets)
+    ]
+    for reference in _references(problem, demand, parameters.references):
         room, units = fit(problem.free, reference), fit(problem.request, reference)
         for nodes, inside in sets:
             add(units * inside, room * nodes)
     for alone in one_per_node(problem, fits):
         whole = {s: fits[s] for s in alone}
-        for nodes in _node_sets(list(whole.values())):
+        for nodes in _node_sets(list(whole.values()), parameters.node_sets):
             inside = _confined(problem, whole, nodes)
             # Only nodes that fit one of the counted kinds can hold any.
             counted = [whole[int(s)] for s in np.flatnonzero(inside)]
@@ -434,8 +450,8 @@ def _demand(problem: Problem) -> Ints:
     return demand
 
 
-def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
-    """Distinct masks, closed under union as far as the limit goes, and all nodes."""
+def _node_sets(masks: Sequence[Bools], most: int) -> list[Bools]:
+    """At most so many distinct masks, closed under union as far as that goes, and all nodes."""
     found: dict[bytes, Bools] = {m.tobytes(): m for m in masks}
     if masks:
         everything = np.any(masks, axis=0)
@@ -443,14 +459,14 @@ def _node_sets(masks: Sequence[Bools]) -> list[Bools]:
     grown = list(found.values())
     for a in grown:
         for b in list(found.values()):
-            if len(found) >= MAX_NODE_SETS:
+            if len(found) >= most:
                 break
             both = a | b
             found.setdefault(both.tobytes(), both)
-    return list(found.values())[:MAX_NODE_SETS]
+    return list(found.values())[:most]
 
 
-def _references(problem: Problem, demand: Ints) -> list[Ints]:
+def _references(problem: Problem, demand: Ints, most: int) -> list[Ints]:
     """Requests to count by: each resource alone, and the pod classes most asked for."""
     found: dict[bytes, Ints] = {}
 
@@ -461,7 +477,7 @@ def _references(problem: Problem, demand: Ints) -> list[Ints]:
     asked = problem.request[demand > 0]
     for r in range(len(problem.columns)):
         sizes = np.unique(asked[:, r][asked[:, r] > 0])
-        for size in sizes[-2:] if len(problem.columns) > MAX_REFERENCES else sizes[-4:]:
+        for size in sizes[-2:] if len(problem.columns) > most else sizes[-4:]:
             unit = np.zeros(len(problem.columns), dtype=np.int64)
             unit[r] = size
             add(unit)
@@ -471,7 +487,7 @@ def _references(problem: Problem, demand: Ints) -> list[Ints]:
             add(unit)
     weight = demand * np.maximum(problem.gpus, 1)
     for s in np.argsort(-weight, kind="stable")[: np.count_nonzero(demand)]:
-        if len(found) >= 2 * MAX_REFERENCES:
+        if len(found) >= 2 * most:
             break
         add(problem.request[s].copy())
     return list(found.values())

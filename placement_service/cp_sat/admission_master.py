@@ -22,15 +22,13 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.slot_layout import Layout
-
-#: More distinct patterns than this are not worth their columns.
-MAX_PATTERNS = 3000
 
 
 class AdmissionMaster:
@@ -40,7 +38,7 @@ class AdmissionMaster:
     admits, and how its patterns fill the domains with their parts, None without patterns.
     """
 
-    def __init__(self, counting: Counting) -> None:
+    def __init__(self, counting: Counting, parameters: ModelParameters = MODEL_DEFAULTS) -> None:
         self.counting = counting
         self.problem = counting.problem
         self.cp = cp_model.CpModel()
@@ -53,7 +51,9 @@ class AdmissionMaster:
             weights = [(z, int(w)) for z, w in zip(self._admitted, row.weight, strict=True) if w]
             weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
             self.cp.add(dot(weights) <= row.capacity)
-        self._patterns = _add_patterns(self.cp, counting, self._admitted)
+        self._patterns = _add_patterns(
+            self.cp, counting, self._admitted, parameters.master_patterns
+        )
 
     def _variables(self) -> None:
         classes, new = self.counting.classes, self.cp.new_int_var
@@ -157,7 +157,7 @@ class _Patterns:
 
 
 def _add_patterns(
-    model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar]
+    model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar], most: int
 ) -> _Patterns | None:
     """Patterns at the level with most parts of two units and more, if there is one."""
     whole = _whole_units(counting)
@@ -186,8 +186,8 @@ def _add_patterns(
     supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
     uses: list[tuple[int, dict[int, int], cp_model.IntVar]] = []
     for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
-        patterns = _maximal_patterns(order, int(capacity))
-        if len(uses) + len(patterns) > MAX_PATTERNS:
+        patterns = _maximal_patterns(order, int(capacity), most)
+        if len(uses) + len(patterns) > most:
             return None
         mine = [model.new_int_var(0, int(count), "") for _ in patterns]
         if mine:
@@ -232,12 +232,14 @@ def _size(content: Content, units: Ints) -> int:
     return sum(k * min(int(units[s]) for s in pod_classes) for pod_classes, k in content)
 
 
-def _maximal_patterns(sizes: Sequence[int], capacity: int) -> list[tuple[int, ...]]:
+def _maximal_patterns(
+    sizes: Sequence[int], capacity: int, most_patterns: int
+) -> list[tuple[int, ...]]:
     """Maximal multisets of sizes (descending) with sum <= capacity."""
     found: list[tuple[int, ...]] = []
 
     def extend(at: int, left: int, chosen: list[int]) -> None:
-        if len(found) > MAX_PATTERNS:
+        if len(found) > most_patterns:
             return
         if at == len(sizes):
             if any(chosen) and left < sizes[-1]:

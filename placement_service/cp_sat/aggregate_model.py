@@ -16,7 +16,7 @@ describe, is much smaller, and knows no two gangs apart that are alike:
 A domain must hold at least what opened inside it: for every domain D and kind,
 the parts in D >= those that the wholes opened in D consist of; for every pod class,
 the load in D >= the units of what opened in D. As domains form a forest, that
-suffices to deal everything out (serve the narrowest domains first).
+suffices to disaggregate everything (serve the narrowest domains first).
 
 What it takes for less than it is: a part that is split counts as using two
 domains, or as many as counting proves. Parts that fill a large share of a
@@ -35,11 +35,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.disaggregation import Dealing, Large, Reading, Tally
+from placement_service.cp_sat.disaggregation import Disaggregation, Large, Reading, Tally
 from placement_service.cp_sat.domain_forest import ROOT, Forest
-from placement_service.cp_sat.domain_packings import Budget, Multiset, Stowing
+from placement_service.cp_sat.domain_packings import Budget, DomainPackings, Multiset
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.node_packing import Filling
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.part_types import Ask, Content, Kind, Kinds
 from placement_service.cp_sat.rules import queues
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
@@ -49,12 +50,6 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
-#: Parts of which no domain holds two are told apart, up to so many.
-MAX_LARGE = 60
-#: What is tried to find out which parts fit together, see `stowing`; and in what domains.
-MAX_TRIALS = 60_000
-MAX_PROOFS = 400
-MAX_STOWED_NODES = 72
 K = TypeVar("K")
 
 #: Whether parts are whole there, their kind, and the vertex.
@@ -84,7 +79,9 @@ class AggregateModel:
         nodes: Ints,
         free: Ints,
         fixed: Plan,
+        parameters: ModelParameters = MODEL_DEFAULTS,
     ) -> None:
+        self.parameters = parameters
         self.problem = counting.problem
         self.counting = counting
         self.forest = forest
@@ -105,6 +102,7 @@ class AggregateModel:
             [demand[s] for s in self.pod_classes],
             forest.levels,
             (),
+            parameters,
         )
         self._path = [
             tuple(int(v) for v in forest.holds[:, c.nodes[0]] if v >= 0) for c in self.classes
@@ -125,7 +123,7 @@ class AggregateModel:
         self._demand: dict[int, list[tuple[int, Var, int]]] = {}
         #: What is taken of the rows of queues.
         self._taken: list[Terms[Var]] = [[] for _ in self.problem.queue_rows]
-        self._stowed: list[tuple[list[Var], list[Multiset], list[list[Spot]]]] = []
+        self._packed: list[tuple[list[Var], list[Multiset], list[list[Spot]]]] = []
         self._gangs_open()
         # A part's kind has a larger index than those of its own parts.
         for k in range(len(self.kinds.kinds) - 1, -1, -1):
@@ -422,7 +420,7 @@ class AggregateModel:
         """Say of domains which parts fit into them together: redundant, but far tighter.
 
         Let n[D, p] be 1 when what domain D holds is below its p-th maximal multiset
-        (`stowing`). Then sum_p n[D, p] <= 1, and for every part
+        (`domain_packings`). Then sum_p n[D, p] <= 1, and for every part
 
             parts in domains inside D <= sum_p p[part] * n[D, p]
 
@@ -438,12 +436,12 @@ class AggregateModel:
                 for up in self.forest.above[v]:
                     if up != ROOT:
                         inside.setdefault(up, {}).setdefault(kind, []).append((whole, kind, v))
-        stowings: dict[object, Stowing] = {}
-        budget = Budget(MAX_TRIALS, MAX_PROOFS, deadline)
+        packings: dict[object, DomainPackings] = {}
+        budget = Budget(self.parameters.packing_trials, self.parameters.packing_proofs, deadline)
         order = sorted(inside, key=lambda v: (-self.forest.depth_of[v], v))
         for i, v in enumerate(order):
             classes = [c for c, path in zip(self.classes, self._path, strict=True) if v in path]
-            if not 0 < sum(len(c.nodes) for c in classes) <= MAX_STOWED_NODES:
+            if not 0 < sum(len(c.nodes) for c in classes) <= self.parameters.packing_nodes:
                 continue
             hidden = frozenset[int]().union(*(inner[kind] for kind in inside[v]))
             parts: dict[bytes, _Alike] = {}
@@ -454,20 +452,22 @@ class AggregateModel:
                     alike = parts.setdefault(need.tobytes(), _Alike(need))
                     alike.most += self._total(kind)
                     alike.spots += spots
-            key = Stowing.key(classes)
-            if key not in stowings:
-                stowings[key] = Stowing(self.counting, self.pod_classes, classes)
+            key = DomainPackings.key(classes)
+            if key not in packings:
+                packings[key] = DomainPackings(
+                    self.counting, self.pod_classes, classes, self.parameters
+                )
             mine = budget.share(len(order) - i)
-            self._stow(stowings[key], list(parts.values()), mine)
+            self._pack(packings[key], list(parts.values()), mine)
             budget.give_back(mine)
 
-    def _stow(self, stowing: Stowing, parts: list[_Alike], budget: Budget) -> None:
-        parts.sort(key=lambda p: -stowing.size(p.need))
+    def _pack(self, packing: DomainPackings, parts: list[_Alike], budget: Budget) -> None:
+        parts.sort(key=lambda p: -packing.size(p.need))
         found: list[Multiset] | None = None
         while parts and found is None:
             # Half of what is left, lest the next try have nothing.
             mine = budget.share(2)
-            found = stowing.maximal([p.need for p in parts], [p.most for p in parts], mine)
+            found = packing.maximal([p.need for p in parts], [p.most for p in parts], mine)
             budget.give_back(mine)
             if found is None:
                 del parts[len(parts) // 2 :]
@@ -482,7 +482,7 @@ class AggregateModel:
             ]
             supply = [(use, p[i]) for use, p in zip(uses, found, strict=True) if p[i]]
             self.cp.add(cp_model.LinearExpr.sum(variables) <= dot(supply))
-        self._stowed.append((uses, found, [part.spots for part in parts]))
+        self._packed.append((uses, found, [part.spots for part in parts]))
 
     def _inner_kinds(self) -> list[frozenset[int]]:
         """By kind: the kinds of all parts that are parts of its parts."""
@@ -503,7 +503,7 @@ class AggregateModel:
             return False
         places = self._at_depth.get(k.preferred, [])
         best = max((int(most[v]) for v in places), default=0)
-        return best <= 1 and len(self.tally.large) + total <= MAX_LARGE
+        return best <= 1 and len(self.tally.large) + total <= self.parameters.large_parts
 
     def _large(self, kind: int) -> Large[Var]:
         cp, k = self.cp, self.kinds.kinds[kind]
@@ -617,7 +617,7 @@ class AggregateModel:
         )
         if isinstance(found, Answer):
             return found
-        plan = Dealing(
+        plan = Disaggregation(
             self.kinds,
             self.pod_classes,
             self.classes,
@@ -649,7 +649,7 @@ class AggregateModel:
             add(p.units, q.units)
             add(p.parts, q.parts)
         self.filling.hint(start.on_node)
-        for uses, multisets, parts in self._stowed:
+        for uses, multisets, parts in self._packed:
             held = [
                 sum((have.whole if whole else have.apart).get((kind, v), 0) for whole, kind, v in p)
                 for p in parts

@@ -1,7 +1,7 @@
-"""Counts of the pooled model, dealt out to gangs and nodes, and a plan counted back.
+"""Counts of the aggregate model, disaggregated to gangs and nodes, and a plan counted back.
 
 Parts and units of a kind are interchangeable, so a count per domain can be
-dealt out in any way that serves the narrowest domains first: what a narrow
+given out in any way that serves the narrowest domains first: what a narrow
 domain needs can come from nowhere else, and a domain was counted to hold all
 that is needed inside it.
 """
@@ -38,7 +38,7 @@ class Large(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class Tally(Generic[T]):
-    """All that the pooled model counts, as variables or as numbers.
+    """All that the aggregate model counts, as variables or as numbers.
 
     `gangs` by group; `loose` by (group, ask, choice); `sets` by family; `whole`,
     `apart` and `empty` by (kind, vertex); `units` by (kind, whole, vertex, ask, choice);
@@ -93,8 +93,8 @@ class _Wish:
     count: int
 
 
-class Dealing:
-    """Deals a tally out."""
+class Disaggregation:
+    """Turns the counts of a tally into units of gangs on nodes."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Dealing:
             if ask.is_certain:
                 counts = [[ask.least]] * len(requirements)
             else:
-                counts = _deal(
+                counts = _spread_evenly(
                     [amounts[i, c] for c in range(len(ask.pod_classes))], len(requirements)
                 )
             for (gang, requirement), mine in zip(requirements, counts, strict=True):
@@ -316,16 +316,16 @@ class Dealing:
         return sorted(nodes, key=key)
 
 
-def _deal(totals: Sequence[int], hands: int) -> list[list[int]]:
-    """Deal units of several sorts out one by one, so that all hands are alike."""
-    counts = [[0] * len(totals) for _ in range(hands)]
+def _spread_evenly(totals: Sequence[int], shares: int) -> list[list[int]]:
+    """Give units of several sorts out one by one, so that all shares are alike."""
+    counts = [[0] * len(totals) for _ in range(shares)]
     at = 0
     for i, total in enumerate(totals):
-        each, rest = divmod(total, hands)
-        for hand in counts:
-            hand[i] += each
+        each, rest = divmod(total, shares)
+        for share in counts:
+            share[i] += each
         for _ in range(rest):
-            counts[at % hands][i] += 1
+            counts[at % shares][i] += 1
             at += 1
     return counts
 

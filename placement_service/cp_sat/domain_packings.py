@@ -1,6 +1,6 @@
 """What fits into one domain together: the maximal multisets of parts.
 
-The pooled model lets parts into a domain as long as their units, all mixed, fill its
+The aggregate model lets parts into a domain as long as their units, all mixed, fill its
 nodes, and its linear relaxation cuts parts into fractions as well. Which whole parts go
 into one domain together is often far less. Where a domain holds only a few of them that
 can be found out beforehand.
@@ -22,13 +22,9 @@ from ortools.sat.python import cp_model
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.node_classes import NodeClass
 from placement_service.cp_sat.node_packing import Filling
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.arrays import Ints
-
-#: More multisets than this are not worth their variables.
-MAX_MULTISETS = 400
-#: Deterministic time of one proof that units do not fit.
-EFFORT = 0.02
 
 #: How many of each part.
 Multiset = tuple[int, ...]
@@ -62,12 +58,17 @@ class _TooMany(Exception):
     """There are more multisets than are worth while, or than may be tried."""
 
 
-class Stowing:
+class DomainPackings:
     """Trials on the nodes of some classes, with units of some pod classes [S]."""
 
     def __init__(
-        self, counting: Counting, pod_classes: Sequence[int], classes: Sequence[NodeClass]
+        self,
+        counting: Counting,
+        pod_classes: Sequence[int],
+        classes: Sequence[NodeClass],
+        parameters: ModelParameters = MODEL_DEFAULTS,
     ) -> None:
+        self._parameters = parameters
         self._problem = counting.problem
         self._shapes = pod_classes
         self._classes = classes
@@ -117,7 +118,7 @@ class Stowing:
                     chosen[k] < most[k] and self._fits(units + need) for k, need in enumerate(needs)
                 ):
                     found.append(tuple(chosen))
-                if len(found) > MAX_MULTISETS:
+                if len(found) > self._parameters.packing_multisets:
                     raise _TooMany
                 return
             count, full = 0, units
@@ -190,7 +191,7 @@ class Stowing:
         Filling(cp, self._problem, self._shapes, self._classes, load)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
-        solver.parameters.max_deterministic_time = EFFORT
+        solver.parameters.max_deterministic_time = self._parameters.packing_effort
         refuted = bool(solver.solve(cp) == cp_model.INFEASIBLE)
         if refuted:
             self._refuted = np.vstack([self._refuted, units])

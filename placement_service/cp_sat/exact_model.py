@@ -25,6 +25,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.cp_sat.node_packing import Filling
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.rules import post, queues
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
@@ -52,7 +53,9 @@ class ExactModel:
         free: Ints,
         fixed: Plan,
         bases: Collection[int] = (),
+        parameters: ModelParameters = MODEL_DEFAULTS,
     ) -> None:
+        self.parameters = parameters
         self.problem = counting.problem
         self.counting = counting
         self.gangs = tuple(g for g in gangs if g.placeable)
@@ -132,6 +135,7 @@ class ExactModel:
             [demand[s] for s in self.pod_classes],
             sorted(levels - {-1}),
             marks,
+            self.parameters,
         )
 
     def _variables(self) -> None:

@@ -13,15 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.problem import Problem
-
-#: Beyond so many maximal patterns a node is described by its resources.
-MAX_PATTERNS = 60
-#: The same for nodes of which so many are alike, by node and at most.
-MANY_ALIKE, PATTERNS_PER_NODE, MOST_PATTERNS = 16, 20, 1000
-#: Steps of the enumeration for each pattern wanted, after which it gives up.
-STEPS_PER_PATTERN = 66
 
 Pattern = tuple[int, ...]
 
@@ -60,6 +54,7 @@ def classify(
     demand: Sequence[int],
     levels: Sequence[int],
     marks: Sequence[Bools],
+    parameters: ModelParameters = MODEL_DEFAULTS,
 ) -> tuple[NodeClass, ...]:
     """Classes of some nodes for units of some pod classes.
 
@@ -85,7 +80,7 @@ def classify(
         for i, node in enumerate(nodes.tolist())
     ]
     alike = Counter(zip(contents, spots, strict=True))
-    limit = {at: _worth_while(count) for at, count in alike.items()}
+    limit = {at: _worth_while(count, parameters) for at, count in alike.items()}
     highest: dict[bytes, int] = {}
     for (key, _), most_patterns in limit.items():
         highest[key] = max(most_patterns, highest.get(key, 0))
@@ -111,7 +106,16 @@ def classify(
             able = [0] * len(some)
             for k, sort in enumerate(sorts):
                 able[sort] += caps[k]
-            memo[key] = (_patterns(room[i], by_sort, able, highest[key]), tuple(caps))
+            memo[key] = (
+                _patterns(
+                    room[i],
+                    by_sort,
+                    able,
+                    highest[key],
+                    parameters.steps_per_pattern * highest[key],
+                ),
+                tuple(caps),
+            )
         patterns, most = memo[key]
         if not any(most):
             continue
@@ -127,18 +131,18 @@ def classify(
     return tuple(NodeClass(tuple(members), *facts[key]) for key, members in groups.items())
 
 
-def _worth_while(count: int) -> int:
+def _worth_while(count: int, parameters: ModelParameters) -> int:
     """How many patterns are worth their variables for so many nodes alike.
 
     The alternative tells the nodes apart, and a solver then permutes many of them in vain.
     """
-    if count < MANY_ALIKE:
-        return MAX_PATTERNS
-    return min(MOST_PATTERNS, PATTERNS_PER_NODE * count)
+    if count < parameters.many_alike:
+        return parameters.node_patterns
+    return min(parameters.most_node_patterns, parameters.patterns_per_node * count)
 
 
 def _patterns(
-    room: Ints, request: Ints, caps: Sequence[int], most_patterns: int
+    room: Ints, request: Ints, caps: Sequence[int], most_patterns: int, most_steps: int
 ) -> tuple[Pattern, ...] | None:
     """The maximal multisets that fit, or None when there are too many."""
     able = [k for k, cap in enumerate(caps) if cap]
@@ -154,7 +158,7 @@ def _patterns(
     def extend(at: int) -> bool:
         nonlocal steps
         steps += 1
-        if steps > STEPS_PER_PATTERN * most_patterns or len(found) > most_patterns:
+        if steps > most_steps or len(found) > most_patterns:
             return False
         if at == len(able):
             grown = any(

@@ -2,7 +2,7 @@
 
 A class is filled after patterns of what one of its nodes holds; see `cells`.
 Whatever lies on a node is below a maximal pattern, and what is below n patterns
-can be dealt out to n nodes, so nothing is lost by counting.
+can be given out to n nodes, so nothing is lost by counting.
 """
 
 from __future__ import annotations

@@ -232,8 +232,8 @@ class GangPlacer:
         found = np.flatnonzero(able)
         main = max(need, key=lambda s: (int(self.problem.gpus[s]) * need[s], need[s], -s))
         slack = self._sums(main, level, nodes)[found] - need[main]
-        dear = self.topology.least_demand_rank(main, level)[found]
-        return [int(d) for d in found[np.lexsort((found, slack, dear))]]
+        demand_rank = self.topology.least_demand_rank(main, level)[found]
+        return [int(d) for d in found[np.lexsort((found, slack, demand_rank))]]
 
     def _subparts(self, part: Part) -> dict[tuple[int, ClassIdx, int], int]:
         """Smaller parts bound to a narrower level: (level, main pod class, units) to times."""

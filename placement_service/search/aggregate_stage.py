@@ -66,6 +66,7 @@ class _Descent:
             np.arange(self.problem.node_count),
             residual.free,
             self.fixed,
+            self.state.parameters.model,
         )
 
     @property

@@ -28,7 +28,9 @@ def settle_exact(state: State) -> None:
     if not gangs or (state.proven and not polish) or size > most or state.left <= 0:
         return
     state.phase = "exact"
-    model = Goals(ExactModel(state.counting, gangs, everywhere, problem.free, {}))
+    model = Goals(
+        ExactModel(state.counting, gangs, everywhere, problem.free, {}, parameters=p.model)
+    )
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
         tier = state.goals[i].tier
@@ -99,7 +101,9 @@ def measure_fewest(state: State) -> None:
             state.fewest[index] = used
         elif size_of(problem, [gang], everywhere) <= p.exact_polish_variables and state.left > 0:
             alone = Goals(
-                ExactModel(state.counting, [gang], everywhere, problem.free, {}, {gang.base})
+                ExactModel(
+                    state.counting, [gang], everywhere, problem.free, {}, {gang.base}, p.model
+                )
             )
             alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
             alone.hold(alone.extra_units(None), at_most=0)

@@ -62,7 +62,7 @@ class State:
     def counting(self) -> Counting:
         """Rows of the problem, counted when first asked for."""
         if self._counting is None:
-            self._counting = Counting(self.builder.topology)
+            self._counting = Counting(self.builder.topology, self.parameters.counting)
         return self._counting
 
     @property

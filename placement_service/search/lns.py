@@ -118,10 +118,14 @@ class Improver:
         p, counting, again = self.state.parameters, self.state.counting, times > 1
         model: AggregateModel | Goals
         if plain:
-            model = AggregateModel(counting, self.state.forest, gangs, nodes, residual.free, fixed)
+            model = AggregateModel(
+                counting, self.state.forest, gangs, nodes, residual.free, fixed, p.model
+            )
             more = p.neighbourhood_aggregate_effort_again
         else:
-            model = Goals(ExactModel(counting, gangs, nodes, residual.free, fixed))
+            model = Goals(
+                ExactModel(counting, gangs, nodes, residual.free, fixed, parameters=p.model)
+            )
             more = p.neighbourhood_effort_again
         answer = self._settle(
             model,

@@ -27,7 +27,7 @@ def count(state: State) -> None:
         at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
         state.learn(at, domains * UNITS_PER_DOMAIN)
         return
-    master = AdmissionMaster(counting)
+    master = AdmissionMaster(counting, state.parameters.model)
     seconds = max(state.parameters.least_seconds, state.at_most(state.left / 2))
     effort = state.parameters.master_effort
     bounds: list[int] = []

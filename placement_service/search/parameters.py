@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placement_service.bounds.counting import COUNTING_DEFAULTS, CountingParameters
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+
 
 @dataclass(frozen=True, slots=True)
 class SearchParameters:
     """The defaults were measured on the families of `bench`."""
+
+    #: How much is counted, and how large the parts of models may become.
+    counting: CountingParameters = COUNTING_DEFAULTS
+    model: ModelParameters = MODEL_DEFAULTS
 
     #: Where every random choice starts: the same question takes the same path.
     seed: int = 20261121

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.domain_packings import Budget, Stowing
+from placement_service.cp_sat.domain_packings import Budget, DomainPackings
 from placement_service.cp_sat.node_classes import classify
 from placement_service.entities.request import Policy
 from placement_service.formulation.arrays import Ints
@@ -33,7 +33,7 @@ def asked(drawing: str, pod_classes: list[tuple[int, int]], pods: int) -> Proble
     return formulate(scenario.snapshot(), Policy())
 
 
-def stowing(problem: Problem) -> Stowing:
+def packings(problem: Problem) -> DomainPackings:
     pod_classes = list(range(problem.class_count))
     demand = [
         sum(d.count for g in problem.gangs for d in g.demands if d.pod_class == s)
@@ -41,7 +41,7 @@ def stowing(problem: Problem) -> Stowing:
     ]
     nodes = np.arange(problem.node_count)
     classes = classify(problem, problem.free, nodes, pod_classes, demand, (), ())
-    return Stowing(Counting(Topology(problem)), pod_classes, classes)
+    return DomainPackings(Counting(Topology(problem)), pod_classes, classes)
 
 
 def fits(problem: Problem, units: Ints) -> bool:
@@ -93,7 +93,7 @@ def test_the_maximal_multisets_are_those_that_trying_finds(data: st.DataObject) 
     units = st.tuples(*[st.integers(0, 2)] * problem.class_count)
     parts = data.draw(st.lists(units.filter(any), min_size=1, max_size=3, unique=True))
 
-    found = stowing(problem).maximal(
+    found = packings(problem).maximal(
         [np.array(p) for p in parts], [2] * len(parts), replace(PLENTY)
     )
 
@@ -112,8 +112,8 @@ def test_what_cannot_be_settled_counts_as_fitting() -> None:
     problem = asked("x0=4 x1=4", [(3, 40), (1, 20)], pods=4)
     one_and_one, lots = np.array([1, 1]), 4
 
-    settled = stowing(problem).maximal([one_and_one], [lots], replace(PLENTY))
-    guessed = stowing(problem).maximal([one_and_one], [lots], replace(PLENTY, proofs=0))
+    settled = packings(problem).maximal([one_and_one], [lots], replace(PLENTY))
+    guessed = packings(problem).maximal([one_and_one], [lots], replace(PLENTY, proofs=0))
 
     assert settled == [(2,)]
     assert guessed is not None
@@ -126,7 +126,7 @@ def test_nothing_that_fits_is_lost_to_more_that_is_not_settled() -> None:
     problem = asked("x0=8 x1=8 x2=6", [(3, 16), (2, 40)], pods=4)
     parts = [np.array([2, 1]), np.array([1, 0])]
 
-    found = stowing(problem).maximal(parts, [2, 2], replace(PLENTY, proofs=1))
+    found = packings(problem).maximal(parts, [2, 2], replace(PLENTY, proofs=1))
 
     assert found == [(2, 0), (1, 2)]
 
@@ -135,6 +135,6 @@ def test_there_is_no_answer_when_too_much_would_have_to_be_tried() -> None:
     problem = asked("x0=8 x1=8", [(1, 1), (2, 1)], pods=8)
     parts = [np.array([1, 0]), np.array([0, 1])]
 
-    assert stowing(problem).maximal(parts, [8, 8], replace(PLENTY, trials=3)) is None
+    assert packings(problem).maximal(parts, [8, 8], replace(PLENTY, trials=3)) is None
     late = replace(PLENTY, deadline=time.monotonic() - 1)
-    assert stowing(problem).maximal(parts, [8, 8], late) is None
+    assert packings(problem).maximal(parts, [8, 8], late) is None

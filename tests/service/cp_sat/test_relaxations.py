@@ -13,26 +13,20 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from placement_service.bounds import counting as rows
-from placement_service.bounds.counting import Counting
-from placement_service.cp_sat import admission_master as master
-from placement_service.cp_sat import aggregate_model as pooled
-from placement_service.cp_sat import node_classes as cells
+from placement_service.bounds.counting import Counting, CountingParameters
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_model import ExactModel
 from placement_service.cp_sat.exact_objective import Goals
+from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var
 from placement_service.entities.pod_assignment import count_pods, name_pods
@@ -104,7 +98,7 @@ class Case:
         assignments = count_pods(self.snapshot, planned.plan)
         self.plan: Plan = from_solution(self.problem, Solution(assignments, ()))
         self.worth = worth(self.problem, self.plan)
-        self.counting = Counting(Topology(self.problem))
+        self.counting = Counting(Topology(self.problem), parameters.counting)
 
     @cached_property
     def forest(self) -> Forest:
@@ -388,7 +382,11 @@ def as_good(case: Case, gangs: Sequence[Gang]) -> Goals:
     """The exact model of some gangs, held to what the plan reaches with them."""
     fixed = case.without(gangs)
     free = case.room(fixed).free
-    goals = Goals(ExactModel(case.counting, gangs, case.everywhere, free, fixed))
+    goals = Goals(
+        ExactModel(
+            case.counting, gangs, case.everywhere, free, fixed, parameters=case.parameters.model
+        )
+    )
     hold_to(case, goals, gangs)
     return goals
 
@@ -397,7 +395,9 @@ def counted_as_good(case: Case, gangs: Sequence[Gang]) -> AggregateModel:
     """The aggregate model of some gangs, held to what the plan reaches with them."""
     fixed = case.without(gangs)
     free = case.room(fixed).free
-    model = AggregateModel(case.counting, case.forest, gangs, case.everywhere, free, fixed)
+    model = AggregateModel(
+        case.counting, case.forest, gangs, case.everywhere, free, fixed, case.parameters.model
+    )
     hold_to(case, model, gangs, guesses=not model.kinds.exact)
     return model
 
@@ -428,15 +428,13 @@ def solved(answer: Answer) -> Plan | None:
 class Aim:
     """Questions of a taste, which many times meet what is named.
 
-    `parameters` are those of the search, and `limits` are set while they are asked:
-    (module, name, value).
+    `parameters` are those of the search.
     """
 
     name: str
     taste: Taste
     meets: tuple[str, ...]
     parameters: SearchParameters = HASTY
-    limits: tuple[tuple[ModuleType, str, float], ...] = ()
 
 
 CALM = Taste(host=0.03, rules=0, previous=0, running=0, others=0.05, crossing=0.05)
@@ -495,16 +493,14 @@ AIMS = (
             aggregate_thorough_packing_effort=0.0,
             exact_effort=0.0,
             exact_hard_effort=0.0,
-        ),
-        (
-            (cells, "MAX_PATTERNS", 1),
-            (pooled, "MAX_LARGE", 2),
-            (pooled, "MAX_TRIALS", 100),
-            (pooled, "MAX_PROOFS", 4),
-            (rows, "MAX_NODE_SETS", 2),
-            (rows, "MAX_REFERENCES", 2),
-            (rows, "MAX_ROUNDINGS", 1),
-            (master, "MAX_PATTERNS", 3),
+            counting=CountingParameters(node_sets=2, references=2, roundings=1),
+            model=ModelParameters(
+                master_patterns=3,
+                node_patterns=1,
+                large_parts=2,
+                packing_trials=100,
+                packing_proofs=4,
+            ),
         ),
     ),
 )
@@ -519,12 +515,9 @@ def test_no_bound_cuts_off_a_valid_plan(aim: Aim) -> None:
     @given(st.integers(0, 2**32 - 1))
     def ask(seed: int) -> None:
         question = planned(random.Random(seed), aim.taste)
-        with ExitStack() as stack:
-            for module, name, value in aim.limits:
-                stack.enter_context(mock.patch.object(module, name, value))
-            case = Case(question, aim.parameters)
-            for check in CHECKS:
-                check(case, met)
+        case = Case(question, aim.parameters)
+        for check in CHECKS:
+            check(case, met)
 
     ask()
     assert {name for name in aim.meets if not met[name]} == set()

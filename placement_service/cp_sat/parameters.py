@@ -1,0 +1,39 @@
+"""How large the parts of models may become, in one value that is passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParameters:
+    """The defaults were measured on the families of `bench`."""
+
+    #: Patterns of the admission master, in all: more are not worth their columns.
+    master_patterns: int = 3000
+
+    #: Beyond so many maximal patterns a node is described by its resources.
+    node_patterns: int = 60
+    #: Of so many nodes alike and more, patterns are worth more.
+    many_alike: int = 16
+    #: For those: patterns for each node, and at most.
+    patterns_per_node: int = 20
+    most_node_patterns: int = 1000
+    #: Steps of the enumeration for each pattern wanted, after which it gives up.
+    steps_per_pattern: int = 66
+
+    #: Parts of which no domain holds two are told apart, up to so many.
+    large_parts: int = 60
+    #: Multisets of parts that are tried in domains to find out which fit together.
+    packing_trials: int = 60_000
+    #: How many of these CP-SAT may refute.
+    packing_proofs: int = 400
+    #: Effort of one refutation, in CP-SAT's deterministic time.
+    packing_effort: float = 0.02
+    #: Nodes of a domain up to which that is tried.
+    packing_nodes: int = 72
+    #: Maximal multisets of one domain: more are not worth their variables.
+    packing_multisets: int = 400
+
+
+MODEL_DEFAULTS = ModelParameters()
