@@ -12,15 +12,14 @@ IMAGE            ?= placement-service
 PYTEST_ARGS      ?= -n auto --maxprocesses 4
 
 GO         ?= go
-GO_MODULES := $(dir $(wildcard clients/go/*/go.mod clients/go/*/*/go.mod))
-GO_MODULES := $(filter-out clients/go/tools/,$(GO_MODULES))
+GO_MODULES := $(filter-out clients/go/tools/,$(dir $(wildcard clients/go/*/go.mod)))
 GO_TOOLS   := $(abspath clients/go/tools/go.mod)
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(STAMP) ## Make .venv with everything installed, for development.
@@ -70,6 +69,11 @@ go: setup ## Vet, lint and test the Go modules, the client against the service.
 	  (cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(GO_TOOLS) staticcheck ./... && \
 	   PLACEMENT_PYTHON=$(abspath $(BIN))/python $(GO) test ./...) || exit 1; \
 	done
+
+.PHONY: scheduler
+scheduler: setup ## Build a kube-scheduler with the plugin, once, for the tests that need it.
+	@command -v $(GO) >/dev/null || { echo 'Skipped: there is no Go here.'; exit 0; }; \
+	$(BIN)/python -m tests.kube_scheduler.program
 
 .PHONY: run
 run: setup ## Plan an example and draw it.

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"placement.example/clients/go/client"
@@ -53,7 +54,13 @@ func parseArgs(object runtime.Object) (Args, error) {
 	switch object := object.(type) {
 	case nil:
 	case *runtime.Unknown:
-		if err := yaml.UnmarshalStrict(object.Raw, &args); err != nil {
+		content, err := yaml.YAMLToJSONStrict(object.Raw)
+		if err == nil && string(content) != "null" {
+			var faults []error
+			faults, err = json.UnmarshalStrict(content, &args)
+			err = errors.Join(append(faults, err)...)
+		}
+		if err != nil {
 			return args, fmt.Errorf("arguments of plugin %s: %w", Name, err)
 		}
 	default:

@@ -141,16 +141,18 @@ func (q *question) add(gang *unstructured.Unstructured, of key, classes map[stri
 	return nil
 }
 
-func trimmedNode(node *v1.Node) *v1.Node {
-	return &v1.Node{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{
+// trimmedNode is a node without images, addresses and the like. A v1.Node would write empty ones.
+func trimmedNode(node *v1.Node) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Node",
+		"metadata": metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
 			DeletionTimestamp: node.DeletionTimestamp,
 		},
-		Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
-		Status: v1.NodeStatus{
-			Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable, Conditions: node.Status.Conditions,
+		"spec": v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+		"status": map[string]any{
+			"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable, "conditions": node.Status.Conditions,
 		},
 	}
 }

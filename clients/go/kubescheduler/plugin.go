@@ -168,7 +168,7 @@ func (p *Plugin) Score(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info 
 	case verdict == nil:
 		return 0, nil
 	case verdict.node != "":
-		return fwk.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	default:
 		return p.closeness(verdict.alone, info.Node()), nil
 	}
@@ -275,7 +275,7 @@ func (p *Plugin) closeness(view *gangView, node *v1.Node) int64 {
 	if all == 0 {
 		return 0
 	}
-	return fwk.MaxNodeScore * near / all
+	return fwk.MaxScore * near / all
 }
 
 func verdictOf(cycle fwk.CycleState) *verdict {

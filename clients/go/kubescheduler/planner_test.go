@@ -1,0 +1,176 @@
+package kubescheduler
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"placement.example/clients/go/client"
+)
+
+func node(name string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"rack": "a"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Status: v1.NodeStatus{
+			Allocatable: v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+			Images:      []v1.ContainerImage{{Names: []string{"large"}}},
+		},
+	}
+}
+
+// asked is a question about gangs g (a, b) and h (x), with a pod that runs on n1.
+func asked(t *testing.T) *question {
+	t.Helper()
+	s, _ := made()
+	for _, pod := range []*v1.Pod{member("a", "g", "2"), member("b", "g", "2"), member("x", "h", "1")} {
+		s.observe(pod)
+	}
+	q := s.question()
+	running := []*v1.Pod{on(member("r", "r", "1"), "n1"), member("other", "", "")}
+	if err := newEncoder().encode(q, []*v1.Node{node("n1"), node("n0")}, running); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func kinds(t *testing.T, q *question) []string {
+	t.Helper()
+	var names []string
+	for _, content := range q.request().GetObjects() {
+		var object struct {
+			APIVersion, Kind string
+			Metadata         struct{ Name string }
+		}
+		if err := json.Unmarshal(content, &object); err != nil {
+			t.Fatal(err)
+		}
+		if object.APIVersion == "" {
+			t.Errorf("%s has no version", content)
+		}
+		names = append(names, object.Kind+" "+object.Metadata.Name)
+	}
+	return names
+}
+
+func TestAQuestionHoldsNodesPodsOnThemAndTheGangsThatWait(t *testing.T) {
+	want := []string{"Node n0", "Node n1", "Pod r", "Pod a", "Pod b", "Pod x", "PodGang g", "PodGang h"}
+	if got := kinds(t, asked(t)); !slices.Equal(got, want) {
+		t.Fatalf("got %v; want %v", got, want)
+	}
+}
+
+func TestWhatDoesNotBearOnPlacementIsNotSent(t *testing.T) {
+	for _, content := range asked(t).request().GetObjects() {
+		for _, word := range []string{"managedFields", "kubelet", "large"} {
+			if strings.Contains(string(content), word) {
+				t.Errorf("%q is in %s", word, content)
+			}
+		}
+	}
+}
+
+func TestAGangThatIsWrongIsLeftOutWithItsPods(t *testing.T) {
+	for _, field := range []string{"objects[6].spec.podgroups[0]", "objects[3].spec", "gangs[0].groups[0].min_replicas"} {
+		t.Run(field, func(t *testing.T) {
+			q := asked(t)
+			refused := q.without([]client.Violation{{Field: field, Description: "is wrong"}})
+			if fault := refused[key{Namespace: "ml", Name: "g"}]; len(refused) != 1 || !strings.Contains(fault, "is wrong") {
+				t.Fatalf("got %v", refused)
+			}
+			want := []string{"Node n0", "Node n1", "Pod r", "Pod x", "PodGang h"}
+			if got := kinds(t, q); !slices.Equal(got, want) || len(q.gangs) != 1 {
+				t.Fatalf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestANodeWithWhatIsWrongThereIsLeftOut(t *testing.T) {
+	for _, field := range []string{"objects[1].status", "objects[2].spec", "snapshot.nodes[1].labels"} {
+		t.Run(field, func(t *testing.T) {
+			q := asked(t)
+			if refused := q.without([]client.Violation{{Field: field}}); len(refused) == 0 {
+				t.Fatal("nobody is asked again")
+			}
+			if got := kinds(t, q); slices.Contains(got, "Node n1") || slices.Contains(got, "Pod r") || len(q.gangs) != 2 {
+				t.Fatalf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestAFaultThatBelongsToNothingEndsTheQuestion(t *testing.T) {
+	for _, field := range []string{"time_limit", "objects[99]", "gangs[99]", "objects[", "objects[x]", "snapshot.nodes[99]"} {
+		if refused := asked(t).without([]client.Violation{{Field: field}}); len(refused) != 0 {
+			t.Errorf("%s: got %v", field, refused)
+		}
+	}
+}
+
+func TestOnlyWhatChangedIsWrittenAnew(t *testing.T) {
+	e := newEncoder()
+	n := node("n0")
+	first, second := &question{}, &question{}
+	if err := e.encode(first, []*v1.Node{n}, nil); err != nil {
+		t.Fatal(err)
+	}
+	changed := n.DeepCopy()
+	changed.Labels["rack"] = "b" // And no new version: nobody looks.
+	if err := e.encode(second, []*v1.Node{changed}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if string(first.entries[0].content) != string(second.entries[0].content) {
+		t.Error("the same version was written twice")
+	}
+	changed.ResourceVersion = "2"
+	third := &question{}
+	if err := e.encode(third, []*v1.Node{changed}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(third.entries[0].content), `"rack":"b"`) {
+		t.Error("a new version was not written")
+	}
+}
+
+func TestArgumentsAreReadStrictly(t *testing.T) {
+	for name, want := range map[string]struct{ text, fault string }{
+		"nothing":              {``, "service: is missing"},
+		"the least":            {`{"service": "s:1"}`, ""},
+		"everything":           {`{"service": "s:1", "timeout": "2s", "timeLimit": "1s", "fallbackAfter": "-1s", "tls": {"ca": "x"}}`, ""},
+		"a misspelled one":     {`{"service": "s:1", "timeOut": "2s"}`, "timeOut"},
+		"a limit that is late": {`{"service": "s:1", "timeout": "2s", "timeLimit": "2s"}`, "timeLimit"},
+		"a negative time":      {`{"service": "s:1", "batchWindow": "-1s"}`, "batchWindow"},
+		"too long":             {`{"service": "s:1", "permitTimeout": "16m"}`, "permitTimeout"},
+		"no time":              {`{"service": "s:1", "timeout": 5}`, "args"},
+	} {
+		_, err := parseArgs(&runtime.Unknown{Raw: []byte(want.text)})
+		if (err == nil) != (want.fault == "") {
+			t.Errorf("%s: got %v", name, err)
+		} else if err != nil && want.fault != "args" && !strings.Contains(err.Error(), want.fault) {
+			t.Errorf("%s: %q does not hold %q", name, err, want.fault)
+		}
+	}
+}
+
+func TestAGangsLevelsHoldWithoutAnAnswer(t *testing.T) {
+	view := &gangView{shape: shape{scopes: []scope{{required: "rack"}}}, group: "w", nodes: map[string][]string{}}
+	p := &Plugin{}
+	if level := p.brokenLevel(view, node("n0")); level != "" {
+		t.Errorf("the first pod breaks %s", level)
+	}
+	bare := node("n1")
+	bare.Labels = nil
+	if level := p.brokenLevel(view, bare); level != "rack" {
+		t.Error("a node without the label is in no rack")
+	}
+}
