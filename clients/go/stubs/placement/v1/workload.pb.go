@@ -116,7 +116,7 @@ type PodGang struct {
 	// never takes more than what is guaranteed to its queue.
 	NotPreemptible bool `protobuf:"varint,11,opt,name=not_preemptible,json=notPreemptible,proto3" json:"not_preemptible,omitempty"`
 	// start_time is when the gang began to run; absent when it does not run, or
-	// when it is not known.
+	// when it is not known: then its minimum run times do not protect it.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// minimum_run_time protects a running gang from gangs of higher priority, and
 	// from being moved, until it has run so long. Extras are not protected.
