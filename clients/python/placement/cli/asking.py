@@ -15,6 +15,7 @@ from placement.cli.options import Service
 from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
 from placement.errors import InvalidRequestError, PlacementError
+from placement.planning.planner import Planner
 from placement.v1 import ComputePlacementRequest, Placement, Progress
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
@@ -24,15 +25,21 @@ PATIENCE: Final = 30.0
 class Asker:
     """Puts questions to one service. Made by `asking`.
 
-    `hurry` makes the service answer with the best it has; None where it cannot be told.
+    `hurry` makes the service answer with the best it has, `warm` waits until it can search;
+    None where it is not ours.
     """
 
     def __init__(
-        self, service: Service, address: Callable[[], str], hurry: Callable[[], None] | None = None
+        self,
+        service: Service,
+        address: Callable[[], str],
+        hurry: Callable[[], None] | None = None,
+        warm: Callable[[], None] | None = None,
     ) -> None:
         self._service = service
         self._address = address
         self._hurry = hurry
+        self._warm = warm
         self._client: PlacementClient | None = None
 
     def plan(self, request: ComputePlacementRequest) -> Placement:
@@ -71,6 +78,16 @@ class Asker:
                     return event
                 progress.show(event)
         raise no_answer("the service ended the stream without an answer")
+
+    def planner(self) -> Planner:
+        """For several questions within the time limit, which begins when they can be answered.
+
+        Raises `Failure`.
+        """
+        with self._errors():
+            if self._warm is not None:
+                self._warm()
+        return Planner(self.ask, seconds=self._service.time_limit)
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
         """One of several questions, answered within `seconds`. Raises `Failure`."""
@@ -151,7 +168,7 @@ def asking(service: Service) -> Iterator[Asker]:
             asker.close()
         return
     with serving(time_limit=service.time_limit) as embedded:
-        asker = Asker(service, embedded.address, embedded.hurry)
+        asker = Asker(service, embedded.address, embedded.hurry, embedded.wait_until_warm)
         try:
             yield asker
         finally:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: The question and the answer never leave the machine, so their size does not matter.
 _MOST_BYTES = 2**31 - 1
 
+#: Seconds for the solver to start, on a machine that is busy with other things.
+_WARM = 30.0
+
 
 class StartError(Exception):
     """The service did not start."""
@@ -40,6 +43,11 @@ class Embedded:
             ) from error
         except Exception as error:
             raise StartError(str(error)) from error
+
+    def wait_until_warm(self) -> None:
+        """Waits until a search may begin at once, so that its time is not spent on starting."""
+        self.address()
+        self._starting.result()[0].wait_until_warm(_WARM)
 
     def hurry(self) -> None:
         """Let it answer with the best it has."""

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
 from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
+from placement.kubernetes.loading import files_in
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
@@ -142,16 +143,25 @@ def read_objects(
 
 
 def distinct(files: Iterable[str]) -> tuple[list[str], tuple[Problem, ...]]:
-    """The paths without those that were given before, and warnings that say so."""
-    seen: dict[str, None] = {}
-    paths, warnings = [], []
+    """The paths without those that were given before, and warnings that say so.
+
+    A folder that holds some of them becomes its other files.
+    """
+    seen: set[str] = set()
+    paths: list[str] = []
+    warnings: list[Problem] = []
     for path in files:
-        real = path if path == "-" else os.path.realpath(path)
-        if real in seen or any(str(parent) in seen for parent in Path(real).parents):
-            warnings.append(Problem(path, "", "", "is given more than once, and read once"))
-        else:
-            seen[real] = None
-            paths.append(path)
+        inside = [path]
+        if path != "-" and os.path.isdir(path):
+            # What cannot be listed is for the one who reads it to say.
+            with suppress(OSError):
+                inside = list(map(str, files_in(Path(path)))) or [path]
+        real = {one: one if one == "-" else os.path.realpath(one) for one in inside}
+        repeated = [one for one in inside if real[one] in seen]
+        message = "is given more than once, and read once"
+        warnings += [Problem(one, "", "", message) for one in repeated]
+        paths += [one for one in inside if one not in repeated] if repeated else [path]
+        seen.update(real.values())
     return paths, tuple(warnings)
 
 

@@ -92,6 +92,11 @@ def _found(
                 yield from _parse(file, text, problems)
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder, and of those in it, that are read. Raises OSError."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+
+
 def _contents(
     paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
 ) -> Iterator[tuple[str, str | bytes]]:
@@ -106,7 +111,7 @@ def _contents(
         try:
             files = [place]
             if place.is_dir():
-                files = sorted(f for f in place.rglob("*") if f.suffix in _SUFFIXES and f.is_file())
+                files = files_in(place)
                 if not files:
                     problems.append(Problem(path, "", "", "holds no .yaml, .yml or .json file"))
             contents = [(str(f), f.read_bytes()) for f in files]

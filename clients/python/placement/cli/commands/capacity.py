@@ -44,7 +44,6 @@ def command(
     )
     from placement.cli.reading import read_question, standard_input
     from placement.planning.capacity import copies, further_domains
-    from placement.planning.planner import Planner
 
     if (gang is None) == (level is None):
         raise click.UsageError("name a gang with --gang, or a level with --add")
@@ -53,7 +52,7 @@ def command(
     with asking(service) as asker:
         question = read_question(source, policy=service.policy, stdin=standard_input())
         request = question.request
-        planner = Planner(asker.ask, seconds=service.time_limit)
+        planner = asker.planner()
         try:
             if gang is not None:
                 found = copies(request, gang.resource_name, planner=planner)

@@ -31,13 +31,12 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     from placement.cli.explanations import as_data, as_text
     from placement.cli.reading import read_question, standard_input
     from placement.planning.explain import explain
-    from placement.planning.planner import Planner
 
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
-        planner = Planner(asker.ask, seconds=service.time_limit)
+        planner = asker.planner()
         try:
             explanation = explain(
                 question.request, gang.resource_name, planner=planner, levels=question.levels

@@ -33,14 +33,13 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
     """
     from placement.cli.reading import read_question, standard_input
     from placement.cli.repacking import as_data, as_jobs, as_text
-    from placement.planning.planner import Planner
     from placement.planning.repack import repack
 
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
-        planner = Planner(asker.ask, seconds=service.time_limit)
+        planner = asker.planner()
         try:
             found = repack(question.request, free.level, free.number, planner=planner)
         except ValueError as error:
