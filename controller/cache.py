@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.gang_state import (
@@ -55,7 +55,8 @@ class ClusterView:
     another's hand in a way that may leave less room: it changed, or got a pod.
     `unreferenced` are pods of ours that could be bound if a PodGang referred to them.
     `vacated_nodes` are the nodes that pods of a gang ran on and have left, or are about to
-    leave; the last ones, at most as many as the gang has pods.
+    leave; the last ones, at most as many as the gang has pods. `others` are objects of further
+    kinds that bear on plans: queues, reservations, disruption budgets.
     """
 
     revision: int
@@ -69,17 +70,25 @@ class ClusterView:
     states: Mapping[Key, GangState]
     unreferenced: frozenset[Key]
     vacated_nodes: Mapping[Key, tuple[str, ...]]
+    others: Mapping[str, Mapping[Key, Body]] = field(default_factory=dict)
 
 
 class ClusterCache:
     """What is known of the cluster. May be used by several threads."""
 
-    def __init__(self, scheduler_name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        scheduler_name: str,
+        *,
+        others: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._scheduler_name = scheduler_name
         self._clock = clock
         self._changed = threading.Condition()
         self._trimmer = Trimmer()
-        self._stores: dict[str, dict[Key, Body]] = {kind: {} for kind in KINDS}
+        self._others = tuple(others)
+        self._stores: dict[str, dict[Key, Body]] = {k: {} for k in (*KINDS, *self._others)}
         self._synced: set[str] = set()
         self._assumed: dict[Key, Assumed] = {}
         self._revision = 0
@@ -131,7 +140,7 @@ class ClusterCache:
     def is_synced(self) -> bool:
         """Whether every kind was listed."""
         with self._changed:
-            return self._synced.issuperset(KINDS)
+            return self._synced.issuperset(self._stores)
 
     # What we did ourselves.
 
@@ -205,6 +214,7 @@ class ClusterCache:
                 states=dict(self._states),
                 unreferenced=frozenset(self._unreferenced),
                 vacated_nodes=dict(self._vacated_nodes),
+                others={kind: dict(self._stores[kind]) for kind in self._others},
             )
 
     def pod(self, key: Key) -> Body | None:

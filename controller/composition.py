@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.advice.composition import adapters, resources
+from controller.advice.composition import adapters
 from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache
@@ -46,13 +46,21 @@ from controller.steps import StepObserver, ignored
 from controller.threads import Threads
 from controller.watch import Sink, Watcher
 from placement import v1
-from placement.cluster import PLANNED_FROM, PODS, UNFINISHED, Cluster, Resource
+from placement.cluster import (
+    ALSO_PLANNED_FROM,
+    PLANNED_FROM,
+    PODS,
+    RESPECTED,
+    UNFINISHED,
+    Cluster,
+    Resource,
+)
 
 #: Seconds that the cycle, and the lease, may each take to end. A lease that is not given up
 #: in time runs out.
 _GRACE = 20.0
 #: Watches that are open at once, at most.
-_MOST_WATCHES = 20
+_MOST_WATCHES = len(PLANNED_FROM) + len(ALSO_PLANNED_FROM)
 _CONTROLLER = "placement-controller"
 
 
@@ -218,8 +226,9 @@ def _service(settings: Settings, stack: ExitStack) -> ServiceClient:
 def _scheduling(shared: Shared) -> Mode:
     """We are the scheduler, or would be in a dry run."""
     settings, authority, heartbeat = shared.settings, shared.authority, shared.heartbeat
-    cache = ClusterCache(settings.scheduler_name)
-    watchers = [_watcher(shared, resource, cache) for resource in PLANNED_FROM]
+    cache = ClusterCache(settings.scheduler_name, others=(one.kind for one in RESPECTED))
+    watched = (*PLANNED_FROM, *RESPECTED)
+    watchers = [_watcher(shared, resource, cache) for resource in watched]
     binder = KubernetesBinder(
         shared.cluster, timeout=settings.bind_timeout, may_act=authority.leads
     )
@@ -256,7 +265,7 @@ def _advising(shared: Shared) -> Mode:
     """Other schedulers bind, and get advice."""
     settings, metrics = shared.settings, shared.metrics
     advised = adapters(settings.advise, shared.cluster, pool=settings.advise_pool)
-    watched = resources(advised)
+    watched = (*PLANNED_FROM, *ALSO_PLANNED_FROM)
     cache = ObjectCache(watched)
     watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]
     lifecycle = AdviceLifecycle(

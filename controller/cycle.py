@@ -273,6 +273,7 @@ class Cycle:
             query = build_query(
                 replace(view, pods=with_room_taken(view.pods, self._evicting().values())),
                 self._askable(),
+                as_of=self._wall(),
                 with_running=self._evictions is not None,
                 also=self._unscored,
                 scheduler_name=self._options.scheduler_name,
@@ -290,8 +291,6 @@ class Cycle:
         )
         request.time_limit.FromNanoseconds(round(limit * 1e9))
         request.policy.CopyFrom(self._options.policy)
-        if self._options.policy.HasField("starvation_after"):
-            request.snapshot.as_of.FromNanoseconds(round(self._wall() * 1e9))
         request.label = f"cycle at revision {view.revision}"
         return query
 

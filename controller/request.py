@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from controller.batch import Candidate, Queue, chosen
@@ -49,6 +50,7 @@ def build_query(
     *,
     scheduler_name: str,
     most_gangs: int,
+    as_of: float | None = None,
     also: Iterable[Key] = (),
     kept: Kept = NOTHING_KEPT,
     with_running: bool = False,
@@ -58,11 +60,11 @@ def build_query(
     Besides them it holds what they depend on: their bases, and the running gangs that
     share a base with them. What replaces a pod would like its node again. The gangs of
     `also` have nothing that waits; about them it asks how well they stand, as far as there
-    is room. Gangs of `kept` are planned, and not asked about: nothing of them can be bound
-    yet (see `gated_gangs`). With `with_running` all gangs that run are sent, for they may
-    have to give way.
+    is room. Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are
+    planned, and not asked about: nothing of them can be bound yet (see `gated_gangs`). With
+    `with_running` all gangs that run are sent, for they may have to give way.
     """
-    messages, snapshot, refused = _translated(view, scheduler_name, kept)
+    messages, snapshot, refused = _translated(view, scheduler_name, kept, as_of)
     by_key = {key_of_resource(gang.name): gang for gang in messages}
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
     asked = chosen(
@@ -140,7 +142,7 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
 
 
 def _translated(
-    view: ClusterView, scheduler_name: str, kept: Kept
+    view: ClusterView, scheduler_name: str, kept: Kept, as_of: float | None
 ) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str]]:
     """Messages of all gangs that can be read, the snapshot, and why others cannot be."""
     nodes = dict(view.nodes)
@@ -160,11 +162,13 @@ def _translated(
     others |= {
         ("ClusterTopologyBinding", *key): body for key, body in view.topology_bindings.items()
     }
+    others |= {(kind, *key): body for kind, of in view.others.items() for key, body in of.items()}
     refused: dict[Key, str] = {}
+    moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
     while True:
         bodies = [*nodes.values(), *pods.values(), *gangs.values(), *others.values()]
         try:
-            request = translate(Objects.of(bodies))
+            request = translate(Objects.of(bodies), as_of=moment)
         except InputError as error:
             _set_aside(error, nodes, pods, gangs, others, refused)
             _refuse_scaled(refused, gangs, view.pods)

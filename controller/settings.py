@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     deterministic: bool = False
     """Ask for answers that are the same for the same question."""
 
-    starvation_after: float = Field(default=0.0, ge=0)
+    starvation_after: float = Field(default=1800.0, ge=0)
     """Of one priority, gangs that wait longer come first. 0 means never."""
     tolerances: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """How much of the best value of a tier, relatively, the tiers behind it may spend, by its

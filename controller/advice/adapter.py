@@ -9,7 +9,6 @@ from typing import Protocol
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.gang_state import Body, Key
-from placement.cluster import Resource
 
 
 class Progress(StrEnum):
@@ -33,10 +32,6 @@ class Adapter(Protocol):
     @property
     def name(self) -> str:
         """As the settings call it."""
-
-    @property
-    def resources(self) -> Collection[Resource]:
-        """What has to be watched besides nodes, pods, PodGangs, topologies and priorities."""
 
     def waits(self, pod: Body, objects: Objects) -> bool:
         """Whether a pod waits for our advice, and for nothing else."""

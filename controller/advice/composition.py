@@ -9,7 +9,7 @@ from controller.advice.adapter import Adapter
 from controller.advice.kai import Kai
 from controller.advice.koordinator import Koordinator
 from controller.advice.kube_scheduler import KubeScheduler
-from placement.cluster import PLANNED_FROM, Cluster, Resource
+from placement.cluster import Cluster
 
 AdapterName = Literal[
     "kube-scheduler",
@@ -44,9 +44,3 @@ def adapters(names: Sequence[AdapterName], cluster: Cluster, *, pool: str) -> li
                 return Koordinator(cluster, mode="hints")
 
     return [made(name) for name in sorted(names, key=lambda one: one.startswith("kube"))]
-
-
-def resources(adapters: Sequence[Adapter]) -> list[Resource]:
-    """All that is watched for these adapters, each kind once."""
-    extra = (resource for adapter in adapters for resource in adapter.resources)
-    return list(dict.fromkeys((*PLANNED_FROM, *extra)))

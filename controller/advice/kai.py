@@ -26,13 +26,10 @@ from placement.advice_marks import KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,
-    KAI_QUEUES,
-    KAI_TOPOLOGIES,
     MERGE_PATCH,
     NODES,
     ApiError,
     Cluster,
-    Resource,
 )
 from placement.kubernetes.quantities import QuantityError, amount
 
@@ -53,10 +50,6 @@ class Kai:
     @property
     def name(self) -> str:
         return "kai-pool" if self._pool else "kai"
-
-    @property
-    def resources(self) -> Collection[Resource]:
-        return (KAI_POD_GROUPS, KAI_QUEUES, KAI_TOPOLOGIES, BIND_REQUESTS)
 
     def waits(self, pod: Body, objects: Objects) -> bool:
         spec, metadata = pod["spec"], pod["metadata"]

@@ -23,14 +23,9 @@ from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, w
 from controller.gang_state import Body, Key, condition_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import (
-    DEVICES,
-    ELASTIC_QUOTAS,
-    KOORDINATOR_POD_GROUPS,
-    NETWORK_TOPOLOGIES,
     RESERVATIONS,
     ApiError,
     Cluster,
-    Resource,
 )
 
 SCHEDULER: Final = "koord-scheduler"
@@ -58,10 +53,6 @@ class Koordinator:
     @property
     def name(self) -> str:
         return "koordinator" if self._mode == "reservations" else "koordinator-hints"
-
-    @property
-    def resources(self) -> Collection[Resource]:
-        return (KOORDINATOR_POD_GROUPS, ELASTIC_QUOTAS, RESERVATIONS, DEVICES, NETWORK_TOPOLOGIES)
 
     def waits(self, pod: Body, objects: Objects) -> bool:
         return pod["spec"].get("schedulerName") == SCHEDULER and is_gated_by_us_alone(pod)

@@ -21,12 +21,10 @@ from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, w
 from controller.gang_state import Body, Key
 from placement.advice_marks import GATE
 from placement.cluster import (
-    NATIVE_POD_GROUPS,
     PODS,
     STRATEGIC_MERGE_PATCH,
     ApiError,
     Cluster,
-    Resource,
 )
 
 _NODE_NAME: Final = "metadata.name"
@@ -42,10 +40,6 @@ class KubeScheduler:
     @property
     def name(self) -> str:
         return "kube-scheduler" if self._mode == "pin" else "kube-scheduler-nominate"
-
-    @property
-    def resources(self) -> Collection[Resource]:
-        return (NATIVE_POD_GROUPS,)
 
     def waits(self, pod: Body, objects: Objects) -> bool:
         """Gated by us alone, whoever its scheduler is: the gate asked for this."""

@@ -70,6 +70,11 @@ class Resource:
         )
 
 
+_RESOURCE: Final = "resource.k8s.io/v1"
+_KOORDINATOR: Final = "scheduling.koordinator.sh/v1alpha1"
+_SIGS: Final = "scheduling.sigs.k8s.io/v1alpha1"
+_KUEUE: Final = "kueue.x-k8s.io/v1beta1"
+
 NODES: Final = Resource("Node", "v1", "nodes", namespaced=False)
 PODS: Final = Resource("Pod", "v1", "pods", namespaced=True)
 PRIORITY_CLASSES: Final = Resource(
@@ -93,23 +98,21 @@ KAI_TOPOLOGIES: Final = Resource(
 BIND_REQUESTS: Final = Resource(
     "BindRequest", "scheduling.run.ai/v1alpha2", "bindrequests", namespaced=True
 )
-KOORDINATOR_POD_GROUPS: Final = Resource(
-    "PodGroup", "scheduling.sigs.k8s.io/v1alpha1", "podgroups", namespaced=True
-)
-ELASTIC_QUOTAS: Final = Resource(
-    "ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", namespaced=True
-)
-RESERVATIONS: Final = Resource(
-    "Reservation", "scheduling.koordinator.sh/v1alpha1", "reservations", namespaced=False
-)
-DEVICES: Final = Resource(
-    "Device", "scheduling.koordinator.sh/v1alpha1", "devices", namespaced=False
-)
+KOORDINATOR_POD_GROUPS: Final = Resource("PodGroup", _SIGS, "podgroups", namespaced=True)
+ELASTIC_QUOTAS: Final = Resource("ElasticQuota", _SIGS, "elasticquotas", namespaced=True)
+RESERVATIONS: Final = Resource("Reservation", _KOORDINATOR, "reservations", namespaced=False)
+DEVICES: Final = Resource("Device", _KOORDINATOR, "devices", namespaced=False)
 NETWORK_TOPOLOGIES: Final = Resource(
     "ClusterNetworkTopology",
-    "scheduling.koordinator.sh/v1alpha1",
+    _KOORDINATOR,
     "clusternetworktopologies",
     namespaced=False,
+)
+CLUSTER_QUEUES: Final = Resource("ClusterQueue", _KUEUE, "clusterqueues", namespaced=False)
+COHORTS: Final = Resource("Cohort", _KUEUE, "cohorts", namespaced=False)
+LOCAL_QUEUES: Final = Resource("LocalQueue", _KUEUE, "localqueues", namespaced=True)
+DISRUPTION_BUDGETS: Final = Resource(
+    "PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", namespaced=True
 )
 CONFIG_MAPS: Final = Resource("ConfigMap", "v1", "configmaps", namespaced=True)
 LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True)
@@ -117,10 +120,6 @@ LEASES: Final = Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced
 #: The kinds that a plan is made from.
 PLANNED_FROM: Final = (NODES, PODS, PRIORITY_CLASSES, POD_GANGS, TOPOLOGY_BINDINGS)
 
-_RESOURCE: Final = "resource.k8s.io/v1"
-_KOORDINATOR: Final = "scheduling.koordinator.sh/v1alpha1"
-_SIGS: Final = "scheduling.sigs.k8s.io/v1alpha1"
-_KUEUE: Final = "kueue.x-k8s.io/v1beta1"
 
 #: Further kinds that a plan is made from where a cluster has them: volumes, devices, budgets,
 #: and the gangs, queues and reservations of other schedulers.
@@ -129,26 +128,37 @@ ALSO_PLANNED_FROM: Final = (
     Resource("PersistentVolume", "v1", "persistentvolumes", namespaced=False),
     Resource("PersistentVolumeClaim", "v1", "persistentvolumeclaims", namespaced=True),
     Resource("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False),
-    Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", namespaced=True),
+    DISRUPTION_BUDGETS,
     Resource("ResourceClaim", _RESOURCE, "resourceclaims", namespaced=True),
     Resource("ResourceClaimTemplate", _RESOURCE, "resourceclaimtemplates", namespaced=True),
     Resource("ResourceSlice", _RESOURCE, "resourceslices", namespaced=False),
     Resource("DeviceClass", _RESOURCE, "deviceclasses", namespaced=False),
     Resource("ComputeDomain", "resource.nvidia.com/v1beta1", "computedomains", namespaced=True),
     Resource("Workload", "scheduling.k8s.io/v1alpha2", "workloads", namespaced=True),
-    Resource("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", namespaced=True),
-    Resource("Queue", "scheduling.run.ai/v2", "queues", namespaced=False),
-    Resource("PodGroup", "scheduling.run.ai/v2alpha2", "podgroups", namespaced=True),
-    Resource("BindRequest", "scheduling.run.ai/v1alpha2", "bindrequests", namespaced=True),
-    Resource("Topology", "kai.scheduler/v1alpha1", "topologies", namespaced=False),
-    Resource("PodGroup", _SIGS, "podgroups", namespaced=True),
-    Resource("ElasticQuota", _SIGS, "elasticquotas", namespaced=True),
-    Resource("Reservation", _KOORDINATOR, "reservations", namespaced=False),
-    Resource("Device", _KOORDINATOR, "devices", namespaced=False),
-    Resource("ClusterNetworkTopology", _KOORDINATOR, "clusternetworktopologies", namespaced=False),
-    Resource("ClusterQueue", _KUEUE, "clusterqueues", namespaced=False),
-    Resource("Cohort", _KUEUE, "cohorts", namespaced=False),
-    Resource("LocalQueue", _KUEUE, "localqueues", namespaced=True),
+    NATIVE_POD_GROUPS,
+    KAI_QUEUES,
+    KAI_POD_GROUPS,
+    BIND_REQUESTS,
+    KAI_TOPOLOGIES,
+    KOORDINATOR_POD_GROUPS,
+    ELASTIC_QUOTAS,
+    RESERVATIONS,
+    DEVICES,
+    NETWORK_TOPOLOGIES,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+)
+
+#: Those of them that a scheduler of our own respects: it allocates no claims and no volumes.
+RESPECTED: Final = (
+    KAI_QUEUES,
+    ELASTIC_QUOTAS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESERVATIONS,
+    DISRUPTION_BUDGETS,
 )
 
 #: Finished pods hold nothing; the server leaves them out, and tells of one that finishes
