@@ -93,8 +93,9 @@ def build_query(
         if (with_running or bases.get(key, key) in roots) and (key not in queue or key in roots)
     )
     sent.update(dict.fromkeys(first))
-    for key in first:
-        # Ahead of others of its priority, and behind whatever has a higher one.
+    for key in first if not with_running else ():
+        # Ahead of others of its priority, and behind whatever has a higher one. Where gangs may
+        # give way they would do so for their equals.
         by_key[key].priority = min(by_key[key].priority + 1, _HIGHEST_PRIORITY)
     for key in sent:
         before = {
