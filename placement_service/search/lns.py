@@ -18,6 +18,7 @@ from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var, span
+from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.objective import Worth, worth
 from placement_service.formulation.plan import Plan
@@ -41,7 +42,7 @@ class Improver:
         #: Domains set free at once: more when few are settled, fewer when they are not.
         self.width = float(self.parameters.fewest_domains)
         self.stale = 0
-        self.tried: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        self.tried: dict[tuple[int, bytes, tuple[int, ...]], int] = {}
         self.plain = {
             g.index for g in self.problem.gangs if is_plain(state.counting, state.forest, g)
         }
@@ -69,7 +70,10 @@ class Improver:
             timed = not self.problem.policy.deterministic
             if self.state.left < max(self.parameters.least_seconds, until if timed else 0):
                 return
-            if not any(g.index in self.plain for g in self._wanting()) or not self._step():
+            if (
+                not any(g.index in self.plain for g in self._wanting(self.state.first_open))
+                or not self._step()
+            ):
                 return
             if self.state.worth != best:
                 last, best = self.rounds, self.state.worth
@@ -96,17 +100,18 @@ class Improver:
 
     def round(self) -> bool:
         """One neighbourhood; false when there is none to try."""
-        wanting = [g for g in self._wanting() if g.index in self.movable]
-        if not wanting or self.level < 0:
+        aim = self._aim()
+        if aim is None or self.level < 0:
             return False
         self.state.phase = "improve"
+        at, wanting = aim
         target = self.random.choice(wanting)
         level = self._level_for(target)
         nodes = self._nodes(target, level)
         plain = target.index in self.plain
         gangs = self._alike(target, nodes) if plain else self._gangs(target, nodes)
         free = {g.index for g in gangs}
-        key = (nodes.tobytes(), tuple(sorted(free)))
+        key = (at, nodes.tobytes(), tuple(sorted(free)))
         times = self.tried.get(key, 0) + 1
         if times > 2:
             self.stale += 1
@@ -130,6 +135,7 @@ class Improver:
         answer = self._settle(
             model,
             worth(self.problem, fixed),
+            at,
             effort=more if again else p.neighbourhood_effort,
             better=plain,
             again=again,
@@ -154,10 +160,32 @@ class Improver:
 
     # --- what to free -----------------------------------------------------------
 
-    def _wanting(self) -> list[Gang]:
-        """Gangs that could do better in the first goal that is not proven."""
+    def _aim(self) -> tuple[int, list[Gang]] | None:
+        """The goal to improve and the gangs that could gain, None when there are none.
+
+        The first goal that is not proven; once the value of gangs is, every other time a
+        later one, lest a goal without a proof keep those behind it from getting better.
+        """
         state = self.state
-        goal = state.goals[state.first_open]
+        reached = zip(state.goals, state.worth.enough, state.bounds, strict=True)
+        # What is behind the first open goal has no bound but the trivial one.
+        aims = [
+            i
+            for i, (goal, value, bound) in enumerate(reached)
+            if i >= state.first_open and goal.tier.provable and value != bound
+        ]
+        if state.open_tier is not TierName.ADMITTED and self.random.random() < 0.5:
+            self.random.shuffle(aims)
+        for at in aims:
+            wanting = [g for g in self._wanting(at) if g.index in self.movable]
+            if wanting:
+                return at, wanting
+        return None
+
+    def _wanting(self, at: int) -> list[Gang]:
+        """Gangs that could do better in one goal."""
+        state = self.state
+        goal = state.goals[at]
         found = goal.could_gain(state.plan, state.counting.fewest)
         out = [g for g in found if g.pending and g.index not in state.plan]
         if not out:
@@ -311,17 +339,17 @@ class Improver:
         self,
         model: AggregateModel | Goals,
         fixed: Worth,
+        at: int,
         *,
         effort: float,
         better: bool,
         again: bool,
     ) -> Answer:
-        """The first open goal and, with less weight, those after it; those before are held.
+        """One goal and, with less weight, those after it; those before are held.
 
-        With `better` only plans that are better in the first open goal will do.
+        With `better` only plans that are better in this goal will do.
         """
         state = self.state
-        at = state.first_open
         inside = [a - b for a, b in zip(state.worth.enough, fixed.values, strict=True)]
         for i, goal in enumerate(state.goals[:at]):
             keep(goal, model, inside[i])
