@@ -130,7 +130,7 @@ def _valid(kind: kinds.Kind, seed: int) -> dict[str, Any]:
         made = {name: fill(below, depth + 1) for name, below in known.items() if rng.random() < 0.7}
         return [made, made] if rng.random() < 0.3 else made
 
-    filled = fill(kinds_[f"{kind.group}/{kind.name}"], 0)
+    filled = fill(kinds_.get(f"{kind.group}/{kind.name}", kinds_["batch/Job"]), 0)
     body: dict[str, Any] = filled if isinstance(filled, dict) else {}
     told = body.get("metadata")
     metadata: dict[str, Any] = told if isinstance(told, dict) else {}

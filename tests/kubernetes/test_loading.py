@@ -134,14 +134,14 @@ def test_aliases_and_merge_keys_of_honest_size_are_followed(tmp_path: Path) -> N
 
 
 def test_unknown_kinds_are_named_once_with_their_number() -> None:
-    def other(name: str, version: str = "apps/v1", kind: str = "Deployment") -> Body:
+    def other(name: str, version: str = "v1", kind: str = "ConfigMap") -> Body:
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
 
     objects = Objects.of(
         [other("a"), other("b"), other("c", "scheduling.grove.io/v1alpha1", "PodGang")]
     )
     assert said(objects.warnings) == (
-        "Deployment (apps/v1): 2 objects of this kind skipped: it is not read",
+        "ConfigMap (v1): 2 objects of this kind skipped: it is not read",
         "PodGang (scheduling.grove.io/v1alpha1): 1 object of this kind skipped: it is not read",
     )
     assert not objects.problems

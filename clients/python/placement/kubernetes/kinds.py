@@ -69,6 +69,17 @@ CLUSTER_QUEUES: Final = Kind(KUEUE, "ClusterQueue", namespaced=False)
 COHORTS: Final = Kind(KUEUE, "Cohort", namespaced=False)
 LOCAL_QUEUES: Final = Kind(KUEUE, "LocalQueue")
 
+JOB_SETS: Final = Kind("jobset.x-k8s.io", "JobSet")
+LEADER_WORKER_SETS: Final = Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+ROLE_BASED_GROUPS: Final = Kind("workloads.x-k8s.io", "RoleBasedGroup")
+KUEUE_WORKLOADS: Final = Kind(KUEUE, "Workload")
+VOLCANO_JOBS: Final = Kind("batch.volcano.sh", "Job")
+VOLCANO_POD_GROUPS: Final = Kind("scheduling.volcano.sh", "PodGroup")
+HYPER_NODES: Final = Kind("topology.volcano.sh", "HyperNode", namespaced=False)
+
+#: Kinds that are gangs only when somebody says so.
+PLAIN: Final = (Kind("batch", "Job"), Kind("apps", "Deployment"), Kind("apps", "StatefulSet"))
+
 #: Every kind that is read.
 KINDS: Final[tuple[Kind, ...]] = (
     NODES, PODS, NAMESPACES, VOLUMES, VOLUME_CLAIMS, STORAGE_CLASSES, DISRUPTION_BUDGETS,
@@ -76,7 +87,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     COMPUTE_DOMAINS, NATIVE_WORKLOADS, NATIVE_POD_GROUPS, POD_GANGS, POD_CLIQUE_SETS,
     TOPOLOGY_BINDINGS, KAI_QUEUES, KAI_POD_GROUPS, KAI_BIND_REQUESTS, KAI_TOPOLOGIES,
     KOORDINATOR_POD_GROUPS, ELASTIC_QUOTAS, RESERVATIONS, DEVICES, NETWORK_TOPOLOGIES,
-    CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES,
+    CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, JOB_SETS, LEADER_WORKER_SETS, ROLE_BASED_GROUPS,
+    KUEUE_WORKLOADS, VOLCANO_JOBS, VOLCANO_POD_GROUPS, HYPER_NODES, *PLAIN,
 )  # fmt: skip
 
 BY_GROUP_AND_NAME: Final[Mapping[tuple[str, str], Kind]] = {

@@ -27,9 +27,10 @@ class LabelPaths:
     """Labels of levels for the nodes of an input; `nodes` are the labels of each node."""
 
     def __init__(self, nodes: Sequence[Labels]) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self._keys: dict[tuple[str, ...], str] = {}
         self._added: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._told: dict[str, dict[str, str]] = {}
 
     def key(self, topology: str, levels: Sequence[str], level: str) -> str:
         """The node label whose values are the domains of a level.
@@ -48,9 +49,13 @@ class LabelPaths:
                 self._added[made] = path, tuple(levels)
         return self._keys[known]
 
+    def label(self, hostname: str, key: str, value: str) -> None:
+        """Gives a node a label that another object says of it."""
+        self._told.setdefault(hostname, {})[key] = value
+
     def added(self, labels: Labels) -> dict[str, str]:
         """The labels that a node gets beside its own."""
-        result = {}
+        result = dict(self._told.get(labels.get(HOSTNAME, ""), ()))
         for key, (path, levels) in self._added.items():
             if all(_value(labels, level) for level in levels):
                 result[key] = _bounded(".".join(_value(labels, level) for level in path))
@@ -61,7 +66,7 @@ class LabelPaths:
         if EITHER in path[-1]:
             return False
         paths: dict[str, tuple[str, ...]] = {}
-        for labels in self._nodes:
+        for labels in self.nodes:
             value = labels.get(path[-1])
             if value is None:
                 continue

@@ -43,8 +43,11 @@ __all__ = [
     "not_a_name",
 ]
 
-#: Kinds that every scheduler's tools copy into the same file: of several the last counts.
-_LAST_COUNTS: Final = frozenset({kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES})
+#: Kinds of which files often hold several versions side by side: the last counts.
+_LAST_COUNTS: Final = frozenset({kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES, *kinds.PLAIN})
+
+#: Kinds whose manifests often leave the end of the name to the server.
+_MAY_BE_GENERATED: Final = frozenset({*kinds.PLAIN, kinds.JOB_SETS, kinds.VOLCANO_JOBS})
 
 #: What nobody types, in objects that come from a server.
 _WRITTEN_BY_SERVERS: Final = ("metadata", "status")
@@ -282,6 +285,12 @@ def _identify(
     name, namespace = None, None
     if isinstance(metadata, dict):
         name, namespace = metadata.get("name"), metadata.get("namespace")
+        if (
+            name is None
+            and kind in _MAY_BE_GENERATED
+            and isinstance(metadata.get("generateName"), str)
+        ):
+            name = metadata["generateName"].rstrip("-.")
     if not kind.namespaced:
         namespace = ""
     elif namespace is None or namespace == "":

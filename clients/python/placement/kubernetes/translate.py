@@ -21,11 +21,14 @@ from placement.kubernetes.elastic_quotas import read_elastic_quotas
 from placement.kubernetes.expand import Expansion, expand_all
 from placement.kubernetes.gang_messages import GangMessages
 from placement.kubernetes.gangs import Gang, Key
+from placement.kubernetes.jobs import make_job_sets, make_plain
 from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
 from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
 from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
+from placement.kubernetes.kueue_workloads import make_kueue_workloads
 from placement.kubernetes.label_paths import LabelPaths, node_labels
+from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
 from placement.kubernetes.namespaces import read_namespaces
 from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
@@ -45,7 +48,9 @@ from placement.kubernetes.selectors import LabelSelector
 from placement.kubernetes.shares import GPU, GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
+from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_gangs
 from placement.kubernetes.volumes import read_volumes
+from placement.kubernetes.workloads import Made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +69,12 @@ class Translation:
     parts: Parts = field(default_factory=dict)
 
 
-def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation:
+def translate(
+    objects: Objects, *, as_of: datetime | None = None, plain_gangs: bool = False
+) -> Translation:
     """The question that the objects pose: place all waiting gangs.
+
+    With `plain_gangs` Jobs, Deployments and StatefulSets are gangs of all their pods, too.
 
     Waiting times and run times count to `as_of` (without an offset it is UTC), else to the
     newest time that an object names. Raises `InputError` with every problem of every object,
@@ -81,10 +90,11 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
         moment = moment.replace(tzinfo=UTC)
     paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
                        if objects.nodes else [])  # fmt: skip
-    everyone = (*objects.pods, *expansion.pods)
+    made = _make_workloads(objects, plain_gangs, problems, warnings)
+    everyone = (*objects.pods, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
     pods = _read_pods(objects, everyone, claims, problems)
-    gangs = _read_gangs(objects, expansion, pods, paths, problems, warnings)
+    gangs = _read_gangs(objects, expansion, made, pods, paths, problems, warnings)
     queues = _read_queues(objects, problems, warnings)
     priorities = read_priorities(objects.priority_classes, problems)
     budgets = read_budgets(objects.of_kind(kinds.DISRUPTION_BUDGETS), pods, problems)
@@ -153,6 +163,28 @@ def translate(objects: Objects, *, as_of: datetime | None = None) -> Translation
     )
 
 
+def _make_workloads(
+    objects: Objects, plain: bool, problems: list[Problem], warnings: list[Problem]
+) -> Made:
+    """The gangs and pods of workloads whose pods are not in the input."""
+    made = Made()
+    pods = objects.pods
+    local_queues = read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), [])
+    make_job_sets(objects.of_kind(kinds.JOB_SETS), pods, made, problems)
+    make_leader_worker_sets(objects.of_kind(kinds.LEADER_WORKER_SETS), pods, made, problems)
+    make_role_based_groups(objects.of_kind(kinds.ROLE_BASED_GROUPS), pods, made, problems)
+    make_kueue_workloads(objects.of_kind(kinds.KUEUE_WORKLOADS), local_queues, made, problems)
+    make_jobs(objects.of_kind(kinds.VOLCANO_JOBS), pods, made, problems)
+    for kind in kinds.PLAIN:
+        several = objects.of_kind(kind)
+        if plain:
+            make_plain(several, pods, made, problems)
+        elif several:
+            text = f"{len(several)} left out: these are gangs only when that is asked for"
+            warnings.append(Problem("", f"{kind.name} ({kind.group})", "", text))
+    return made
+
+
 def _read_claims(
     objects: Objects, pods: Iterable[Object], problems: list[Problem], warnings: list[Problem]
 ) -> Claims:
@@ -193,6 +225,7 @@ def _read_pods(
 def _read_gangs(
     objects: Objects,
     expansion: Expansion,
+    made: Made,
     pods: Mapping[Key, Pod],
     paths: LabelPaths,
     problems: list[Problem],
@@ -200,6 +233,13 @@ def _read_gangs(
 ) -> list[Gang]:
     """The gangs of all kinds; a pod is in the first that has it."""
     gangs = read_pod_gangs((*objects.pod_gangs, *expansion.pod_gangs), problems)
+    gangs += made.gangs
+    label_tiers(
+        objects.of_kind(kinds.HYPER_NODES),
+        {one.name: labels for one, labels in zip(objects.nodes, paths.nodes, strict=True)},
+        paths,
+        problems,
+    )
     taken = _owners(gangs)
     kai, changed = read_kai_gangs(
         objects.of_kind(kinds.KAI_POD_GROUPS),
@@ -225,6 +265,9 @@ def _read_gangs(
         pods,
         _owners(gangs),
         problems,
+    )
+    gangs += read_volcano_gangs(
+        objects.of_kind(kinds.VOLCANO_POD_GROUPS), pods, _owners(gangs), problems
     )
     first: dict[Key, Gang] = {}
     for gang in gangs:

@@ -13,7 +13,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from placement.kubernetes import device_annotations, kai, koordinator, needs, objects, reservations
+from placement.kubernetes import (
+    device_annotations,
+    kai,
+    koordinator,
+    needs,
+    objects,
+    reservations,
+    volcano,
+)
 from placement.kubernetes.podspec import relevant
 
 Body = dict[str, Any]
@@ -30,6 +38,7 @@ _POD_SPEC: Final = (
 _POD_ANNOTATIONS: Final = (
     *needs.ANNOTATIONS,
     *koordinator.ANNOTATIONS,
+    *volcano.ANNOTATIONS,
     kai.POD_GROUP,
     device_annotations.ALLOCATED,
     reservations.USED,

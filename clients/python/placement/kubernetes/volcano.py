@@ -1,0 +1,202 @@
+"""Volcano's gangs: Jobs, PodGroups, and HyperNodes as levels.
+
+- A HyperNode is a domain of its tier; nodes get a label for each tier that they are in.
+- A hard network topology is required packing at the highest tier that it allows, a soft one
+  preferred.
+- A PodGroup's pods name it in an annotation. With a minimum for each task the tasks are
+  groups; otherwise all pods are one group. The same holds for the tasks of a Job.
+- Volcano's queues are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from placement import v1
+from placement.kubernetes.gangs import Gang, Group, Key
+from placement.kubernetes.label_paths import LabelPaths
+from placement.kubernetes.objects import Object
+from placement.kubernetes.pods import Pod
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At, Findings
+from placement.kubernetes.selectors import read_selector
+from placement.kubernetes.times import read_time
+from placement.kubernetes.workloads import Made, Role, note, owners_of, template_of
+
+POD_GROUP: Final = "scheduling.k8s.io/group-name"
+_TASK: Final = "volcano.sh/task-spec"
+_JOB: Final = "volcano.sh/job-name"
+#: Annotations that say which gang and group a pod belongs to.
+ANNOTATIONS: Final = (POD_GROUP, _TASK)
+
+#: The label that stands for a tier.
+_TIER: Final = "topology.volcano.sh/tier-{}"
+#: An expression that repeats what repeats already can take for ever.
+_NESTED_REPEAT: Final = re.compile(r"\([^)]*[+*}][^)]*\)\s*[+*{]")
+_LONGEST_PATTERN: Final = 256
+
+
+def label_tiers(
+    objects: Iterable[Object],
+    nodes: Mapping[str, Mapping[str, str]],
+    paths: LabelPaths,
+    problems: list[Problem],
+) -> None:
+    """Gives nodes the label of each tier whose HyperNode they are in; `nodes` are labels by
+    name."""
+    tiers: dict[str, int] = {}
+    members: dict[str, list[At]] = {}
+    found: dict[str, set[str]] = {}
+    known = {one.name: one for one in objects}
+    noted: dict[str, Findings] = {name: {} for name in known}
+    for name, one in known.items():
+        spec = At(one.body, noted[name]).get("spec")
+        tiers[name] = spec.get("tier").integer(1, least=0)
+        members[name] = list(spec.get("members").items())
+
+    def nodes_of(name: str, above: frozenset[str]) -> set[str]:
+        if name in above or name not in members:
+            return set()
+        if name not in found:
+            own: set[str] = set()
+            for member in members[name]:
+                if member.get("type").text("Node") == "HyperNode":
+                    for other in _chosen(member, {n: {} for n in members}):
+                        own |= nodes_of(other, above | {name})
+                else:
+                    own |= _chosen(member, nodes)
+            found[name] = own
+        return found[name]
+
+    for name in known:
+        for node in nodes_of(name, frozenset()):
+            paths.label(node, _TIER.format(tiers[name]), name)
+    for name, one in known.items():
+        note(one, noted[name], problems)
+
+
+def _chosen(member: At, candidates: Mapping[str, Mapping[str, str]]) -> set[str]:
+    selector = member.get("selector")
+    exact = selector.get("exactMatch").get("name").text()
+    if exact:
+        return {exact} & candidates.keys()
+    pattern = selector.get("regexMatch").get("pattern").text()
+    if pattern:
+        if len(pattern) > _LONGEST_PATTERN or _NESTED_REPEAT.search(pattern):
+            selector.get("regexMatch").problem("is too involved")
+            return set()
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            selector.get("regexMatch").problem(f"is no regular expression: {error}")
+            return set()
+        return {name for name in candidates if compiled.fullmatch(name)}
+    labels = read_selector(selector.get("labelMatch"))
+    if labels is None:
+        return set()
+    return {name for name, own in candidates.items() if labels.matches(own)}
+
+
+def _levels(at: At, unsupported: list[str]) -> tuple[str, str]:
+    """Required and preferred level of a network topology."""
+    topology = at.get("networkTopology")
+    if topology.absent:
+        return "", ""
+    if not topology.get("highestTierName").absent:
+        unsupported.append(topology.get("highestTierName").path)
+    level = _TIER.format(topology.get("highestTierAllowed").integer(1, least=0))
+    return ("", level) if topology.get("mode").text("hard") == "soft" else (level, "")
+
+
+def make_jobs(
+    objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
+) -> None:
+    """Volcano's Jobs, each as a gang."""
+    owners = owners_of(pods, _JOB)
+    for one in objects:
+        if one.key in owners:
+            continue
+        findings: Findings = {}
+        at = At(one.body, findings)
+        spec = at.get("spec")
+        unsupported: list[str] = []
+        roles = []
+        for index, task in enumerate(spec.get("tasks").items()):
+            count = task.get("replicas").integer(1, least=0, most=100_000)
+            if not task.get("partitionPolicy").absent:
+                unsupported.append(task.get("partitionPolicy").path)
+            roles.append(
+                Role(
+                    task.get("name").text() or f"default{index}",
+                    template_of(task.get("template")),
+                    count,
+                    task.get("minAvailable").integer(count, least=0),
+                )
+            )
+        required, preferred = _levels(spec, unsupported)
+        of_tasks = sum(role.minimum for role in roles)
+        least = spec.get("minAvailable").integer(of_tasks, least=0)
+        made.add(
+            one, at, one.name, roles, required=required, preferred=preferred,
+            priority_class=spec.get("priorityClassName").text(), unsupported=unsupported,
+            together=least if least < of_tasks else None,
+        )  # fmt: skip
+        note(one, findings, problems)
+
+
+def read_volcano_gangs(
+    objects: Iterable[Object],
+    pods: Mapping[Key, Pod],
+    taken: Mapping[Key, Gang],
+    problems: list[Problem],
+) -> list[Gang]:
+    """The gangs of Volcano's PodGroups. `taken` are the gangs that pods are in already."""
+    members: dict[Key, list[Pod]] = {}
+    for pod in pods.values():
+        name = pod.annotations.get(POD_GROUP)
+        if name and pod.key not in taken:
+            members.setdefault((pod.namespace, name), []).append(pod)
+    gangs = []
+    for one in objects:
+        findings: Findings = {}
+        at = At(one.body, findings)
+        spec = at.get("spec")
+        own = members.get(one.key, [])
+        unsupported: list[str] = []
+        required, preferred = _levels(spec, unsupported)
+        if not spec.get("subGroupPolicy").absent:
+            unsupported.append(spec.get("subGroupPolicy").path)
+        scope = v1.PackingScope(name=one.name, required_level=required, preferred_level=preferred)
+        gangs.append(
+            Gang(
+                object=one,
+                groups=_groups(spec, own),
+                scopes=(scope,) if required or preferred else (),
+                priority_class=spec.get("priorityClassName").text(),
+                created=read_time(at.get("metadata").get("creationTimestamp")),
+                terminating=not at.get("metadata").get("deletionTimestamp").absent,
+                unsupported=tuple(unsupported),
+            )
+        )
+        note(one, findings, problems)
+    return gangs
+
+
+def _groups(spec: At, pods: list[Pod]) -> tuple[Group, ...]:
+    whole = spec.get("minMember").integer(1, least=0)
+    told = spec.get("minTaskMember")
+    minimums = {
+        task: told.entry(task).integer(least=0)
+        for task in (told.value if isinstance(told.value, dict) else ())
+        if isinstance(task, str)
+    }
+    if not minimums or sum(minimums.values()) > whole:
+        return (Group("pods", whole, tuple(pod.key for pod in pods)),)
+    by_task: dict[str, list[Key]] = {task: [] for task in minimums}
+    for pod in pods:
+        by_task.setdefault(pod.annotations.get(_TASK, ""), []).append(pod.key)
+    return tuple(
+        Group(task or "pods", minimums.get(task, 0), tuple(keys)) for task, keys in by_task.items()
+    )

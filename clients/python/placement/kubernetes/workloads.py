@@ -1,0 +1,157 @@
+"""Workloads of other controllers as the gangs and pods that they stand for.
+
+A manifest can so be planned before it is applied. A workload whose pods are in the input
+already is left to them. Each kind has a reader beside this module; what they share is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from placement import v1
+from placement.kubernetes.gangs import Gang, Group
+from placement.kubernetes.objects import POD, Object
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.reading import At
+from placement.kubernetes.times import read_time
+
+#: More pods of one workload are a slip of the keyboard, and would fill the memory.
+_MOST_PODS: Final = 200_000
+
+_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Role:
+    """Alike pods of a workload: a group of the gang.
+
+    `template` is a pod template as parsed, `count` how many there are, of which `minimum` must
+    run. `required` and `preferred` are levels for the pods of the role.
+    """
+
+    name: str
+    template: Mapping[str, Any]
+    count: int
+    minimum: int
+    required: str = ""
+    preferred: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The gangs of workloads, and pods for them."""
+
+    gangs: list[Gang] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+
+    def add(
+        self,
+        one: Object,
+        at: At,
+        name: str,
+        roles: Sequence[Role],
+        *,
+        required: str = "",
+        preferred: str = "",
+        priority_class: str = "",
+        priority: int | None = None,
+        queue: str = "",
+        unsupported: Iterable[str] = (),
+        together: int | None = None,
+    ) -> None:
+        """Adds a gang of a workload: `one`, read at `at`.
+
+        The levels are for all pods of the gang. With `together` the pods of all roles are one
+        group, of which so many must run.
+        """
+        if sum(role.count for role in roles) > _MOST_PODS:
+            at.get("spec").problem(f"makes more than {_MOST_PODS:,} pods")
+            return
+        metadata = at.get("metadata")
+        scopes = [_scope(name, (), required, preferred)]
+        groups = []
+        everybody: list[tuple[str, str]] = []
+        for role in roles:
+            pods = [_pod(one, f"{name}-{role.name}-{i}", role.template) for i in range(role.count)]
+            self.pods.extend(pods)
+            everybody += (pod.key for pod in pods)
+            groups.append(Group(role.name, role.minimum, tuple(pod.key for pod in pods)))
+            if together is None:
+                scopes.append(_scope(role.name, (role.name,), role.required, role.preferred))
+        if together is not None:
+            groups = [Group("pods", together, tuple(everybody))]
+        labels = metadata.get("labels").labels()
+        body = {"metadata": {"labels": labels, "annotations": metadata.get("annotations").labels()}}
+        made = Object(one.kind, one.namespace, name, body, one.file, one.document, one)
+        self.gangs.append(
+            Gang(
+                object=made,
+                groups=tuple(groups),
+                scopes=tuple(scope for scope in scopes if scope is not None),
+                priority_class=priority_class,
+                priority=priority,
+                queue=queue,
+                created=read_time(metadata.get("creationTimestamp")),
+                unsupported=tuple(unsupported),
+            )
+        )
+
+
+def template_of(at: At) -> Mapping[str, Any]:
+    """A pod template; noted when it has no spec."""
+    if not isinstance(at.get("spec").value, dict):
+        at.get("spec").problem("is missing")
+        return {}
+    return dict(at.value)
+
+
+def levels_of(template: At) -> tuple[str, str]:
+    """Required and preferred level that Kueue's annotations of a pod template ask for."""
+    notes = template.get("metadata").get("annotations").labels()
+    return notes.get(_REQUIRED, ""), notes.get(_PREFERRED, "")
+
+
+def owners_of(pods: Iterable[Object], *labels: str) -> set[tuple[str, str]]:
+    """Namespace and name of the workloads that pods of the input belong to.
+
+    Told by the labels given and by owner references.
+    """
+    found = set()
+    for pod in pods:
+        metadata = At(pod.body, {}).get("metadata")
+        told = metadata.get("labels").labels()
+        found |= {(pod.namespace, told[label]) for label in labels if label in told}
+        for owner in metadata.get("ownerReferences").items():
+            found.add((pod.namespace, owner.get("name").text()))
+    return found
+
+
+def note(one: Object, findings: Iterable[tuple[str, str]], problems: list[Problem]) -> None:
+    """Notes what was found wrong with an object."""
+    problems += [one.problem(*finding) for finding in findings]
+
+
+def _scope(
+    name: str, groups: tuple[str, ...], required: str, preferred: str
+) -> v1.PackingScope | None:
+    if not (required or preferred):
+        return None
+    return v1.PackingScope(
+        name=name, groups=groups, required_level=required, preferred_level=preferred
+    )
+
+
+def _pod(one: Object, name: str, template: Mapping[str, Any]) -> Object:
+    told = template.get("metadata")
+    kept = {f: told[f] for f in ("labels", "annotations") if f in told} if isinstance(
+        told, dict) else {}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": POD,
+        "metadata": {**kept, "name": name, "namespace": one.namespace},
+        "spec": template.get("spec"),
+    }
+    return Object(POD, one.namespace, name, body, one.file, one.document, one)
