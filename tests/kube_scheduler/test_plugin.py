@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import PODS, Body
+from tests.cluster.api import PODS, Body, Resource
 from tests.cluster.build import clique, clique_set, node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.kube_scheduler.conftest import Schedulers, Service
 from tests.waiting import wait_until
+
+VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
+VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims")
 
 GANG = "placement-service/gang"
 SIZE = "placement-service/gang-size"
@@ -127,6 +130,50 @@ def test_gangs_of_grove_run(cluster: Cluster, schedulers: Schedulers, service: S
     grove.settle()
     with schedulers.placing():
         cluster.wait_until(lambda: len(cluster.bound()) == 3, "the PodGang runs")
+
+
+def test_a_gang_with_a_volume_goes_where_the_volume_is(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    """Both pods must share a node, and the volume of one is on the second."""
+    cluster.add_nodes(node("n0", gpus=4), node("n1", gpus=2))
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    claim = {"name": "data", "namespace": cluster.namespace}
+    size = {"storage": "1Gi"}
+    volume = f"{cluster.namespace}-data"
+    cluster.api.create(
+        VOLUMES,
+        {
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadWriteOnce"],
+                "local": {"path": "/data"},
+                "claimRef": claim,
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        },
+    )
+    cluster.api.create(
+        VOLUME_CLAIMS,
+        {
+            # As the controller of volumes would leave it; none runs here.
+            "metadata": claim | {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": size},
+                "volumeName": volume,
+                "storageClassName": "",
+            },
+        },
+    )
+    pods = [member(cluster, f"a{i}", "a", 2, "kubernetes.io/hostname") for i in range(2)]
+    pods[1]["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    with schedulers.placing():
+        cluster.api.create_all(PODS, pods)
+        cluster.wait_until(lambda: len(cluster.bound()) == 2, "the gang runs")
+        assert cluster.bound() == {"a0": "n1", "a1": "n1"}
+    cluster.api.delete(VOLUMES, volume)
 
 
 def test_gangs_for_a_whole_cluster_are_admitted_as_answered(

@@ -25,8 +25,9 @@ type encoded struct {
 
 func newEncoder() *encoder { return &encoder{known: map[types.UID]encoded{}} }
 
-// encode adds to a question all nodes, all pods that have a node, and the gangs with their pods.
-func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod) error {
+// encode adds to a question all nodes, all pods that have a node, the gangs with their pods, and
+// what those refer to.
+func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around []metav1.Object) error {
 	next := make(map[types.UID]encoded, len(e.known))
 	slices.SortFunc(nodes, func(a, b *v1.Node) int { return compareNames(nameOf(a), nameOf(b)) })
 	for _, node := range nodes {
@@ -66,6 +67,13 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod) error {
 			}
 			q.entries = append(q.entries, entry{content: content, gang: one.key})
 		}
+	}
+	for _, object := range around {
+		content, err := e.write(next, object, "", func() any { return object })
+		if err != nil {
+			return err
+		}
+		q.entries = append(q.entries, entry{content: content})
 	}
 	e.known = next
 	for _, one := range q.gangs {
@@ -123,6 +131,9 @@ func (q *question) add(gang *unstructured.Unstructured, of key, classes map[stri
 	if deleted := gang.GetDeletionTimestamp(); deleted != nil {
 		metadata["deletionTimestamp"] = deleted
 	}
+	if gang.GetUID() != "" { // Of the API server, and not of annotations.
+		metadata["uid"], metadata["resourceVersion"] = gang.GetUID(), gang.GetResourceVersion()
+	}
 	for name, texts := range map[string]map[string]string{"labels": gang.GetLabels(), "annotations": gang.GetAnnotations()} {
 		if len(texts) > 0 {
 			metadata[name] = texts
@@ -147,7 +158,7 @@ func trimmedNode(node *v1.Node) map[string]any {
 		"apiVersion": "v1",
 		"kind":       "Node",
 		"metadata": metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, Labels: node.Labels, Annotations: node.Annotations,
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, Annotations: node.Annotations,
 			DeletionTimestamp: node.DeletionTimestamp,
 		},
 		"spec": v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
@@ -167,11 +178,14 @@ func trimmedPod(pod *v1.Pod, node string) *v1.Pod {
 	return &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels, Annotations: pod.Annotations,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, Annotations: pod.Annotations,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
-		Spec:   spec,
-		Status: v1.PodStatus{Phase: pod.Status.Phase, StartTime: pod.Status.StartTime},
+		Spec: spec,
+		Status: v1.PodStatus{
+			Phase: pod.Status.Phase, StartTime: pod.Status.StartTime, ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,
+		},
 	}
 }
 

@@ -220,7 +220,11 @@ func (l *planner) question() (*question, error) {
 	}
 	q := l.plugin.state.question()
 	q.timeLimit = l.plugin.args.TimeLimit.Duration
-	return q, l.encoder.encode(q, nodes, pods)
+	around, err := l.plugin.around.of(q.waiting())
+	if err != nil {
+		return nil, err
+	}
+	return q, l.encoder.encode(q, nodes, pods, around)
 }
 
 // A question is what is asked, and what the answer is held against.
@@ -250,6 +254,15 @@ type entry struct {
 	gang    key
 	node    string
 	isNode  bool
+}
+
+// waiting are the pods that want nodes.
+func (q *question) waiting() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, one := range q.gangs {
+		pods = append(pods, one.waiting...)
+	}
+	return pods
 }
 
 func (q *question) request() *kubernetesv1.PlaceObjectsRequest {

@@ -37,7 +37,7 @@ func asked(t *testing.T) *question {
 	}
 	q := s.question()
 	running := []*v1.Pod{on(member("r", "r", "1"), "n1"), member("other", "", "")}
-	if err := newEncoder().encode(q, []*v1.Node{node("n1"), node("n0")}, running); err != nil {
+	if err := newEncoder().encode(q, []*v1.Node{node("n1"), node("n0")}, running, nil); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -121,12 +121,12 @@ func TestOnlyWhatChangedIsWrittenAnew(t *testing.T) {
 	e := newEncoder()
 	n := node("n0")
 	first, second := &question{}, &question{}
-	if err := e.encode(first, []*v1.Node{n}, nil); err != nil {
+	if err := e.encode(first, []*v1.Node{n}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	changed := n.DeepCopy()
 	changed.Labels["rack"] = "b" // And no new version: nobody looks.
-	if err := e.encode(second, []*v1.Node{changed}, nil); err != nil {
+	if err := e.encode(second, []*v1.Node{changed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if string(first.entries[0].content) != string(second.entries[0].content) {
@@ -134,7 +134,7 @@ func TestOnlyWhatChangedIsWrittenAnew(t *testing.T) {
 	}
 	changed.ResourceVersion = "2"
 	third := &question{}
-	if err := e.encode(third, []*v1.Node{changed}, nil); err != nil {
+	if err := e.encode(third, []*v1.Node{changed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(third.entries[0].content), `"rack":"b"`) {

@@ -34,6 +34,7 @@ type Plugin struct {
 	handle fwk.Handle
 	state  *state
 	nodes  corelisters.NodeLister
+	around surroundings
 }
 
 var (
@@ -64,6 +65,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 		handle: handle,
 		state:  newState(handle.ProfileName(), time.Now),
 		nodes:  handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
+		around: surroundings{handle.SharedInformerFactory()},
 	}
 	if err := p.watch(ctx); err != nil {
 		return nil, errors.Join(err, service.Close())

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -50,6 +51,20 @@ func (p *Plugin) watch(ctx context.Context) error {
 		DeleteFunc: func(any) { p.state.clusterChanged() },
 	}); err != nil {
 		return err
+	}
+	for _, informer := range p.around.informers() {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { p.state.clusterChanged() },
+			UpdateFunc: func(before, after any) {
+				// Informers repeat themselves.
+				if before.(metav1.Object).GetResourceVersion() != after.(metav1.Object).GetResourceVersion() {
+					p.state.clusterChanged()
+				}
+			},
+			DeleteFunc: func(any) { p.state.clusterChanged() },
+		}); err != nil {
+			return err
+		}
 	}
 	config := p.handle.KubeConfig()
 	if config == nil { // As in tests without an API server.
