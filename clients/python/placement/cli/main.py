@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "replay": "Compute a saved request again and compare the answers.",
     "expand": "Print the PodGangs and pods that Grove would create.",
     "status": "Show the gangs of the current cluster, and why some wait.",
+    "release": "Free by hand all that waits for advice.",
     "completion": "Print the completion of a shell.",
 }
 

@@ -1,0 +1,120 @@
+"""Everything that advice left on a cluster, and how it is taken away by hand.
+
+What makes other objects wait comes last: an advised pod is let go only when nothing of the
+advice is left that could bind it. Doing it twice does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.cluster import (
+    BIND_REQUESTS,
+    KAI_POD_GROUPS,
+    MERGE_PATCH,
+    PODS,
+    RESERVATIONS,
+    STRATEGIC_MERGE_PATCH,
+    UNFINISHED,
+    ApiError,
+    Body,
+    Cluster,
+    Resource,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release:
+    """One change of the cluster; `patch` is None where the object is deleted."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    what: str
+    patch: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        title = f"{self.namespace}/{self.name}".lstrip("/")
+        return f"{self.resource.kind} {title}: {self.what}"
+
+
+def releases(cluster: Cluster, *, namespace: str = "") -> Iterator[Release]:
+    """What is to be taken away, in order. Raises `ApiError`."""
+    for resource in (BIND_REQUESTS, RESERVATIONS):
+        for body in _all(cluster, resource):
+            if _is_ours(body) and not _is_done(body) and _in(body, namespace):
+                yield _release(resource, body, "deleted")
+    pods = [body for body in _all(cluster, PODS) if _in(body, namespace)]
+    for pod in pods:
+        if ADVICE in (pod["metadata"].get("annotations") or {}):
+            patch = {"metadata": {"annotations": {ADVICE: None}}}
+            yield _release(PODS, pod, "advice taken away", patch)
+    for group in _all(cluster, KAI_POD_GROUPS):
+        labels = group["metadata"].get("labels") or {}
+        if labels.get(KAI_NODE_POOL) == KAI_HOLD and _in(group, namespace):
+            patch = {"metadata": {"labels": {KAI_NODE_POOL: None}}}
+            yield _release(KAI_POD_GROUPS, group, "hold taken away", patch)
+    for pod in pods:
+        gates = pod["spec"].get("schedulingGates") or ()
+        if any(gate.get("name") == GATE for gate in gates):
+            gate_patch = {"spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
+            yield _release(PODS, pod, "gate taken away", gate_patch)
+
+
+def carry_out(cluster: Cluster, one: Release) -> bool:
+    """Makes one change; whether the object was there. Raises `ApiError`."""
+    path = one.resource.path_of(one.name, one.namespace)
+    try:
+        if one.patch is None:
+            cluster.request("DELETE", path, body={"preconditions": {"uid": one.uid}})
+        else:
+            metadata = {**one.patch.get("metadata", {}), "uid": one.uid}
+            is_gate = "spec" in one.patch
+            cluster.request(
+                "PATCH",
+                path,
+                body={**one.patch, "metadata": metadata},
+                content_type=STRATEGIC_MERGE_PATCH if is_gate else MERGE_PATCH,
+            )
+    except ApiError as error:
+        if error.status in (404, 409):
+            return False
+        raise
+    return True
+
+
+def _all(cluster: Cluster, resource: Resource) -> Iterator[Body]:
+    """All objects of a kind; none where the cluster does not have it."""
+    try:
+        for page in cluster.pages(resource, fields=UNFINISHED if resource is PODS else ""):
+            yield from page.items
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def _release(
+    resource: Resource, body: Body, what: str, patch: dict[str, Any] | None = None
+) -> Release:
+    metadata = body["metadata"]
+    namespace = metadata.get("namespace", "")
+    return Release(resource, namespace, metadata["name"], metadata["uid"], what, patch)
+
+
+def _is_ours(body: Body) -> bool:
+    return MADE_FOR in (body["metadata"].get("labels") or {})
+
+
+def _is_done(body: Body) -> bool:
+    return (body.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _in(body: Body, namespace: str) -> bool:
+    """Whether an object is of a namespace; a Reservation is where its pod would be."""
+    template = (body.get("spec") or {}).get("template") or {}
+    where = body["metadata"].get("namespace") or (template.get("metadata") or {}).get("namespace")
+    return not namespace or where == namespace

@@ -1,0 +1,108 @@
+"""`placementctl release` on a real API server: nothing is left that makes a pod wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.cli.commands.release import command
+from tests.cluster.api import PODS, Api, Body, Resource
+from tests.cluster.build import pod_spec
+from tests.cluster.fixtures import Cluster
+from tests.cluster.schedulers import BIND_REQUESTS, KAI_POD_GROUPS, RESERVATIONS, install_kinds
+
+LABELS = {MADE_FOR: "1"}
+
+
+@pytest.fixture
+def left(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster whose controller is gone for good, with advice under way."""
+    install_kinds(cluster.api)
+    namespace = cluster.namespace
+    for name, mark in (("advised", {ADVICE: "{}"}), ("waits", {})):
+        metadata = {"name": name, "namespace": namespace, "annotations": mark}
+        gates = [{"name": GATE}, {"name": "example.com/other"}]
+        cluster.api.create(
+            PODS, {"metadata": metadata, "spec": {**pod_spec(), "schedulingGates": gates}}
+        )
+
+    def create(resource: Resource, kind: str, version: str, body: Body) -> None:
+        cluster.api.create(resource, {"apiVersion": version, "kind": kind, **body})
+
+    for name, labels in (("ours", LABELS), ("theirs", {})):
+        create(
+            BIND_REQUESTS,
+            "BindRequest",
+            "scheduling.run.ai/v1alpha2",
+            {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": {}},
+        )
+        create(
+            RESERVATIONS,
+            "Reservation",
+            "scheduling.koordinator.sh/v1alpha1",
+            {
+                "metadata": {"name": f"{namespace}-{name}", "labels": labels},
+                "spec": {"template": {"metadata": {"namespace": namespace}}},
+            },
+        )
+        pool = KAI_HOLD if name == "ours" else "gold"
+        create(
+            KAI_POD_GROUPS,
+            "PodGroup",
+            "scheduling.run.ai/v2alpha2",
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "labels": {KAI_NODE_POOL: pool},
+                },
+                "spec": {},
+            },
+        )
+    yield cluster
+    cluster.api.delete_all(RESERVATIONS)
+
+
+def names(api: Api, resource: Resource, namespace: str | None = None) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in api.items(resource, namespace))
+
+
+def release(kubeconfig: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(command, ["--kubeconfig", str(kubeconfig), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_all_that_advice_left_goes_and_nothing_else(left: Cluster) -> None:
+    config, namespace = left.kubeconfig(), left.namespace
+    would = release(config, "--dry-run")
+    assert names(left.api, BIND_REQUESTS, namespace) == ["ours", "theirs"]
+    assert release(config) == would
+    assert would.splitlines() == [
+        f"BindRequest {namespace}/ours: deleted",
+        f"Reservation {namespace}-ours: deleted",
+        f"Pod {namespace}/advised: advice taken away",
+        f"PodGroup {namespace}/ours: hold taken away",
+        f"Pod {namespace}/advised: gate taken away",
+        f"Pod {namespace}/waits: gate taken away",
+    ]
+    assert names(left.api, BIND_REQUESTS, namespace) == ["theirs"]
+    assert names(left.api, RESERVATIONS) == [f"{namespace}-theirs"]
+    for pod in left.pods():
+        assert pod["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+        assert ADVICE not in (pod["metadata"].get("annotations") or {})
+    groups = {
+        one["metadata"]["name"]: one["metadata"].get("labels")
+        for one in left.api.items(KAI_POD_GROUPS, namespace)
+    }
+    assert groups == {"ours": None, "theirs": {KAI_NODE_POOL: "gold"}}
+    assert release(config) == "There is nothing to release.\n"
+
+
+def test_a_namespace_is_released_alone(left: Cluster) -> None:
+    assert release(left.kubeconfig(), "--namespace", "other") == "There is nothing to release.\n"
+    assert len(left.pods()) == 2
