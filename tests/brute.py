@@ -262,8 +262,7 @@ def _departures(
     told = [pod for _, pod_set in _sets(gang) for pod in pod_set.bound_pods]
     nodes = [node.name for node in snapshot.nodes]
     ways: list[list[Eviction | None]] = [
-        [None, *(_leaves(gang, pod, to) for to in (nodes if moves else [""]) if to != pod.node)]
-        for pod in told
+        [None, *(_leaves(gang, pod, to) for to in (nodes if moves else [""]))] for pod in told
     ]
     for choice in product(*ways):
         gone = tuple(eviction for eviction in choice if eviction is not None)

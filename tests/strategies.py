@@ -187,6 +187,66 @@ def queue_trees(draw: st.DrawFn) -> tuple[Queue, ...]:
     return tuple(queues[: draw(st.sampled_from([3, 3, 2]))])
 
 
+@st.composite
+def full_clusters(
+    draw: st.DrawFn, size: Size = Size(nodes=3, gangs=2, groups=1, pods=3)
+) -> Snapshot:
+    """Nodes of four GPUs, mostly full of gangs that may give way, and gangs that want in."""
+    nodes = [
+        Node(
+            f"nodes/n{i}",
+            {HOSTNAME: f"n{i}", "rack": f"r{i // 2}"},
+            {GPU: 4, PODS: 110},
+        )
+        for i in range(draw(st.integers(1, size.nodes)))
+    ]
+    running: dict[tuple[int, int], list[BoundPod]] = {}
+    for node in nodes:
+        left = draw(st.sampled_from([4, 4, 4, 3, 2, 2]))
+        while left:
+            gang = draw(st.integers(0, 1))
+            gpus = draw(st.sampled_from([g for g in (1, 2, 4) if g <= left]))
+            pods = running.setdefault((gang, gpus), [])
+            name = f"namespaces/{NAMESPACE}/pods/old{gang}-{gpus}-{len(pods)}"
+            pods.append(BoundPod(name, node.name))
+            left -= gpus
+    gangs = []
+    for gang in sorted({gang for gang, _ in running}):
+        sets = tuple(
+            PodSet(_asks(gpus), (), tuple(pods))
+            for (mine, gpus), pods in sorted(running.items())
+            if mine == gang
+        )
+        count = sum(len(s.bound_pods) for s in sets)
+        minimum = draw(st.one_of(st.just(count), st.integers(0, count)))
+        gangs.append(_one_group(f"old{gang}", minimum, sets, draw(st.integers(0, 1))))
+    pods_left = size.pods
+    for index in range(draw(st.integers(1, size.gangs))):
+        count = draw(st.integers(1, max(1, pods_left)))
+        pods_left -= count
+        names = (f"namespaces/{NAMESPACE}/pods/new{index}-{i}" for i in range(count))
+        waiting = (PodSet(_asks(draw(st.sampled_from([1, 2, 4]))), tuple(map(Pod, names))),)
+        minimum = draw(st.one_of(st.just(count), st.integers(1, count)))
+        gangs.append(_one_group(f"new{index}", minimum, waiting, draw(st.integers(0, 2))))
+        if pods_left <= 0:
+            break
+    queues: tuple[Queue, ...] = ()
+    if draw(st.booleans()):
+        queues = draw(queue_trees())
+        gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
+    return draw(_with_told_pods(Snapshot(tuple(nodes), tuple(gangs), queues=queues)))
+
+
+def _asks(gpus: int) -> PodTemplate:
+    return PodTemplate({GPU: gpus, PODS: 1}, {"app": "a" if gpus == 1 else "b"})
+
+
+def _one_group(name: str, minimum: int, sets: tuple[PodSet, ...], priority: int) -> PodGang:
+    return PodGang(
+        f"namespaces/{NAMESPACE}/podgangs/{name}", (PodGroup("w", minimum, sets),), priority
+    )
+
+
 _BETWEEN_PODS = {Feature.ANTI_AFFINITY, Feature.AFFINITY, Feature.SPREAD}
 
 

@@ -117,7 +117,12 @@ def tiers(
         mine_only = [i for i, g in enumerate(mine.goals) if g.tier is tier and g.reported]
         before = sum(home[i] for i in mine_only)
         value, bound = sum(mine.of(tier)) - before, sum(valid[i] for i in mine_only) - before
-        reported.append(Tier(tier, value / unit, bound / unit if tier.provable else None))
+        # Sums may agree though a goal is open: of another priority, or one not reported.
+        by_chance = (
+            value == bound and known <= len(mine.goals) and mine.goals[known - 1].tier is tier
+        )
+        says = tier.provable and not by_chance
+        reported.append(Tier(tier, value / unit, bound / unit if says else None))
     return tuple(reported)
 
 

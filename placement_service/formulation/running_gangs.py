@@ -12,10 +12,10 @@ Which gang may use the room of which victim is a matter of `eviction_rights`; it
 columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
-a disruption budget that allows nothing), when it lacks a pod of its minimum, when not every
-pod of it is told with its node, when it is the base of gangs that run, when it runs on
-nodes that list their devices, and when its pods have rules about other pods, ports,
-reservations or devices of their own.
+a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
+minimum at all, when not every pod of it is told with its node, when it is the base of gangs
+that run, when its queue is not there, when it runs on nodes that list their devices, and
+when its pods have rules about other pods, ports, reservations or devices of their own.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
@@ -88,10 +88,12 @@ def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -
 
 def _able(snapshot: Snapshot, rights: EvictionRights, *, moves: bool) -> Iterator[int]:
     usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
+    queues = {"", *(queue.name for queue in snapshot.queues)}
     bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.name not in bases
+            and gang.queue in queues
             and rights.may_be_disturbed(gang)
             and _is_told(gang, usable)
             and (_stays_in_place(gang, moves) or _keeps_its_levels(gang, usable))
@@ -111,6 +113,8 @@ def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
     return (
         bool(running)
         and not gang.is_pending
+        # A gang without any minimum is never decided about: all its pods are extras.
+        and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in usable and not p.reservation and not p.devices for p in running)

@@ -187,7 +187,9 @@ def _inside_guarantees(outcome: Outcome, policy: Policy, priority: int) -> int:
             for group in gang.groups:
                 sets = group.group.pod_sets
                 before += sum(len(s.bound_pods) * policy.milli_gpus(s.template) for s in sets)
-                after -= sum(policy.milli_gpus(pod.template) for pod in group.evicted)
+                if gang.gang.priority >= priority:
+                    # What lower priorities lose never counts against higher ones.
+                    after -= sum(policy.milli_gpus(pod.template) for pod in group.evicted)
                 asks = [policy.milli_gpus(s.template) for s in sets if s.pods]
                 after += group.group.missing * min(asks, default=0) if counts else 0
         total += min(guaranteed, before + after) - min(guaranteed, before)

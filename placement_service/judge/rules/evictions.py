@@ -50,8 +50,6 @@ def evictions_are_of_running_pods_and_allowed(plan: Plan) -> Iterator[str]:
                 yield f"pod {pod} is evicted, not moved, but is to go to {eviction.to_node}"
         elif eviction.to_node not in plan.outcome.nodes:
             yield f"pod {pod} is moved to {eviction.to_node}, which the snapshot does not have"
-        elif eviction.to_node == evicted.pod.node:
-            yield f"pod {pod} is moved to the node that it runs on, {eviction.to_node}"
 
 
 def preemptible_gangs_give_way(plan: Plan) -> Iterator[str]:

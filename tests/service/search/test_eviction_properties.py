@@ -22,7 +22,7 @@ from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
 from placement_service.search.engine import search
 from tests.brute import Optimum, TooLarge, no_bound_cuts_off, optimum
-from tests.strategies import EVERYTHING, Feature, Size, snapshots
+from tests.strategies import EVERYTHING, Feature, Size, full_clusters, snapshots
 from tests.waiting import LONG
 
 #: Of the profile in use.
@@ -35,6 +35,9 @@ policies = st.builds(
 )
 
 questions = st.one_of(
+    full_clusters(),
+    full_clusters(),
+    full_clusters(),
     snapshots(TINY, frozenset({Feature.TOLD, Feature.PRIORITIES})),
     snapshots(TINY, frozenset({Feature.TOLD, Feature.PRIORITIES, Feature.QUEUES})),
     snapshots(TINY, EVERYTHING),
