@@ -130,7 +130,7 @@ def test_a_node_that_went_just_now_may_be_thought_to_be_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "broken"),
+    ("freed", "broken"),
     [
         ({"gpus": 2}, set()),
         ({"gpus": 1}, {Rule.ROOM}),
