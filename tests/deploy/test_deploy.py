@@ -13,6 +13,7 @@ import yaml
 
 from controller.service_client import ServiceClient
 from placement import v1
+from placement.advice_marks import GANG, GATE, KAI_HOLD, KAI_NODE_POOL
 from placement.errors import PlacementError
 from placement.testing import serve
 from placement_service.api.healthcheck import ailment
@@ -24,6 +25,12 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy
+from tests.cluster.schedulers import (
+    BIND_REQUESTS,
+    KAI_POD_GROUPS,
+    RESERVATIONS,
+    install_kinds,
+)
 from tests.controller.conftest import controller
 from tests.controller.gangs import scheduled
 from tests.waiting import LONG
@@ -198,3 +205,61 @@ def test_controller_and_service_know_each_other_by_certificates(certificates: Pa
         settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
         assert ailment(settings, timeout=LONG) == ""
     assert "no answer" in ailment(settings, timeout=1)
+
+
+def test_an_advisor_may_do_what_every_adapter_needs(deployed: Cluster, service: str) -> None:
+    """One gang for each; no scheduler is there, so nothing is bound."""
+    install_kinds(deployed.api)
+    for body in yaml.safe_load_all((BASE.parent / "advise" / "rbac.yaml").read_text()):
+        deployed.api.apply(body)
+    namespace = deployed.namespace
+    deployed.add_nodes(node("a", gpus=8))
+    group = {"name": "kai", "namespace": namespace, "labels": {KAI_NODE_POOL: KAI_HOLD}}
+    deployed.api.create(
+        KAI_POD_GROUPS,
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": group,
+            "spec": {"minMember": 1},
+        },
+    )
+    gate = {"schedulingGates": [{"name": GATE}]}
+    for name, spec, marks in (
+        ("kai", {"schedulerName": "kai-scheduler"}, {"pod-group-name": "kai"}),
+        ("koord", {"schedulerName": "koord-scheduler", **gate}, {GANG: "koord"}),
+        ("kube", {"schedulerName": "default-scheduler", **gate}, {GANG: "kube"}),
+    ):
+        metadata = {"name": name, "namespace": namespace, "annotations": marks}
+        deployed.api.create(PODS, {"metadata": metadata, "spec": {**pod_spec(gpus=1), **spec}})
+    with controller(
+        deployed.kubeconfig(ACCOUNT),
+        service,
+        mode="advise",
+        advise=("kube-scheduler", "kai", "koordinator"),
+        advice_ttl=5.0,
+    ):
+
+        def gates(name: str) -> list[Body]:
+            pod = deployed.api.get(PODS, name, namespace)
+            return list(pod["spec"].get("schedulingGates", ()))
+
+        deployed.wait_until(lambda: gates("kube") == [], "a pod is pinned and let go")
+        deployed.wait_until(
+            lambda: deployed.api.items(BIND_REQUESTS, namespace) != [], "a BindRequest is made"
+        )
+        deployed.wait_until(
+            lambda: (
+                KAI_NODE_POOL
+                not in (
+                    deployed.api.get(KAI_POD_GROUPS, "kai", namespace)["metadata"].get("labels")
+                    or {}
+                )
+            ),
+            "and its gang is held no more",
+        )
+        deployed.wait_until(lambda: deployed.api.items(RESERVATIONS) != [], "a Reservation is made")
+        # All of it is taken back when nobody follows.
+        deployed.wait_until(
+            lambda: deployed.api.items(BIND_REQUESTS, namespace) == [], "the BindRequest goes"
+        )
