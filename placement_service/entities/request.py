@@ -397,9 +397,14 @@ class Policy:
     starvation_after: int | None = None
     tolerances: tuple[Tolerance, ...] = ()
     extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS
+    #: The same, to look names up in: there may be thousands.
+    _gpu_names: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_gpu_names", frozenset(self.gpu_resources))
 
     def whole_gpus(self, resources: Resources) -> int:
-        return sum(resources.get(name, 0) for name in self.gpu_resources)
+        return sum(resources[name] for name in resources.keys() & self._gpu_names)
 
     def has_gpus(self, template: PodTemplate) -> bool:
         """Whether a pod asks for GPUs, or for a part of one."""
@@ -422,8 +427,11 @@ class Policy:
 
     def gpus(self, resources: Resources) -> int:
         """Whole GPUs, and slices of them (MIG), each of which counts as one."""
-        slices = sum(amount for name, amount in resources.items() if name.startswith(MIG))
-        return self.whole_gpus(resources) + slices
+        total = 0
+        for name, amount in resources.items():
+            if name in self._gpu_names or name.startswith(MIG):
+                total += amount
+        return total
 
     def tolerance(self, tier: str) -> float:
         """What may be spent of a tier, 0 where nothing is said."""

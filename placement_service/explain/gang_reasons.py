@@ -21,9 +21,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
-from placement_service.entities.request import Snapshot
+from placement_service.entities.request import Node, Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
 from placement_service.explain.blocking_gangs import Lack, Rivals, residual_after
@@ -190,18 +191,30 @@ class _Explainer:
             self._hopeless(gang)
         )
 
+    @cached_property
+    def _nodes(self) -> dict[str, Node]:
+        return {n.name: n for n in self.snapshot.nodes}
+
+    @cached_property
+    def _domains_of(self) -> dict[str, int]:
+        """How many domains each level has, by its key."""
+        return {level.key: level.count for level in self.problem.levels}
+
+    def _is_a_level(self, key: str) -> bool:
+        """Whether any node has the label."""
+        return self._domains_of.get(key, 0) > 0
+
     def _hopeless(self, gang: Gang) -> Iterator[Reason]:
         """Required levels that no node has, or that running pods already broke."""
         source = self.snapshot.gangs[gang.index]
         group = {g.name: g for g in source.groups}
-        node = {n.name: n for n in self.snapshot.nodes} if source.packing_scopes else {}
         for scope in source.packing_scopes:
             key = scope.required_level
             if not key:
                 continue
             missing = sum(group[name].missing for name in scope.groups)
             about = words.groups(scope.groups)
-            if missing and not any(key in n.labels for n in self.snapshot.nodes):
+            if missing and not self._is_a_level(key):
                 yield Reason(
                     ReasonCode.NO_SUCH_LEVEL,
                     f"no node has the label {key}, of which {about} must share one value.",
@@ -212,7 +225,7 @@ class _Explainer:
             where: dict[str, int] = {}
             outside: dict[str, int] = {}
             for pod in (p for name in scope.groups for p in group[name].running_pods):
-                home = node.get(pod.node)
+                home = self._nodes.get(pod.node)
                 if home is None:
                     places, place = outside, f"{pod.node.removeprefix('nodes/')}, which is gone"
                 elif key not in home.labels:

@@ -27,6 +27,9 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservations import Ownership
 
+#: Pod classes whose demand ranks nodes: those that ask for most.
+MOST_RANKED = 200
+
 #: So many that it does not matter how many, though sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
 
@@ -165,7 +168,7 @@ def _demand_rank(table: Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
             for d in gang.demands:
                 demand[d.pod_class] += d.count * gpus[d.pod_class]
     score = np.zeros(len(table.free), dtype=np.int64)
-    for s in np.flatnonzero(demand):
+    for s in np.argsort(-demand, kind="stable")[: min(MOST_RANKED, np.count_nonzero(demand))]:
         usable = table.eligible[s] & (fit(table.free, table.request[s]) > 0)
         score[usable] += demand[s]
     return np.unique(score, return_inverse=True)[1].astype(np.int64)

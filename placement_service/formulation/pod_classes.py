@@ -130,7 +130,8 @@ class PodClasses:
         closed = np.array([n.unschedulable or not n.ready for n in nodes], dtype=bool)
         eligible = np.empty((len(raw), len(nodes)), dtype=bool)
         for row, (_, t) in zip(eligible, raw, strict=True):
-            row[:] = masks.selected(t) & masks.tolerated(t) & ~closed
+            np.logical_and(masks.selected(t), masks.tolerated(t), out=row)
+        eligible &= ~closed
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
             self.snapshot, raw, levels, eligible, masks, self._selectors, self._owned, counts
@@ -179,7 +180,7 @@ class PodClasses:
             requests,
             np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
-            np.concatenate(open_to),
+            np.concatenate(open_to) if len(open_to) > 1 else eligible,
             tuple(rule.widen(len(requests)) for rule in draft.rules),
             special,
             bundle_of,

@@ -439,20 +439,29 @@ class GangPlacer:
 
     def run_extras(self) -> None:
         """Add units beyond the minimum, near what is there."""
+        have = [0] * len(self.gang.demands)
+        for (d, _), count in self.taken.items():
+            have[d] += count
         for requirement in self.gang.requirements:
+            placed = sum(have[d] for d in requirement.demands)
             for d in requirement.demands:
-                placed = sum(c for (e, _), c in self.taken.items() if e in requirement.demands)
-                mine = sum(c for (e, _), c in self.taken.items() if e == d)
-                want = min(requirement.pending - placed, self.gang.demands[d].count - mine)
+                want = min(requirement.pending - placed, self.gang.demands[d].count - have[d])
                 want = min(want, self.residual.queues.most(self.gang, d))
-                for nodes in self._extra_nodes(d):
+                for nodes in self._extra_nodes(d) if want > 0 else ():
+                    done = self._extra(d, want, nodes)
+                    want, placed = want - done, placed + done
                     if want <= 0:
                         break
-                    want -= self._extra(d, want, nodes)
+                if time.monotonic() > self._until:
+                    return
 
     def _extra(self, demand: int, want: int, nodes: Ints | None) -> int:
         mark = self._mark()
-        done = self._loose(demand, want, nodes)
+        try:
+            done = self._loose(demand, want, nodes)
+        except OutOfTime:
+            self._undo(mark)
+            return 0
         if done and not self.residual.rules_hold():
             self._undo(mark)
             return 0
