@@ -132,10 +132,11 @@ class GangOutcome:
 
         A running pod's node may be one that the snapshot does not know.
         """
+        wanted = set(groups)
         return {
             name
             for outcome in self.groups
-            if outcome.group.name in groups
+            if outcome.group.name in wanted
             for name in (*_undisturbed_nodes(outcome), *(pod.node.name for pod in outcome.new))
         }
 

@@ -179,10 +179,13 @@ def _inside_guarantees(outcome: Outcome, policy: Policy, priority: int) -> int:
     and above.
     """
     total = 0
+    members: defaultdict[str, list[GangOutcome]] = defaultdict(list)
+    for gang in outcome.gangs:
+        members[gang.gang.queue].append(gang)
     for queue in outcome.snapshot.queues:
         guaranteed = 1000 * queue.guaranteed.get(GPUS, 0)
         before, after = 1000 * queue.used.get(GPUS, 0), 0
-        for gang in (gang for gang in outcome.gangs if gang.gang.queue == queue.name):
+        for gang in members[queue.name]:
             counts = gang.gang.is_pending and gang.placed and gang.gang.priority >= priority
             for group in gang.groups:
                 sets = group.group.pod_sets
@@ -344,22 +347,26 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
     new = outcome.new
     broken_into = {pod.node.name for pod in new if asks_gpus(pod)}
     total = sum(1 for pod in new if not asks_gpus(pod) and has_gpus(pod.node))
-    for level in _levels(snapshot):
+    # Of nodes without GPUs nothing is lost, and there may be thousands of levels.
+    sized = [(node, is_free(node)) for node in snapshot.nodes if has_gpus(node)]
+    broken = [node for node in snapshot.nodes if node.name in broken_into]
+    for level in _levels(snapshot) if broken else ():
         size: defaultdict[str, int] = defaultdict(int)
         taken: set[str] = set()
-        used: set[str] = set()
-        for node in snapshot.nodes:
-            domain = node.name if level == HOSTNAME else node.labels.get(level)
-            if domain is None:
-                continue
-            if node.name in broken_into:
-                used.add(domain)
-            if has_gpus(node):
+        used = {_domain(node, level) for node in broken} - {None}
+        for node, free in sized:
+            domain = _domain(node, level)
+            if domain in used and domain is not None:
                 size[domain] += 1
-                if not is_free(node):
+                if not free:
                     taken.add(domain)
-        total += sum(size[domain] for domain in used - taken)
+        total += sum(size[d] for d in used if d is not None and d not in taken)
     return (Count(total),)
+
+
+def _domain(node: Node, level: str) -> str | None:
+    """The domain of a node at a level; a node is its own at that of hosts."""
+    return node.name if level == HOSTNAME else node.labels.get(level)
 
 
 def _levels(snapshot: Snapshot) -> list[str]:
