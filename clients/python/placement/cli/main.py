@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "repack": "Fewest moves that free whole domains.",
     "diff": "Two answers side by side.",
     "replay": "Compute a saved request again and compare the answers.",
+    "simulate": "A trace of arrivals under one policy or several.",
     "expand": "Print the PodGangs and pods that Grove would create.",
     "status": "Show the gangs of the current cluster, and why some wait.",
     "release": "Free by hand all that waits for advice.",

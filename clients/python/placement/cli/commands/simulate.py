@@ -1,0 +1,78 @@
+"""`placementctl simulate`: a trace of jobs under one policy or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from placement.cli import options
+from placement.cli.asking import asking
+from placement.cli.failures import wrong_input
+from placement.cli.options import Service, Source, WhatIf
+from placement.cli.writing import write_data, write_text
+
+_EXAMPLES = """\b
+Examples:
+  placementctl simulate -f nodes.yaml --jobs trace.csv
+  placementctl simulate -f nodes.yaml --jobs trace.csv --policy patient.yaml --compare fair.yaml
+\b
+The trace is a CSV file with a header: name, submit and duration in seconds, pods, gpus of each
+pod, and as you like minimum, required (a node label key), priority and queue.
+"""
+
+
+@click.command("simulate", epilog=_EXAMPLES)
+@options.source
+@options.service
+@options.what_if
+@click.option("--jobs", metavar="FILE", required=True, help="The trace, as CSV.")
+@click.option("--compare", metavar="FILE", multiple=True, help="Further policies to run it under.")
+@options.output("table", "json", "yaml")
+def command(
+    source: Source,
+    service: Service,
+    what_if: WhatIf,
+    jobs: str,
+    compare: tuple[str, ...],
+    output: str,
+) -> None:
+    """Run a trace of jobs on the nodes of the input, under one policy or several.
+
+    The time limit is that of each plan on the way.
+    """
+    from placement.cli.policy import read_policy
+    from placement.cli.reading import read_question, standard_input
+    from placement.cli.simulations import as_data, as_text
+    from placement.kubernetes import InputError
+    from placement.planning.simulate import read_jobs, simulate
+
+    try:
+        with Path(jobs).open(encoding="utf-8-sig", newline="") as lines:
+            trace = read_jobs(lines)
+        further = {path: read_policy(path) for path in compare}
+    except OSError as error:
+        raise wrong_input(f"{jobs}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise wrong_input(*(f"{jobs}: {line}" for line in str(error).splitlines())) from error
+    except InputError as error:
+        raise wrong_input(*error.problems) from error
+    with asking(service) as asker:
+        question = read_question(
+            source, policy=service.policy, what_if=what_if, stdin=standard_input()
+        )
+        request = question.request
+        policies = {service.policy or "default": request.policy, **further}
+        outcomes = {
+            name: simulate(
+                request,
+                trace,
+                policy,
+                ask=lambda asked: asker.ask(asked, service.time_limit),
+            )
+            for name, policy in policies.items()
+        }
+        if output == "table":
+            write_text(as_text(outcomes))
+        else:
+            write_data(as_data(outcomes, question.warnings), output)

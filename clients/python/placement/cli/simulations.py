@@ -1,0 +1,58 @@
+"""What a trace came to under each policy, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from placement.cli.answer import Json, warnings_as_data
+from placement.cli.words import seconds
+from placement.kubernetes import Problem
+from placement.planning.simulate import Outcome
+
+
+def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Json:
+    """`simulate` for programs."""
+    return {
+        "policies": [
+            {
+                "policy": name,
+                "jobs": [
+                    {
+                        "name": run.job.name,
+                        "submit": run.job.submit,
+                        "started": run.started,
+                        "waited": run.waited,
+                        "starts": run.starts,
+                    }
+                    for run in outcome.runs
+                ],
+                "end": outcome.end,
+                "utilisation": outcome.utilisation,
+                "medianWait": outcome.wait(0.5),
+                "wait95": outcome.wait(0.95),
+                "longestWait": outcome.wait(1.0),
+            }
+            for name, outcome in outcomes.items()
+        ],
+        "warnings": warnings_as_data(warnings),
+    }
+
+
+def as_text(outcomes: Mapping[str, Outcome]) -> str:
+    """A line a policy."""
+    width = max(len("policy"), *map(len, outcomes)) if outcomes else 6
+    lines = [
+        f"{'policy':{width}}  jobs that ran  median wait  95 % within  longest  GPUs busy  evicted"
+    ]
+    for name, outcome in outcomes.items():
+        ran = [run for run in outcome.runs if run.started is not None]
+        waits = [outcome.wait(share) for share in (0.5, 0.95, 1.0)]
+        median, most, longest = ("–" if w is None else seconds(w) for w in waits)
+        busy = "–" if outcome.utilisation is None else f"{100 * outcome.utilisation:.1f} %"
+        again = sum(max(0, run.starts - 1) for run in outcome.runs)
+        count = f"{len(ran)} of {len(outcome.runs)}"
+        lines.append(
+            f"{name:{width}}  {count:>13}  {median:>11}  {most:>11}  {longest:>7}  {busy:>9}"
+            f"  {again:>7}"
+        )
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,259 @@
+"""A trace of jobs on a cluster: who would have run when, under a policy.
+
+Time jumps from event to event. Whenever jobs have arrived or ended, the service is asked
+about all that waits beside all that runs, and what it binds starts at once. A job that is
+evicted waits again and starts anew. What runs in the request at the start runs throughout;
+what waits in it is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from placement.planning.changes import copy_of, keep, without, without_pods
+from placement.planning.gpus import gpus_in
+from placement.planning.planner import settled
+from placement.v1 import (
+    ComputePlacementRequest,
+    PackingScope,
+    Placement,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Resources,
+)
+
+#: When the trace begins, if the request does not say what time it is.
+_BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_NAMESPACE: Final = "simulation"
+#: Evicted jobs start anew; one that never gets through must not keep the trace from ending.
+_MOST_STARTS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One line of a trace; times in seconds from its start, `gpus` of each pod."""
+
+    name: str
+    submit: float
+    duration: float
+    pods: int
+    gpus: int
+    minimum: int
+    required: str = ""
+    priority: int = 0
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a job: when it started last, None when it never did, and how often."""
+
+    job: Job
+    started: float | None
+    starts: int
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds from its arrival to its last start."""
+        return None if self.started is None else self.started - self.job.submit
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The whole trace under one policy.
+
+    `utilisation` is GPU seconds of jobs over GPU seconds of the cluster until `end`, the
+    time when the last job that ran ended; None for a cluster without GPUs.
+    """
+
+    runs: tuple[Run, ...]
+    end: float
+    utilisation: float | None
+
+    def wait(self, share: float) -> float | None:
+        """The waiting time that this share of the jobs that ran did not exceed."""
+        waits = sorted(run.waited for run in self.runs if run.waited is not None)
+        return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else None
+
+
+def read_jobs(lines: Iterable[str]) -> tuple[Job, ...]:
+    """The jobs of a trace in CSV, by arrival. Raises ValueError naming every wrong line."""
+    rows = csv.DictReader(lines)
+    missing = {"submit", "duration", "pods", "gpus"} - set(rows.fieldnames or ())
+    if missing:
+        raise ValueError(f"the header lacks {', '.join(sorted(missing))}")
+    jobs: list[Job] = []
+    problems: list[str] = []
+    names: set[str] = set()
+    for number, row in enumerate(rows, start=2):
+        try:
+            job = _job(row, number)
+            if job.name in names:
+                raise ValueError(f"name {job.name} is there more than once")
+        except (TypeError, ValueError) as error:
+            problems.append(f"line {number}: {error}")
+            continue
+        names.add(job.name)
+        jobs.append(job)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(sorted(jobs, key=lambda job: job.submit))
+
+
+def simulate(
+    request: ComputePlacementRequest,
+    jobs: Iterable[Job],
+    policy: Policy,
+    *,
+    ask: Callable[[ComputePlacementRequest], Placement],
+) -> Outcome:
+    """Run the trace under a policy."""
+    return _Simulation(request, policy, ask).run(sorted(jobs, key=lambda job: job.submit))
+
+
+class _Simulation:
+    def __init__(
+        self,
+        request: ComputePlacementRequest,
+        policy: Policy,
+        ask: Callable[[ComputePlacementRequest], Placement],
+    ) -> None:
+        self._ask = ask
+        self._now = copy_of(request)
+        self._now.policy.CopyFrom(policy)
+        for gang in self._now.gangs:
+            for group in gang.groups:
+                for pod_set in group.pod_sets:
+                    del pod_set.pods[:]
+                keep(group.pod_sets, lambda pod_set: bool(pod_set.bound_pods))
+        keep(self._now.gangs, lambda g: any(x.bound_pods or x.pod_sets for x in g.groups))
+        snapshot = request.snapshot
+        known = snapshot.HasField("as_of")
+        self._begin = snapshot.as_of.ToDatetime(UTC) if known else _BEGIN
+        self._jobs: dict[str, Job] = {}
+        self._started: dict[str, float] = {}
+        self._starts: dict[str, int] = {}
+        self._waiting: set[str] = set()
+        #: When a job ends, its name, and which start of it that is.
+        self._ends: list[tuple[float, str, int]] = []
+
+    def run(self, jobs: list[Job]) -> Outcome:
+        arriving = list(reversed(jobs))
+        clock = end = 0.0
+        while arriving or self._ends:
+            times = [arriving[-1].submit] if arriving else []
+            clock = min([*times, *(one[0] for one in self._ends[:1])])
+            while self._ends and self._ends[0][0] <= clock:
+                _, name, start = heapq.heappop(self._ends)
+                if name not in self._waiting and self._starts[name] == start:
+                    self._now = without(self._now, name)
+                    end = clock
+            while arriving and arriving[-1].submit <= clock:
+                self._arrive(arriving.pop())
+            if self._waiting:
+                self._plan(clock)
+        return self._outcome(jobs, end)
+
+    def _arrive(self, job: Job) -> None:
+        name = _gang_name(job)
+        self._jobs[name] = job
+        self._starts[name] = 0
+        self._waiting.add(name)
+        self._now.gangs.append(_gang(job, self._begin))
+
+    def _plan(self, clock: float) -> None:
+        self._now.snapshot.as_of.FromDatetime(self._begin + timedelta(seconds=clock))
+        placement = self._ask(copy_of(self._now))
+        evicted = {one.pod for one in placement.evictions}
+        losers = {one.gang for one in placement.evictions if one.gang in self._jobs}
+        now = without_pods(self._now, evicted) if evicted else self._now
+        now = settled(now, placement, {gang.name for gang in now.gangs})
+        up = {result.name for result in placement.gangs if result.placed}
+        for name in losers - up:
+            # It waits again, whole.
+            now = without(now, name)
+            if self._starts[name] < _MOST_STARTS:
+                now.gangs.append(_gang(self._jobs[name], self._begin))
+                self._waiting.add(name)
+        for name in sorted(self._waiting & up):
+            self._waiting.discard(name)
+            self._started[name] = clock
+            self._starts[name] += 1
+            ends = clock + self._jobs[name].duration
+            heapq.heappush(self._ends, (ends, name, self._starts[name]))
+        self._now = now
+
+    def _outcome(self, jobs: list[Job], end: float) -> Outcome:
+        runs = []
+        for job in jobs:
+            name = _gang_name(job)
+            started = None if name in self._waiting else self._started.get(name)
+            runs.append(Run(job, started, self._starts.get(name, 0)))
+        total = sum(
+            gpus_in(node.allocatable, self._now.policy) for node in self._now.snapshot.nodes
+        )
+        used = sum(
+            run.job.duration * run.job.minimum * run.job.gpus
+            for run in runs
+            if run.started is not None
+        )
+        return Outcome(tuple(runs), end, used / (total * end) if total and end else None)
+
+
+def _job(row: dict[str, str], number: int) -> Job:
+    pods, gpus = int(row["pods"]), int(row["gpus"])
+    minimum = int(row.get("minimum") or pods)
+    submit, duration = float(row["submit"]), float(row["duration"])
+    if pods < 1 or gpus < 0 or not 1 <= minimum <= pods:
+        raise ValueError("pods must be at least 1, gpus not negative, minimum from 1 to pods")
+    if not (0 <= submit < 1e10 and 0 < duration < 1e10):
+        raise ValueError("submit must not be negative, and duration must be positive")
+    return Job(
+        name=row.get("name") or f"job-{number}",
+        submit=submit,
+        duration=duration,
+        pods=pods,
+        gpus=gpus,
+        minimum=minimum,
+        required=row.get("required") or "",
+        priority=int(row.get("priority") or 0),
+        queue=row.get("queue") or "",
+    )
+
+
+def _gang_name(job: Job) -> str:
+    return f"namespaces/{_NAMESPACE}/podgangs/{job.name}"
+
+
+def _gang(job: Job, begin: datetime) -> PodGang:
+    requests = Resources(extended={"nvidia.com/gpu": job.gpus} if job.gpus else {})
+    pods = [
+        Pod(name=f"namespaces/{_NAMESPACE}/pods/{job.name}-{index}", rank=index)
+        for index in range(job.pods)
+    ]
+    gang = PodGang(
+        name=_gang_name(job),
+        priority=job.priority,
+        queue=f"queues/{job.queue}" if job.queue else "",
+        groups=[
+            PodGroup(
+                name="pods",
+                min_replicas=job.minimum,
+                pod_sets=[PodSet(template=PodTemplate(requests=requests), pods=pods)],
+            )
+        ],
+        packing_scopes=(
+            [PackingScope(name=job.name, required_level=job.required)] if job.required else []
+        ),
+    )
+    gang.create_time.FromDatetime(begin + timedelta(seconds=job.submit))
+    return gang

@@ -1,0 +1,65 @@
+"""Traces of a few jobs whose course can be told by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement import v1
+from placement.planning.planner import Ask
+from placement.planning.simulate import Job, Outcome, read_jobs, simulate
+from tests.planning.clusters import node, request
+
+
+def job(name: str, submit: float, duration: float, *, gpus: int = 8, priority: int = 0) -> Job:
+    return Job(name, submit, duration, pods=1, gpus=gpus, minimum=1, priority=priority)
+
+
+def run(ask: Ask, *jobs: Job, policy: v1.Policy | None = None, nodes: int = 1) -> Outcome:
+    asked = request([node(f"n{i}") for i in range(nodes)], [])
+    return simulate(asked, jobs, policy or v1.Policy(), ask=lambda r: ask(r, 10.0))
+
+
+def started(outcome: Outcome) -> dict[str, float | None]:
+    return {run.job.name: run.started for run in outcome.runs}
+
+
+def test_jobs_wait_for_the_room_that_others_leave(ask: Ask) -> None:
+    outcome = run(ask, job("a", 0, 100), job("b", 10, 50), job("c", 20, 10, gpus=4))
+    assert started(outcome) == {"a": 0, "b": 100, "c": 150}
+    assert outcome.end == 160
+    assert outcome.utilisation == pytest.approx((100 * 8 + 50 * 8 + 10 * 4) / (8 * 160))
+    assert outcome.wait(0.5) == 90
+
+
+def test_a_job_that_fits_nowhere_never_starts(ask: Ask) -> None:
+    assert started(run(ask, job("large", 0, 10, gpus=16), job("a", 0, 5))) == {
+        "large": None,
+        "a": 0,
+    }
+
+
+def test_higher_priority_goes_first_and_with_eviction_at_once(ask: Ask) -> None:
+    jobs = [job("low", 0, 100), job("high", 10, 10, priority=5)]
+    assert started(run(ask, *jobs)) == {"low": 0, "high": 100}
+    preempt = v1.Policy(eviction=v1.EvictionPolicy.EVICTION_POLICY_PREEMPT)
+    outcome = run(ask, *jobs, policy=preempt)
+    assert started(outcome) == {"low": 20, "high": 10}
+    assert [run.starts for run in outcome.runs] == [2, 1]
+    assert outcome.end == 120
+
+
+def test_a_trace_is_csv_with_a_header() -> None:
+    text = "name,submit,duration,pods,gpus,minimum,required\nb,5,10,4,8,2,rack\n,1,1,1,0,,\n"
+    assert read_jobs(text.splitlines()) == (
+        Job("job-3", 1, 1, 1, 0, 1),
+        Job("b", 5, 10, 4, 8, 2, "rack"),
+    )
+
+
+def test_every_wrong_line_of_a_trace_is_named() -> None:
+    header = "name,submit,duration,pods,gpus"
+    with pytest.raises(ValueError, match="the header lacks gpus"):
+        read_jobs(["submit,duration,pods"])
+    with pytest.raises(ValueError, match=r"line 2: .*\nline 3: .*\nline 5: ") as raised:
+        read_jobs([header, "a,0,1,0,8", "b,x,1,1,1", "c,0,1,1,1", "c,0,1,1,1"])
+    assert "line 4" not in str(raised.value)
