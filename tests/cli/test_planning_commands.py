@@ -88,7 +88,9 @@ def told(server: str, cluster: str, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command on the cluster; gives its JSON."""
 
     def run(command: str, *options: str) -> Any:
-        ask = [command, "-f", cluster, "--server", server, "-o", "json", *options]
+        # Long enough for a busy machine.
+        limit = ["--time-limit", "60s"]
+        ask = [command, "-f", cluster, "--server", server, "-o", "json", *limit, *options]
         assert main(ask) == 0
         return json.loads(capsys.readouterr().out)
 

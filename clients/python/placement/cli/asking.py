@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -14,12 +15,16 @@ from placement.cli.failures import complain, no_answer, wrong_input
 from placement.cli.options import Service
 from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
-from placement.errors import InvalidRequestError, PlacementError
-from placement.planning.planner import Planner
+from placement.errors import BusyError, DeadlineTooShortError, InvalidRequestError, PlacementError
+from placement.planning.planner import OutOfTime, Planner
 from placement.v1 import ComputePlacementRequest, Placement, Progress
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
+
+#: How often a busy service is asked, and seconds between.
+_MOST_ATTEMPTS: Final = 5
+_PAUSE: Final = 1.0
 
 
 class Asker:
@@ -90,10 +95,21 @@ class Asker:
         return Planner(self.ask, seconds=self._service.time_limit)
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
-        """One of several questions, answered within `seconds`. Raises `Failure`."""
+        """One of several questions, answered within `seconds`.
+
+        Raises `OutOfTime` when the service is too busy for it, and `Failure`.
+        """
         request.time_limit.FromNanoseconds(round(seconds * 1e9))
         with self._errors():
-            return self._connected().compute(request, timeout=seconds + PATIENCE)
+            for _ in range(_MOST_ATTEMPTS):
+                try:
+                    return self._connected().compute(request, timeout=seconds + PATIENCE)
+                except BusyError as error:
+                    # Its process may be starting anew.
+                    time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
+                except DeadlineTooShortError:
+                    break
+        raise OutOfTime("the service was too busy to answer in time")
 
     def close(self) -> None:
         if self._client is not None:

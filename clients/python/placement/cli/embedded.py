@@ -7,6 +7,7 @@ the input is read. It listens on the loopback interface only.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -70,6 +71,8 @@ def serving(*, time_limit: float) -> Iterator[Embedded]:
 
 
 def _start(time_limit: float) -> tuple[Server, int]:
+    # What it tells of its days is for operators; people here are told of answers.
+    logging.getLogger("placement_service").addHandler(_errors_only())
     # Only here, because importing it takes a while and `--server` needs none of it.
     from placement_service.api.server import make_server
     from placement_service.api.settings import Settings
@@ -87,6 +90,13 @@ def _start(time_limit: float) -> tuple[Server, int]:
     )
     server = make_server(settings)
     return server, server.start()
+
+
+def _errors_only() -> logging.Handler:
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)
+    handler.setFormatter(logging.Formatter("placementctl: the service: %(message)s"))
+    return handler
 
 
 def _stop(starting: Future[tuple[Server, int]]) -> None:

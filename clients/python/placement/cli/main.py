@@ -18,6 +18,7 @@ import click
 
 from placement import __version__
 from placement.cli.failures import Failure, Status, complain
+from placement.planning.planner import OutOfTime
 
 #: Each command and its line in the help. The module of the same name holds it.
 COMMANDS: Final = {
@@ -115,6 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Failure as failure:
         complain(failure.problems)
         return failure.status
+    except OutOfTime as error:
+        complain([error])
+        return Status.NO_ANSWER
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     except BrokenPipeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from placement.planning.case import Case
 from placement.planning.changes import copy_of, find_gang
@@ -14,6 +15,9 @@ from placement.v1 import ComputePlacementRequest, Placement, Reason
 
 #: How the least of each kind is found; the quick ones first, so that time is left for all.
 KINDS: Sequence[Finder] = (uncordon, relax, reduce, add_nodes, evict)
+
+#: The part of the time that is left that one kind may take.
+_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +51,8 @@ def explain(
         after = settled(request, placement, own)
         case = Case(begun, after, asked, placed(placement) | own, levels, planner)
         for done, kind in enumerate(KINDS):
-            remedies += _last(kind, case.within(1 / (len(KINDS) - done)))
+            # Most are quick and leave their time to the others.
+            remedies += _last(kind, case.within(max(_SHARE, 1 / (len(KINDS) - done))))
     return Explanation(gang, result.placed, tuple(result.reasons), tuple(remedies), placement)
 
 

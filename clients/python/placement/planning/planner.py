@@ -16,13 +16,14 @@ from placement.v1 import (
     RunningPod,
 )
 
-#: Answers a request within so many seconds.
+#: Answers a request within so many seconds, or raises `OutOfTime`.
 Ask = Callable[[ComputePlacementRequest, float], Placement]
 
 #: Two values of a tier that are this close are equal.
 _SAME: Final = 1e-6
-#: A question with less time than this, in seconds, is not worth asking.
-_SHORTEST: Final = 0.05
+#: A question with less time than this, in seconds, is not worth asking: a service that is
+#: late may have to start a process anew.
+_SHORTEST: Final = 0.3
 
 
 class Fit(Enum):
@@ -34,7 +35,7 @@ class Fit(Enum):
 
 
 class OutOfTime(Exception):
-    """The time for all questions together is used up."""
+    """The time for all questions together is used up, or a question got no answer in its."""
 
 
 class Planner:
@@ -48,7 +49,7 @@ class Planner:
         ask: Ask,
         *,
         seconds: float,
-        share: float = 0.5,
+        share: float = 0.7,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
@@ -70,7 +71,7 @@ class Planner:
         """The best plan. Raises `OutOfTime`."""
         seconds = self._share * self.left
         if seconds < _SHORTEST:
-            raise OutOfTime
+            raise OutOfTime("the time limit is too short for an answer")
         return self._ask(request, seconds)
 
     def places(self, request: ComputePlacementRequest, gangs: Collection[str]) -> Fit:
