@@ -17,12 +17,6 @@ from typing import TypeVar
 
 from placement_service.entities.errors import Busy, Draining, NotArrived
 
-#: Requests that arrive at once.
-ARRIVING = 8
-
-#: Of these, of one connection.
-ARRIVING_PER_PEER = 4
-
 #: Calls that may wait to send their request.
 MOST_EXPECTED = 512
 
@@ -44,12 +38,15 @@ class Admission:
         places: int,
         pending: int,
         held_bytes: int,
+        arriving: int,
         retry_after_seconds: float,
         arrival_seconds: float,
     ) -> None:
         self._places = places
         self._pending = pending
         self._most_bytes = held_bytes
+        self._most_arriving = arriving
+        self._most_of_peer = max(1, arriving // 2)
         self._retry_after_seconds = retry_after_seconds
         self._arrival_seconds = arrival_seconds
         self._present = 0
@@ -169,7 +166,7 @@ class Admission:
 
     def _let_others_in(self) -> None:
         for one in tuple(self._expected):
-            if self._arriving.total() >= ARRIVING:
+            if self._arriving.total() >= self._most_arriving:
                 return
             if self._may_arrive(one.peer) and not one.turn.done():
                 self._arriving[one.peer] += 1
@@ -177,7 +174,10 @@ class Admission:
                 one.turn.set_result(None)
 
     def _may_arrive(self, peer: str) -> bool:
-        return self._arriving.total() < ARRIVING and self._arriving[peer] < ARRIVING_PER_PEER
+        return (
+            self._arriving.total() < self._most_arriving
+            and self._arriving[peer] < self._most_of_peer
+        )
 
 
 class _Expected:

@@ -27,7 +27,7 @@ from google.protobuf.message import Message
 from placement.v1 import placement_service_pb2
 from placement_service import pipeline
 from placement_service.api import questions
-from placement_service.api.frames import Channel, JobHead, Kind
+from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
 from placement_service.api.status import to_status
 from placement_service.api.wire import placements, requests
@@ -186,9 +186,11 @@ class _Computation:
             self._channel.send(Kind.PROGRESS, event.SerializeToString())
 
     def _offer(self, placement: Placement) -> None:
-        proven = placement.termination is not None and placement.termination.optimal
+        standing = Standing.FOUND if placement.tiers else Standing.NOTHING
+        if placement.termination is not None and placement.termination.optimal:
+            standing = Standing.PROVEN
         with contextlib.suppress(InvalidRequest):
-            self._channel.send(Kind.BEST, bytes((proven,)) + self._written(placement))
+            self._channel.send(Kind.BEST, bytes((standing,)) + self._written(placement))
 
     def _defect(self, what: str, detail: str) -> str:
         self._channel.send(Kind.DEFECT, f"{what}: {detail}".encode(errors="replace"))

@@ -49,11 +49,11 @@ class Dumps:
             while len(self._saved) > self._maximum:
                 del self._saved[next(iter(self._saved))]
         threading.Thread(
-            target=self._write, args=(self._folder, name, request), name="dump"
+            target=self._write, args=(self._folder, name, bytes(request)), name="dump"
         ).start()
         return name
 
-    def _write(self, folder: Path, name: str, request: bytes | memoryview) -> None:
+    def _write(self, folder: Path, name: str, request: bytes) -> None:
         # Never a half-written dump, not even when we are killed; and for our eyes only, because
         # a dump tells what runs in a cluster.
         temporary = folder / f".{name}.tmp"

@@ -19,6 +19,9 @@ from placement_service.entities.errors import InvalidRequest, Violation
 #: Fields between two breaks: a few milliseconds.
 FIELDS_AT_ONCE = 10_000
 
+#: Bytes of a label that are looked at.
+LONGEST_LABEL = 4096
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -40,14 +43,19 @@ async def read_header(request: memoryview, *, time_limit: int, label: int) -> He
     try:
         # A field that comes more than once is merged, as protobuf does.
         duration = duration_pb2.Duration.FromString(b"".join(limits))
-        text = bytes(labels[-1]).decode() if labels else ""
-    except (DecodeError, UnicodeDecodeError) as error:
+    except DecodeError as error:
         raise not_a_message() from error
+    text = bytes(labels[-1][:LONGEST_LABEL]).decode(errors="replace") if labels else ""
     return Header(duration.seconds + duration.nanos / 1e9 if limits else None, text)
 
 
 async def unwrapped(message: memoryview, field: int) -> memoryview:
-    """The bytes in the field of a message that holds nothing else; raises InvalidRequest."""
+    """The bytes in the field of a message that holds nothing else; all bytes for field 0.
+
+    Raises InvalidRequest.
+    """
+    if not field:
+        return message[:]
     parts = (await _fields(message, (field,)))[field]
     # Bytes of a message one after the other are those messages merged.
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
@@ -79,6 +87,8 @@ async def _fields(data: memoryview, wanted: tuple[int, ...]) -> dict[int, list[m
             if position < len(data):
                 await asyncio.sleep(0)
     except IndexError:
+        # An error keeps the frames that it passed, and they the request.
+        found.clear()
         raise not_a_message() from None
     return found
 

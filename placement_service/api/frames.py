@@ -30,7 +30,7 @@ class Kind(IntEnum):
     PROGRESS = 5
     """A StreamPlacementResponse."""
     BEST = 6
-    """A byte, 1 when it is proven, and the answer to send should there be no later one."""
+    """A byte, the `Standing`, and the answer to send should there be no later one."""
     DEFECT = 7
     """What failed, for the log; the job goes on."""
     SUMMARY = 8
@@ -44,6 +44,14 @@ class Kind(IntEnum):
     CANCELLED = 12
     LOG = 13
     """A level in decimals, the logger's name and the text, each on a line of its own."""
+
+
+class Standing(IntEnum):
+    """What is behind an answer: nothing was computed yet, a plan, or a proven one."""
+
+    NOTHING = 0
+    FOUND = 1
+    PROVEN = 2
 
 
 #: Kinds that end a job.

@@ -1,7 +1,9 @@
-"""How much of the machine is ours."""
+"""How much of the machine is ours, and giving back what we do not need."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from pathlib import Path
 
@@ -42,3 +44,10 @@ def concurrent_requests() -> int:
     """Requests that the machine can compute at once, at least one."""
     by_cores, by_memory = int(cores() // CORES_PER_REQUEST), memory() // MEMORY_PER_REQUEST
     return max(1, min(by_cores, by_memory, MOST_CONCURRENT))
+
+
+def give_back_memory() -> None:
+    """Hands memory that was freed back to the system, which the C library else keeps."""
+    # Other C libraries have no such call.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

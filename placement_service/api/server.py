@@ -131,6 +131,7 @@ class _Edge:
             places=settings.max_concurrent + settings.max_pending,
             pending=settings.max_pending,
             held_bytes=settings.max_pending_bytes,
+            arriving=_arriving(settings),
             retry_after_seconds=settings.retry_after,
             arrival_seconds=settings.arrival_timeout,
         )
@@ -213,6 +214,9 @@ class _Edge:
                 ("grpc.keepalive_timeout_ms", PING_ANSWER * 1000),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+                # What nobody reads yet is not to arrive: without this gRPC takes in more and
+                # more of it, the faster it comes.
+                ("grpc.http2.bdp_probe", 0),
                 ("grpc.max_connection_idle_ms", IDLE * 1000),
                 ("grpc.max_connection_age_ms", OLD * 1000),
                 (
@@ -279,6 +283,11 @@ class _Edge:
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _arriving(settings: Settings) -> int:
+    """Requests that may arrive at once: as many as the bytes that may wait, if all are large."""
+    return max(2, min(8, settings.max_pending_bytes // settings.max_message_bytes))
 
 
 def _demand_free(host: str, port: int) -> None:

@@ -18,14 +18,15 @@ from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import duration_pb2
-from google.rpc import status_pb2
+from google.rpc import code_pb2, status_pb2
 
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
 from placement_service.api.admission import Admission
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
-from placement_service.api.frames import JobHead, Kind
+from placement_service.api.frames import JobHead, Kind, Standing
+from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import Method, methods
 from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
@@ -36,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 #: gRPC tells of a call without deadline as one in the far future, in seconds.
 _FOREVER = 10 * 365 * 86400.0
+
+#: Bytes of a request after which memory is given back.
+LARGE = 4 * 2**20
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -88,14 +92,25 @@ class PlacementCalls:
 
     async def _answer(self, method: Method, _: Any, context: _Context) -> None:
         async with _errors_as_status(context), self._counted(method):
-            request = memoryview(await self._message(context))
-            self._metrics.bytes.labels(method.name).observe(len(request))
             news = _News(context)
             try:
-                answer = await self._computed(method, request, context, news)
+                answer = await self._received(method, context, news)
                 await self._send(context, answer, news.sent())
             finally:
                 news.end()
+
+    async def _received(self, method: Method, context: _Context, news: _News) -> bytes:
+        """The answer to the request that a call brings."""
+        # Released, because an error keeps what it passed for as long as it lives.
+        with memoryview(await self._message(context)) as message:
+            size = len(message)
+            self._metrics.bytes.labels(method.name).observe(size)
+            try:
+                return await self._computed(method, message, context, news)
+            finally:
+                message.release()
+                if size >= LARGE:
+                    asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     @asynccontextmanager
     async def _counted(self, method: Method) -> AsyncIterator[None]:
@@ -143,19 +158,21 @@ class PlacementCalls:
         if not done:
             sending.add_done_callback(lambda task: task.cancelled() or task.exception())
             logger.info("an answer was not taken within %g s", self._settings.send_timeout)
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "nobody reads the answer")
+            code = code_pb2.DEADLINE_EXCEEDED
+            raise Refused(status_pb2.Status(code=code, message="nobody reads the answer"))
         sending.result()
 
     async def _computed(
-        self, method: Method, request: memoryview, context: _Context, news: _News
+        self, method: Method, message: memoryview, context: _Context, news: _News
     ) -> bytes:
         """The answer to a request; raises a PlacementError or Refused."""
         arrival = asyncio.get_running_loop().time()
         title = "a request"
         try:
-            with self._admission.place(len(request)):
-                if method.inner:
-                    request = await envelope.unwrapped(request, method.inner)
+            with (
+                self._admission.place(len(message)),
+                await envelope.unwrapped(message, method.inner) as request,
+            ):
                 header = await envelope.read_header(
                     request, time_limit=method.time_limit, label=method.label
                 )
@@ -179,7 +196,7 @@ class PlacementCalls:
     async def _turn(self, call: _Call) -> ComputeProcess:
         """A compute process, when it is this call's turn."""
         try:
-            async with asyncio.timeout_at(call.budget.answer_by):
+            async with asyncio.timeout_at(call.budget.turn_by):
                 return await self._pool.take()
         except TimeoutError:
             if call.budget.ended_by_deadline:
@@ -199,9 +216,7 @@ class PlacementCalls:
             if call.hurried:
                 logger.info("%s: the best answer so far leaves, as was asked", call.title)
                 detail = "The search was told to end."
-                return call.best_so_far(
-                    None if call.proven else placement_pb2.Termination(detail=detail)
-                )
+                return call.best_so_far(placement_pb2.Termination(detail=detail))
             self._metrics.late.inc()
             logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             if call.best is None:
@@ -227,7 +242,7 @@ class PlacementCalls:
                 case Kind.PROGRESS:
                     call.tell(content)
                 case Kind.BEST:
-                    call.proven, call.best = bool(content[0]), content[1:]
+                    call.standing, call.best = Standing(content[0]), content[1:]
                     if call.hurried:
                         call.hurry()
                 case Kind.DEFECT:
@@ -253,9 +268,7 @@ class PlacementCalls:
             raise Internal(dump=dump)
         limit = placement_pb2.TERMINATION_LIMIT_SOLVER_LOST
         detail = "The compute process was lost; this is the best answer before."
-        return call.best_so_far(
-            None if call.proven else placement_pb2.Termination(limit=limit, detail=detail)
-        )
+        return call.best_so_far(placement_pb2.Termination(limit=limit, detail=detail))
 
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
@@ -285,6 +298,11 @@ class _Budget:
     late: float
 
     @property
+    def turn_by(self) -> float:
+        """When it is too late to begin."""
+        return self.answer_by - 0.1 * (self.answer_by - self.arrival)
+
+    @property
     def ended_by_deadline(self) -> bool:
         return self.answer_by >= self.deadline
 
@@ -299,14 +317,15 @@ class _Call:
     budget: _Budget
     tell: Callable[[bytes], None]
     best: bytes | None = field(default=None, init=False)
-    proven: bool = field(default=False, init=False)
+    standing: Standing = field(default=Standing.NOTHING, init=False)
     end: asyncio.Timeout | None = field(default=None, init=False)
     hurried: bool = field(default=False, init=False)
 
     def hurry(self) -> None:
         """End with the best answer, now or once there is one."""
         self.hurried = True
-        if self.best is not None and self.end is not None and not self.end.expired():
+        found = self.standing is not Standing.NOTHING
+        if found and self.end is not None and not self.end.expired():
             self.end.reschedule(asyncio.get_running_loop().time())
 
     def head(self) -> JobHead:
@@ -319,8 +338,10 @@ class _Call:
         return asyncio.get_running_loop().time() - self.budget.arrival
 
     def best_so_far(self, termination: placement_pb2.Termination | None = None) -> bytes:
-        """The best answer, with the time that passed and maybe another end."""
+        """The best answer, with the time that passed, and another end if it is not proven."""
         assert self.best is not None
+        if self.standing is Standing.PROVEN:
+            termination = None
         elapsed = duration_pb2.Duration()
         elapsed.FromNanoseconds(int(self.elapsed() * 1e9))
         stats = placement_pb2.SolveStats(elapsed=elapsed)
@@ -376,12 +397,16 @@ class _News:
 @asynccontextmanager
 async def _errors_as_status(context: _Context) -> AsyncIterator[None]:
     """Ends the call with the status of an error that leaves the block."""
+    status = None
     try:
         yield
     except PlacementError as error:
-        await _abort(context, to_status(error))
+        status = to_status(error)
     except Refused as error:
-        await _abort(context, error.status)
+        status = error.status
+    # Only now: gRPC keeps what is raised here, and with it what led to it.
+    if status is not None:
+        await _abort(context, status)
 
 
 async def _abort(context: _Context, status: status_pb2.Status) -> NoReturn:

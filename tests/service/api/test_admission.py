@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from placement_service.api import admission as module
-from placement_service.api.admission import ARRIVING_PER_PEER, Admission
+from placement_service.api.admission import Admission
 from placement_service.entities.errors import Busy, Draining, NotArrived
+
+#: Requests that arrive at once, half of them of one connection.
+ARRIVING = 8
 
 
 def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 60.0) -> Admission:
@@ -19,6 +22,7 @@ def door(places: int = 2, held_bytes: int = 100, arrival_seconds: float = 60.0) 
         places=places,
         pending=1,
         held_bytes=held_bytes,
+        arriving=ARRIVING,
         retry_after_seconds=1.0,
         arrival_seconds=arrival_seconds,
     )
@@ -140,7 +144,7 @@ def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def work() -> None:
         admission = door()
-        idle = await reading(admission, "hostile", ARRIVING_PER_PEER + 5)
+        idle = await reading(admission, "hostile", ARRIVING // 2 + 5)
         with pytest.raises(Busy):
             await admission.arrival("hostile", at_once)
         await end(idle)

@@ -254,6 +254,29 @@ def test_an_engine_that_cannot_be_loaded_makes_nobody_wait(
     assert (found.solution, found.limit) == (start, Limit.SOLVER_LOST)
 
 
+def test_a_process_that_dies_while_booting_is_started_again_at_once(
+    problem: Problem, start: Solution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shaky_engine.py").write_text(
+        "import os, pathlib\n"
+        "deaths = pathlib.Path(__file__).with_name('deaths')\n"
+        "if len(deaths.read_text()) < 3:\n"
+        "    deaths.write_text(deaths.read_text() + 'x')\n"
+        "    os._exit(1)\n"
+        "from tests.service.engines import moving\n"
+    )
+    (tmp_path / "deaths").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pool_with("shaky_engine:moving") as pool:
+        assert pool.wait_until_ready(LONG)
+        found = search(pool, problem, start)
+    assert (tmp_path / "deaths").read_text() == "xxx"
+    assert nodes_of(found.solution) == {2}
+    # All three pauses together are shorter than a caller's patience.
+    assert sum(pool_module.BOOT_PAUSES[:3]) < 1.0
+    assert max(pool_module.BOOT_PAUSES) <= 5.0
+
+
 def test_a_pool_recovers_when_no_process_can_be_started_for_a_while(
     problem: Problem, start: Solution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
