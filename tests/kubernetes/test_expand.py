@@ -341,6 +341,27 @@ def test_pods_of_an_nvlink_group_claim_its_domain() -> None:
     ) == {"s-0-a-0": ["s-0-far"], "s-0-b-0": [], "s-0-c-0": [], "s-0-g-0-d-0": ["s-0-near"]}
 
 
+def test_the_domain_of_a_replica_is_made_once_for_all_of_its_gangs() -> None:
+    wanted = clique_set(
+        clique("d"),
+        groups=[scaling("g", "d", replicas=2)],
+        metadata={"annotations": {GROUP: "far"}},
+        replicas=2,
+    )
+    made = expand(Objects.of([wanted]))
+    domains = [body for body in made if body["kind"] == "ComputeDomain"]
+    assert [d["metadata"]["name"] for d in domains] == ["s-0-far", "s-1-far"]
+    assert domains[0]["spec"] == {
+        "numNodes": 0, "channel": {"resourceClaimTemplate": {"name": "s-0-far"}},
+    }  # fmt: skip
+    sent = translate(Objects.of([wanted])).request
+    templates = {
+        s.template.compute_domain for g in sent.gangs for p in g.groups for s in p.pod_sets
+    }
+    assert templates == {"ml/s-0-far", "ml/s-1-far"}
+    assert not any(g.unsupported for g in sent.gangs)
+
+
 def test_shared_claims_of_every_level_reach_the_pods() -> None:
     def share(name: str, scope: str, **chosen: Any) -> Body:
         return {"name": name, "scope": scope, **({"filter": chosen} if chosen else {})}

@@ -86,7 +86,7 @@ def test_what_is_kept_of_live_objects_says_the_same(path: Path) -> None:
 )
 def test_every_file_is_expanded_or_refused_with_problems(path: Path) -> None:
     made, problems = _outcome(path)
-    assert {body["kind"] for body in made} <= {"PodGang", "Pod"}
+    assert {body["kind"] for body in made} <= {"ComputeDomain", "PodGang", "Pod"}
     assert all(p.file == str(path) and p.message for p in problems)
 
 

@@ -30,7 +30,9 @@ from placement.kubernetes.cliquesets import (
     SharedClaim,
     read_clique_set,
 )
+from placement.kubernetes.compute_domains import GROVE_CLAIM
 from placement.kubernetes.gangs import BASE_POD_GANG
+from placement.kubernetes.kinds import COMPUTE_DOMAINS
 from placement.kubernetes.levels import Levels, read_levels
 from placement.kubernetes.objects import POD, POD_CLIQUE_SET, POD_GANG, Object, Objects
 from placement.kubernetes.podspec import PodSpecReader
@@ -39,7 +41,6 @@ from placement.kubernetes.reading import At, Findings
 
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _GPU: Final = "nvidia.com/gpu"
-_MNNVL_CLAIM: Final = "mnnvl-claim"
 _NO_MNNVL: Final = "none"
 _TOPOLOGY_NAME: Final = "grove.io/topology-name"
 #: Schedulers for which Grove has a profile; pods of any other run under the default one.
@@ -63,8 +64,8 @@ class Expansion:
 def expand(objects: Objects) -> list[dict[str, Any]]:
     """The PodGangs and pods of all PodCliqueSets that have none in the input.
 
-    Each gang is followed by its pods. Raises `InputError` with every problem of
-    the sets and their topology, those of loading first.
+    The ComputeDomains that they need come first; each gang is followed by its pods. Raises
+    `InputError` with every problem of the sets and their topology, those of loading first.
     """
     expansion = expand_all(objects)
     problems = (*objects.problems, *expansion.problems)
@@ -75,9 +76,39 @@ def expand(objects: Objects) -> list[dict[str, Any]]:
         body = dict(pod.body)
         gang = pod.namespace, body["metadata"]["labels"]["grove.io/podgang"]
         pods.setdefault(gang, []).append(body)
+    there = {domain.key for domain in objects.of_kind(COMPUTE_DOMAINS)}
     return [
-        body for gang in expansion.pod_gangs for body in (dict(gang.body), *pods.get(gang.key, ()))
+        *(_compute_domain(*key) for key in _domains(expansion.pods) if key not in there),
+        *(
+            body
+            for gang in expansion.pod_gangs
+            for body in (dict(gang.body), *pods.get(gang.key, ()))
+        ),
     ]
+
+
+def _domains(pods: Iterable[Object]) -> dict[tuple[str, str], None]:
+    """Namespace and name of the domains that pods are made for, one for all of a replica."""
+    found: dict[tuple[str, str], None] = {}
+    for pod in pods:
+        for claim in pod.body["spec"].get("resourceClaims") or ():
+            if claim["name"] == GROVE_CLAIM and "resourceClaimTemplateName" in claim:
+                found[pod.namespace, claim["resourceClaimTemplateName"]] = None
+    return found
+
+
+def _compute_domain(namespace: str, name: str) -> dict[str, Any]:
+    """A domain of any number of nodes, whose claim template has its own name."""
+    return {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "ComputeDomain",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "grove-operator"},
+        },
+        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": name}}},
+    }
 
 
 def expand_all(objects: Objects) -> Expansion:
@@ -368,7 +399,7 @@ def _mnnvl_claim(whole: CliqueSet, replica: int, podclique: _PodClique) -> list[
     if nearest == _NO_MNNVL or not _asks_for_gpus(clique):
         return []
     template = f"{whole.object.name}-{replica}-{nearest}"
-    return [{"name": _MNNVL_CLAIM, "resourceClaimTemplateName": template}]
+    return [{"name": GROVE_CLAIM, "resourceClaimTemplateName": template}]
 
 
 def _wide_first(claims: Iterable[SharedClaim]) -> list[SharedClaim]:
