@@ -264,7 +264,7 @@ def _scheduling(shared: Shared) -> Mode:
 def _advising(shared: Shared) -> Mode:
     """Other schedulers bind, and get advice."""
     settings, metrics = shared.settings, shared.metrics
-    advised = adapters(settings.advise, shared.cluster, pool=settings.advise_pool)
+    advised = adapters(settings.advise, shared.cluster, shared.pool, pool=settings.advise_pool)
     watched = (*PLANNED_FROM, *ALSO_PLANNED_FROM)
     cache = ObjectCache(watched)
     watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]
@@ -272,6 +272,7 @@ def _advising(shared: Shared) -> Mode:
         shared.cluster,
         advised,
         shared.recorder,
+        shared.pool,
         clock=time.time,
         may_act=shared.authority.leads,
         count=lambda adapter, end: metrics.advice.labels(adapter, end.value).inc(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Literal
 
 from controller.advice.adapter import Adapter
@@ -21,7 +22,9 @@ AdapterName = Literal[
 ]
 
 
-def adapters(names: Sequence[AdapterName], cluster: Cluster, *, pool: str) -> list[Adapter]:
+def adapters(
+    names: Sequence[AdapterName], cluster: Cluster, executor: Executor, *, pool: str
+) -> list[Adapter]:
     """One adapter a name. `pool` is the node pool of `kai-pool`.
 
     In the order in which they are asked whether a pod is theirs: kube-scheduler's gate is on
@@ -31,9 +34,9 @@ def adapters(names: Sequence[AdapterName], cluster: Cluster, *, pool: str) -> li
     def made(name: AdapterName) -> Adapter:
         match name:
             case "kube-scheduler":
-                return KubeScheduler(cluster, mode="pin")
+                return KubeScheduler(cluster, executor, mode="pin")
             case "kube-scheduler-nominate":
-                return KubeScheduler(cluster, mode="nominate")
+                return KubeScheduler(cluster, executor, mode="nominate")
             case "kai":
                 return Kai(cluster)
             case "kai-pool":

@@ -12,12 +12,14 @@ A pod that waits for advice has the scheduling gate `placement-service/advice`. 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
 from typing import Any, Final, Literal
 
 from controller.advice.adapter import Progress
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.apply import Binding
 from controller.gang_state import Body, Key
 from placement.advice_marks import GATE
 from placement.cluster import (
@@ -33,8 +35,11 @@ _NODE_NAME: Final = "metadata.name"
 class KubeScheduler:
     """See `adapter.Adapter`."""
 
-    def __init__(self, cluster: Cluster, *, mode: Literal["pin", "nominate"]) -> None:
+    def __init__(
+        self, cluster: Cluster, executor: Executor, *, mode: Literal["pin", "nominate"]
+    ) -> None:
         self._cluster = cluster
+        self._executor = executor
         self._mode = mode
 
     @property
@@ -57,17 +62,19 @@ class KubeScheduler:
     def act(self, advice: Advice, objects: Objects) -> Progress:
         """Pins and lets go every pod that is still gated; gated ones are all in place, so that
         the gang is never let go in part for want of a plan."""
-        for binding in advice.bindings:
-            pod = objects.pods.get(binding.pod)
-            if pod is None or GATE not in gates(pod):
-                continue
-            if self._mode == "pin":
-                affinity = pinned(pod["spec"].get("affinity") or {}, binding.node)
-                ungate(self._cluster, binding.pod, binding.uid, spec={"affinity": affinity})
-            else:
-                self._nominate(binding.pod, binding.uid, binding.node)
-                ungate(self._cluster, binding.pod, binding.uid)
+        list(self._executor.map(lambda one: self._let_go(one, objects), advice.bindings))
         return Progress.DONE
+
+    def _let_go(self, binding: Binding, objects: Objects) -> None:
+        pod = objects.pods.get(binding.pod)
+        if pod is None or GATE not in gates(pod):
+            return
+        if self._mode == "pin":
+            affinity = pinned(pod["spec"].get("affinity") or {}, binding.node)
+            ungate(self._cluster, binding.pod, binding.uid, spec={"affinity": affinity})
+        else:
+            self._nominate(binding.pod, binding.uid, binding.node)
+            ungate(self._cluster, binding.pod, binding.uid)
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Nothing: what is still gated was not touched, and the rest is the scheduler's."""

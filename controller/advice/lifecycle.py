@@ -15,13 +15,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from controller.advice.adapter import Adapter, Progress
 from controller.advice.advice import Advice, End, read_advice
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, set_condition
+from controller.apply import Binding
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
 from controller.steps import Step, StepObserver, ignored
@@ -51,6 +54,7 @@ class AdviceLifecycle:
         cluster: Cluster,
         adapters: Iterable[Adapter],
         recorder: Recorder,
+        executor: Executor,
         *,
         clock: Callable[[], float],
         may_act: Callable[[], bool],
@@ -60,6 +64,7 @@ class AdviceLifecycle:
         self._cluster = cluster
         self._adapters: Mapping[str, Adapter] = {one.name: one for one in adapters}
         self._recorder = recorder
+        self._executor = executor
         self._clock = clock
         self._may_act = may_act
         self._count = count
@@ -76,16 +81,13 @@ class AdviceLifecycle:
             why = self._changed(advice, objects, expected)
             if why:
                 return self._conflict(advice, why, ())
-            written: list[Key] = []
             self._begun[advice.id] = self._clock()
-            for binding in advice.bindings:
-                if not self._may_act():
-                    return False
-                self._on_step(Step.ADVISE)
-                marks = {ADVICE: advice.annotation(binding)}
-                if not annotate(self._cluster, binding.pod, binding.uid, marks):
-                    return self._conflict(advice, f"pod {binding.pod[1]} is gone", written)
-                written.append(binding.pod)
+            written = list(self._executor.map(partial(self._mark, advice), advice.bindings))
+            if not self._may_act():
+                return False
+            if not all(written):
+                gone = advice.bindings[written.index(False)].pod[1]
+                return self._conflict(advice, f"pod {gone} is gone", advice.bindings)
             self._act(advice, objects)
         except ApiError as error:
             # It may stand on some pods: the next look at the cluster shows it.
@@ -154,22 +156,12 @@ class AdviceLifecycle:
 
     def _changed(self, advice: Advice, objects: Objects, expected: Collection[str]) -> str:
         """What has changed since the objects were looked at; empty when nothing that counts."""
-        for binding in advice.bindings:
-            namespace, name = binding.pod
-            try:
-                pod = self._cluster.request("GET", PODS.path_of(name, namespace))
-            except ApiError as error:
-                if error.status == 404:
-                    return f"pod {name} is gone"
-                raise
-            if pod["metadata"].get("uid") != binding.uid:
-                return f"pod {name} is another one"
-            if ADVICE in (pod["metadata"].get("annotations") or {}):
-                return f"pod {name} is advised already"
-            if node_of(pod):
-                return f"pod {name} is bound already"
-            if not self._adapters[advice.by].waits(pod, objects):
-                return f"pod {name} does not wait any more"
+        adapter = self._adapters[advice.by]
+        why = self._executor.map(
+            lambda binding: self._pod_changed(binding, adapter, objects), advice.bindings
+        )
+        if found := next(filter(None, list(why)), ""):
+            return found
         for node in sorted(set(advice.nodes.values())):
             known = {
                 pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
@@ -181,11 +173,37 @@ class AdviceLifecycle:
                     return f"pod {pod['metadata']['name']} came to node {node}"
         return ""
 
-    def _conflict(self, advice: Advice, why: str, written: Iterable[Key]) -> bool:
+    def _pod_changed(self, binding: Binding, adapter: Adapter, objects: Objects) -> str:
+        namespace, name = binding.pod
+        try:
+            pod = self._cluster.request("GET", PODS.path_of(name, namespace))
+        except ApiError as error:
+            if error.status == 404:
+                return f"pod {name} is gone"
+            raise
+        if pod["metadata"].get("uid") != binding.uid:
+            return f"pod {name} is another one"
+        if ADVICE in (pod["metadata"].get("annotations") or {}):
+            return f"pod {name} is advised already"
+        if node_of(pod):
+            return f"pod {name} is bound already"
+        return "" if adapter.waits(pod, objects) else f"pod {name} does not wait any more"
+
+    def _mark(self, advice: Advice, binding: Binding) -> bool:
+        """Writes the advice on one pod; whether it is there."""
+        if not self._may_act():
+            return False
+        self._on_step(Step.ADVISE)
+        marks = {ADVICE: advice.annotation(binding)}
+        return annotate(self._cluster, binding.pod, binding.uid, marks)
+
+    def _unmark(self, binding: Binding) -> None:
+        self._on_step(Step.ADVISE)
+        annotate(self._cluster, binding.pod, binding.uid, {ADVICE: None})
+
+    def _conflict(self, advice: Advice, why: str, written: Iterable[Binding]) -> bool:
         logger.info("advice overtaken: %s", why, extra=_extra(advice))
-        uids = {binding.pod: binding.uid for binding in advice.bindings}
-        for key in written:
-            annotate(self._cluster, key, uids[key], {ADVICE: None})
+        list(self._executor.map(self._unmark, written))
         self._count(advice.by, End.CONFLICT)
         return False
 
@@ -194,14 +212,11 @@ class AdviceLifecycle:
         if end is not End.FOLLOWED:
             self._on_step(Step.ADVISE)
             adapter.undo(advice, objects)
-        for binding in advice.bindings:
-            self._on_step(Step.ADVISE)
-            annotate(self._cluster, binding.pod, binding.uid, {ADVICE: None})
+        list(self._executor.map(self._unmark, advice.bindings))
         self._ended[advice.id] = self._clock()
         self._count(advice.by, end)
         logger.info("advice %s", end.value, extra=_extra(advice))
-        for binding in advice.bindings:
-            self._say(binding.pod, binding.uid, end)
+        list(self._executor.map(lambda one: self._say(one.pod, one.uid, end), advice.bindings))
         first = advice.bindings[0].pod
         if (pod := objects.pods.get(first)) is not None:
             self._record((first, pod), end)
