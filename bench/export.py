@@ -7,6 +7,7 @@ count. Exports what the families use: node rules, packing scopes, base gangs, pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from placement_service.entities.request import (
@@ -114,10 +115,13 @@ def _gang(gang: PodGang) -> Object:
     if gang.priority:
         spec["priorityClassName"] = _class(gang.priority)
     namespace, name = _identity(gang.name)
+    metadata: Object = {"namespace": namespace, "name": name}
+    if gang.created is not None:
+        metadata["creationTimestamp"] = f"{datetime.fromtimestamp(gang.created, UTC):%FT%TZ}"
     return {
         "apiVersion": "scheduler.grove.io/v1alpha1",
         "kind": "PodGang",
-        "metadata": {"namespace": namespace, "name": name},
+        "metadata": metadata,
         "spec": spec,
     }
 

@@ -52,7 +52,21 @@ class Instance:
 
     def snapshot(self) -> Snapshot:
         """Raises `traces.MissingData` when the family is made of files that are not there."""
-        return FAMILIES[self.family](self.seed, **self.params)
+        return _aged(FAMILIES[self.family](self.seed, **self.params), self.seed)
+
+
+#: When snapshots are taken, and how long gangs waited then on average, in seconds.
+NOW = 1_800_000_000
+MEAN_AGE = 3600.0
+
+
+def _aged(snapshot: Snapshot, seed: int) -> Snapshot:
+    """The snapshot with gangs that waited, whatever they ask for."""
+    rng = random.Random(f"ages {seed}")
+    gangs = tuple(
+        replace(gang, created=NOW - int(rng.expovariate(1 / MEAN_AGE))) for gang in snapshot.gangs
+    )
+    return replace(snapshot, gangs=gangs, as_of=NOW)
 
 
 # --- the standard mix -----------------------------------------------------------

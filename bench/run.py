@@ -31,6 +31,9 @@ from placement_service.judge.verify import verify
 #: Values closer than this are equal.
 TOLERANCE = 5e-7
 
+#: Gangs of which it is counted how many still wait.
+OLDEST = 50
+
 #: Seconds that a server may take to start.
 START_SECONDS = 60.0
 
@@ -60,10 +63,15 @@ class TierLine:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as judged here; `tiers` by name, `placed` counts gangs."""
+    """An answer as judged here; `tiers` by name, `placed` counts gangs.
+
+    `oldest_left` are those of the 50 oldest gangs whose minimum does not run, None where
+    the bindings are not known.
+    """
 
     placed: int
     tiers: dict[str, TierLine]
+    oldest_left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +88,11 @@ class Step:
 class Line:
     """One measurement. Times are in seconds since the question was asked, memory in MiB.
 
-    `formulate` is 0 over gRPC, where it is part of `first`. `proof` is None unless the first three
-    tiers are proven. `memory` is the peak of the process by name: "bench" holds everything of the
-    engine path; over gRPC there are "server" and "solver". `faults` are broken rules and wrong
-    claims: there should be none.
+    `formulate` is 0 over gRPC, where it is part of `first`. `proof` is None unless all tiers
+    are proven that can be. `memory` is the peak of the process by name: "bench" holds
+    everything of the engine path; over gRPC there are "server" and "solver". `faults` are
+    broken rules and wrong claims: there should be none. `in_turn` is what comes of placing
+    gangs one after another, the oldest first, and is not made over gRPC.
     """
 
     family: str
@@ -107,16 +116,17 @@ class Line:
     judging: float = 0.0
     steps: list[Step] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    in_turn: Answer | None = None
 
     def __str__(self) -> str:
         return str(Instance(self.family, self.params, self.seed))
 
     @property
     def gap(self) -> float | None:
-        """Gap of the first of the three tiers that is not proven; 0 when all are."""
-        for tier in list(TierName)[:3]:
-            line = self.final.tiers[tier.value]
-            if not line.proven:
+        """Gap of the first tier that is not proven though it can be; 0 when all are."""
+        for tier in TierName:
+            line = self.final.tiers.get(tier.value)
+            if tier.provable and line is not None and not line.proven:
                 return line.gap
         return 0.0
 
@@ -125,7 +135,10 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
     """Measures the stages in this process; best in a fresh one, for the peak of memory."""
     # Loading the solver is no part of any answer.
     from placement_service.formulation.formulate import formulate
+    from placement_service.formulation.objective import to_solution
+    from placement_service.formulation.plan import oldest_first
     from placement_service.heuristic.first_answer import first_answer
+    from placement_service.heuristic.plan_builder import Builder
     from placement_service.search import engine
 
     snapshot, policy = instance.snapshot(), Policy()
@@ -157,6 +170,8 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
     before = judge.answer("first answer", name_pods(snapshot, greedy.assignments), greedy.tiers)
     judging = time.monotonic() - begin
     after = judge.answer("last answer", name_pods(snapshot, final.assignments), final.tiers)
+    oldest = to_solution(problem, Builder(problem).build(oldest_first))
+    in_turn = judge.answer("in turn", name_pods(snapshot, oldest.assignments), oldest.tiers)
     return _line(
         instance,
         snapshot,
@@ -174,6 +189,7 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
         engine=_version(),
         judging=judging,
         steps=steps,
+        in_turn=in_turn,
     )
 
 
@@ -299,6 +315,8 @@ class _Judge:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot = snapshot
         self._policy = policy
+        pending = [i for i, gang in enumerate(snapshot.gangs) if gang.is_pending]
+        self._oldest = sorted(pending, key=lambda i: snapshot.gangs[i].created or 0)[:OLDEST]
         self.faults: list[str] = []
 
     def answer(self, which: str, bindings: Sequence[Binding], claimed: Sequence[Tier]) -> Answer:
@@ -311,6 +329,7 @@ class _Judge:
         return Answer(
             sum(gang.placed for gang in judged.gangs),
             {name.value: TierLine(judged.value(name), bounds.get(name)) for name in TierName},
+            sum(not judged.gangs[i].placed for i in self._oldest),
         )
 
     def _check(self, which: str, tier: Tier, judged: Score) -> None:
@@ -344,6 +363,7 @@ def _line(
     judging: float,
     steps: list[Step],
     request_mib: float = 0.0,
+    in_turn: Answer | None = None,
 ) -> Line:
     return Line(
         family=instance.family,
@@ -367,6 +387,7 @@ def _line(
         judging=round(judging, 4),
         steps=steps,
         faults=judge.faults,
+        in_turn=in_turn,
     )
 
 

@@ -26,6 +26,11 @@ def table(lines: Iterable[Line]) -> Table:
         "total s",
         "placed",
         "+",
+        "in turn",
+        "minutes",
+        "+%",
+        "old left",
+        "in turn",
         "GPUs",
         "+%",
         "gap %",
@@ -57,6 +62,16 @@ def _row(line: Line) -> Iterable[str | Text]:
     yield f"{line.total:.2f}"
     yield f"{line.final.placed}"
     yield _change(line.final.placed - line.greedy.placed)
+    waiting = line.final.tiers.get("waiting")
+    turn = line.in_turn
+    yield "–" if turn is None else f"{turn.placed}"
+    yield "–" if waiting is None else f"{waiting.value:,.10g}"
+    minutes = turn.tiers["waiting"].value if turn else 0.0
+    more = waiting.value - minutes if waiting and turn else 0.0
+    yield _change(100 * more / max(1.0, minutes), ".1f")
+    for answer in (line.final, turn):
+        left = None if answer is None else answer.oldest_left
+        yield "–" if left is None else f"{left}"
     yield f"{admitted.value:,.10g}"
     yield _change(100 * (admitted.value - before.value) / max(1.0, before.value), ".2f")
     yield _gap(admitted.gap)
