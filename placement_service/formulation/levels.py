@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placement_service.entities.request import Node
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import LevelIdx
 
 
@@ -40,12 +40,25 @@ class Levels:
         self._nodes = nodes
         self._index: dict[str, LevelIdx] = {}
         self._levels: list[Level] = []
+        self._restricted: dict[tuple[LevelIdx, bytes], LevelIdx] = {}
 
     def index(self, key: str) -> LevelIdx:
         if key not in self._index:
             self._index[key] = LevelIdx(len(self._levels))
             self._levels.append(_make_level(key, self._nodes))
         return self._index[key]
+
+    def restricted(self, index: LevelIdx, nodes: Bools) -> LevelIdx:
+        """The level of which only some nodes [N] are in a domain; domains keep their numbers."""
+        key = (index, nodes.tobytes())
+        if key not in self._restricted:
+            level = self._levels[index]
+            domain = np.where(nodes, level.domain, -1)
+            self._restricted[key] = LevelIdx(len(self._levels))
+            self._levels.append(
+                replace(level, domain=domain, place_of=_places(domain, level.count), is_host=False)
+            )
+        return self._restricted[key]
 
     def __getitem__(self, index: int) -> Level:
         return self._levels[index]
@@ -60,8 +73,14 @@ def _make_level(key: str, nodes: Sequence[Node]) -> Level:
     number: dict[str | None, int] = {v: i for i, v in enumerate(values)}
     number[None] = -1
     domain = np.fromiter(map(number.__getitem__, labels), dtype=np.int64, count=len(labels))
-    alone = domain < 0
-    place = domain.copy()
-    place[alone] = len(values) + np.arange(int(alone.sum()))
+    place = _places(domain, len(values))
     domain.flags.writeable = place.flags.writeable = False
-    return Level(key, domain, place, values, len(labels) - int(alone.sum()) == len(values))
+    return Level(key, domain, place, values, int((domain >= 0).sum()) == len(values))
+
+
+def _places(domain: Ints, domains: int) -> Ints:
+    """As `Level.place_of`: each node in no domain is a place of its own, after the domains."""
+    place = domain.copy()
+    alone = domain < 0
+    place[alone] = domains + np.arange(int(alone.sum()))
+    return place

@@ -40,7 +40,8 @@ class Spread(Rule):
         if not (self.carriers[pod_class] or self.counted[pod_class]):
             return None
         counts = self.base + pods[0]
-        return np.append(counts + 1 - self._floor(counts) <= self.max_skew, False)
+        outside = not self.carriers[pod_class]
+        return np.append(counts + 1 - self._floor(counts) <= self.max_skew, outside)
 
     def holds(self, pods: Ints) -> bool:
         counts = self.base + pods[0]
@@ -66,16 +67,20 @@ class Spread(Rule):
 
 def formulate(draft: RuleDraft) -> None:
     """One rule for all pod classes with the same constraint over the same domains."""
-    seen: dict[tuple[SpreadConstraint, int, int], Spread] = {}
+    seen: dict[tuple[SpreadConstraint, int, int, int], Spread] = {}
     for s, (_, t) in enumerate(draft.templates):
         for c in t.spread_constraints:
             number, level = draft.level(c.topology_key)
             nodes = _counted_nodes(draft, t, c, level)
             domains = _domains(draft, nodes, level)
             match = draft.matched(c)
+            left_out = (level.domain >= 0) & ~nodes
+            if draft.eligible[np.ix_(match, left_out)].any():
+                # New pods on nodes that are left out do not count either.
+                number = draft.levels.restricted(number, nodes)
             base = draft.running_by_domain(c, level, nodes)
             # Equal arrays are one.
-            key = (c, id(domains), id(base))
+            key = (c, number, id(domains), id(base))
             if key not in seen:
                 seen[key] = Spread(
                     level=number,

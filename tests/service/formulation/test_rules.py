@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.request import PackingScope, Policy
+from placement_service.entities.request import HOSTNAME, PackingScope, Policy
 from placement_service.entities.solution import Tier
 from tests.scenario import Group, Scenario, near, spread
 
@@ -405,6 +405,15 @@ class TestPodRules:
         for constraint, placed in ((spread("rack", group="w"), ["a"]), (honoring, [])):
             group = Group("w", pods=1, gpus=1, spread=(constraint,))
             drawing.gang("a", group).place().expect(placed=placed)
+
+    def test_spread_leaves_out_new_pods_on_nodes_that_it_leaves_out(self) -> None:
+        # "b" fills the node behind the taint; it makes r2 no fuller to those who honour taints.
+        drawing = Scenario("r1: x1=2 | r2: x2=0 x3=1").node("x3", taints=["no"])
+        honoring = replace(spread("rack", group="w"), honor_taints=True)
+        tolerant = Group("w", pods=1, gpus=1, tolerate=("no",), select={HOSTNAME: "x3"})
+        drawing = drawing.gang("b", tolerant, priority=1)
+        group = Group("w", pods=2, gpus=1, spread=(honoring,))
+        drawing.gang("a", group).place().expect(placed=["b"])
 
     def test_spread_binds_only_those_who_ask_for_it(self) -> None:
         # "b" asks for a skew that nobody could keep on one host; "a" is counted by it, no more.
