@@ -37,6 +37,9 @@ func (s *state) askableLocked(g *gang) []*v1.Pod {
 	}
 	waiting := s.waitingLocked(g)
 	if g.isAlone {
+		if s.now().Before(g.aloneUntil) {
+			return nil
+		}
 		// It may have an answer again as long as the scheduler has not begun with it.
 		for uid := range g.pods {
 			if s.assumed[uid] != "" {
@@ -75,7 +78,7 @@ func (s *state) question() *question {
 		}
 		object := s.podGangs[of]
 		if object == nil {
-			object = g.shape.podGang(of)
+			object = g.shape.podGang(of, g.oldest())
 		}
 		q.gangs = append(q.gangs, askedGang{of, object, waiting})
 		asked[of] = true

@@ -148,8 +148,8 @@ func shapeOfPods(pods []*v1.Pod) (shape, error) {
 	return s, errors.Join(faults...)
 }
 
-// podGang is the PodGang that pods with annotations stand for.
-func (s shape) podGang(of key) *unstructured.Unstructured {
+// podGang is the PodGang that pods with annotations stand for. It waits since its first pod.
+func (s shape) podGang(of key, since metav1.Time) *unstructured.Unstructured {
 	references := map[string][]any{}
 	for _, pod := range slices.SortedFunc(maps.Keys(s.group), compareNames) {
 		group := s.group[pod]
@@ -175,7 +175,11 @@ func (s shape) podGang(of key) *unstructured.Unstructured {
 	object := maps.Clone(podGangKind)
 	object["metadata"] = map[string]any{"namespace": of.Namespace, "name": of.Name}
 	object["spec"] = spec
-	return &unstructured.Unstructured{Object: object}
+	gang := &unstructured.Unstructured{Object: object}
+	if !since.IsZero() {
+		gang.SetCreationTimestamp(since)
+	}
+	return gang
 }
 
 func nameOf(object metav1.Object) types.NamespacedName {

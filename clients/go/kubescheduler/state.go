@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -56,6 +57,8 @@ type gang struct {
 	// pods that were put into its queue for that.
 	isAlone   bool
 	sentAlone map[types.UID]bool
+	// aloneUntil is when the service may be asked about it again.
+	aloneUntil time.Time
 	// silentSince is when the first question was asked that nobody answered; zero if none.
 	silentSince time.Time
 
@@ -299,6 +302,7 @@ func (s *state) isWhole(pod *v1.Pod) (others []types.UID, whole bool) {
 			return nil, false
 		}
 	}
+	g.failures = 0
 	return others, true
 }
 
@@ -323,6 +327,12 @@ func (s *state) giveUp(pod *v1.Pod, why string) []types.UID {
 		g.failures++
 		g.notBefore = s.now().Add(backoff(g.failures))
 		g.message = why
+		if g.failures >= maxFailures {
+			// The scheduler refuses what the service answers, again and again: one of them knows of
+			// a rule that the other does not. Then the scheduler's word counts.
+			g.failures = 0
+			g.isAlone, g.sentAlone, g.aloneUntil = true, map[types.UID]bool{}, s.now().Add(aloneFor)
+		}
 	}
 	g.answered = answered{}
 	var held []types.UID
@@ -445,6 +455,24 @@ func priorityOf(pod *v1.Pod) int32 {
 	}
 	return *pod.Spec.Priority
 }
+
+// oldest is when the first pod of a gang was made.
+func (g *gang) oldest() metav1.Time {
+	var oldest metav1.Time
+	for _, pod := range g.pods {
+		if made := pod.CreationTimestamp; oldest.IsZero() || made.Before(&oldest) {
+			oldest = made
+		}
+	}
+	return oldest
+}
+
+const (
+	// maxFailures is how many answers in a row may not work out before a gang goes without.
+	maxFailures = 5
+	// aloneFor is how long it goes without, at least.
+	aloneFor = time.Minute
+)
 
 // backoff grows from a fifth of a second to ten.
 func backoff(failures int) time.Duration {

@@ -336,6 +336,38 @@ func TestAGangThatWasLetGoHearsTheServiceWhenItIsBack(t *testing.T) {
 	}
 }
 
+func TestAGangWhoseAnswersNeverWorkOutGoesWithoutForAWhile(t *testing.T) {
+	s, c := made()
+	pods := three(s)
+	for failed := range maxFailures {
+		c.pass(10 * time.Second)
+		if !s.isDue(retryAfter) || s.judge(pods[0]).isFree {
+			t.Fatalf("after %d failures: %+v", failed, s.judge(pods[0]))
+		}
+		s.accept(s.question(), placed(everywhere), valid)
+		s.giveUp(pods[0], "the node refuses it")
+	}
+	if verdict := s.judge(pods[0]); !verdict.isFree || s.isDue(retryAfter) || len(s.letGo(fallbackAfter)) != 3 {
+		t.Fatalf("got %+v", verdict)
+	}
+	c.pass(aloneFor)
+	if !s.isDue(retryAfter) {
+		t.Fatal("the service is never asked about it again")
+	}
+}
+
+func TestAGangOfPodsWaitsSinceItsFirstPod(t *testing.T) {
+	s, c := made()
+	for i, name := range []string{"a", "b"} {
+		pod := member(name, "g", "2")
+		pod.CreationTimestamp = metav1.NewTime(c.at.Add(time.Duration(i) * time.Hour))
+		s.observe(pod)
+	}
+	if got := s.question().gangs[0].object.GetCreationTimestamp(); !got.Time.Equal(c.at) {
+		t.Fatalf("got %s", got)
+	}
+}
+
 func TestTheQueueGoesByPriorityThenGangByGang(t *testing.T) {
 	s, c := made()
 	important := int32(5)
