@@ -22,7 +22,7 @@ VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims")
 
 GANG = "placement-service/gang"
-SIZE = "placement-service/gang-size"
+SIZE = "placement-service/gang-minimum"
 REQUIRED = "placement-service/required-level"
 
 #: Seconds that a deadlock has to stay one.

@@ -113,13 +113,14 @@ func (s *state) patience(q *question, fallbackAfter time.Duration) (time.Duratio
 	return left, isLimited
 }
 
-// letGo gives up waiting for an answer, and returns the pods that may go without one.
+// letGo gives up waiting for an answer after so long, never if that is negative, and returns the
+// pods that may go without one.
 func (s *state) letGo(after time.Duration) []*v1.Pod {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	var pods []*v1.Pod
 	for _, g := range s.gangs {
-		isOver := !g.silentSince.IsZero() && s.now().Sub(g.silentSince) >= after
+		isOver := after >= 0 && !g.silentSince.IsZero() && s.now().Sub(g.silentSince) >= after
 		if !g.isAlone && !isOver {
 			continue
 		}

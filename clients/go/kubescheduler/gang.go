@@ -21,8 +21,8 @@ const (
 
 	// GangAnnotation makes plain pods of one namespace a gang; its value is the gang's name.
 	GangAnnotation = "placement-service/gang"
-	// SizeAnnotation is how many pods of the group must run. Required beside GangAnnotation.
-	SizeAnnotation = "placement-service/gang-size"
+	// MinimumAnnotation is how many pods of the group must run. Required beside GangAnnotation.
+	MinimumAnnotation = "placement-service/gang-minimum"
 	// GroupAnnotation tells parts of a gang apart, each with its own size. Absent means one part.
 	GroupAnnotation = "placement-service/gang-group"
 	// RequiredAnnotation is the node label of which all pods of the gang must share one value.
@@ -124,14 +124,14 @@ func shapeOfPods(pods []*v1.Pod) (shape, error) {
 			group = defaultGroup
 		}
 		s.group[nameOf(pod)] = group
-		text := pod.Annotations[SizeAnnotation]
+		text := pod.Annotations[MinimumAnnotation]
 		size, err := strconv.Atoi(text)
 		if err != nil || size < 1 {
-			faults = append(faults, fmt.Errorf("pod %s: annotation %s is %q and not a positive number", pod.Name, SizeAnnotation, text))
+			faults = append(faults, fmt.Errorf("pod %s: annotation %s is %q and not a positive number", pod.Name, MinimumAnnotation, text))
 			continue
 		}
 		if known, isKnown := s.groups[group]; isKnown && known != size {
-			faults = append(faults, fmt.Errorf("pod %s: annotation %s is %d, and %d elsewhere in group %s", pod.Name, SizeAnnotation, size, known, group))
+			faults = append(faults, fmt.Errorf("pod %s: annotation %s is %d, and %d elsewhere in group %s", pod.Name, MinimumAnnotation, size, known, group))
 			continue
 		}
 		s.groups[group] = size

@@ -146,9 +146,6 @@ func (l *planner) ask(ctx context.Context, question *question) (*kubernetesv1.Pl
 // letGo hands gangs that waited too long for an answer to the scheduler.
 func (l *planner) letGo(ctx context.Context) {
 	after := l.plugin.args.FallbackAfter.Duration
-	if after < 0 {
-		return
-	}
 	if pods := l.plugin.state.letGo(after); len(pods) > 0 {
 		klog.FromContext(ctx).Info("gangs go without an answer", "plugin", Name, "pods", len(pods), "after", after)
 		l.activate(ctx, pods)

@@ -37,7 +37,7 @@ func member(name, gang, size string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ml", Name: name, UID: types.UID(name),
-			Annotations: map[string]string{GangAnnotation: gang, SizeAnnotation: size},
+			Annotations: map[string]string{GangAnnotation: gang, MinimumAnnotation: size},
 		},
 		Spec: v1.PodSpec{SchedulerName: testScheduler},
 	}
@@ -347,7 +347,7 @@ func TestAGangWhoseAnswersNeverWorkOutGoesWithoutForAWhile(t *testing.T) {
 		s.accept(s.question(), placed(everywhere), valid)
 		s.giveUp(pods[0], "the node refuses it")
 	}
-	if verdict := s.judge(pods[0]); !verdict.isFree || s.isDue(retryAfter) || len(s.letGo(fallbackAfter)) != 3 {
+	if verdict := s.judge(pods[0]); !verdict.isFree || s.isDue(retryAfter) || len(s.letGo(-1)) != 3 {
 		t.Fatalf("got %+v", verdict)
 	}
 	c.pass(aloneFor)
