@@ -23,7 +23,7 @@ const (
 	GangAnnotation = "placement-service/gang"
 	// MinimumAnnotation is how many pods of the group must run. Required beside GangAnnotation.
 	MinimumAnnotation = "placement-service/gang-minimum"
-	// GroupAnnotation tells parts of a gang apart, each with its own size. Absent means one part.
+	// GroupAnnotation tells parts of a gang apart, each with its own minimum. Absent means one part.
 	GroupAnnotation = "placement-service/gang-group"
 	// RequiredAnnotation is the node label of which all pods of the gang must share one value.
 	RequiredAnnotation = "placement-service/required-level"
