@@ -219,7 +219,7 @@ def test_a_service_that_comes_back_is_asked_again(
 ) -> None:
     cluster.add_nodes(node("n0", gpus=3))
     service.end()
-    with schedulers.placing(timeout="2s", fallbackAfter="-1s") as scheduler:
+    with schedulers.placing(fallbackAfter="-1s") as scheduler:
         for index in range(3):
             cluster.api.create(PODS, member(cluster, f"a{index}", "a", 3))
         wait_until(lambda: "did not answer" in scheduler.text(), "the service is missed")
