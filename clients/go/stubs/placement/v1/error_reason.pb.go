@@ -58,7 +58,7 @@ const (
 	// ERROR_REASON_INTERNAL: a defect of the service. Status INTERNAL. Example:
 	//
 	//	{ "reason": "INTERNAL", "domain": "placement.v1",
-	//	  "metadata": { "dump": "20261121T101500-1f2e3d4c.json" } }
+	//	  "metadata": { "dump": "20261121T101500-1f2e3d4c5b6a7988.binpb" } }
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 5
 )
 
