@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
-from placement import v1
+from placement import __version__, v1
+from placement.cli.colours import colour
 from placement.cli.html import page
 from tests.cli.question import BLOCK, RACK, gang, node, question, reply, tier
 
@@ -101,3 +103,39 @@ def test_a_cell_tells_who_sits_on_the_node() -> None:
 
 def test_an_empty_answer_is_a_page_too() -> None:
     read(page(v1.ComputePlacementRequest(), v1.Placement()))
+
+
+def test_the_page_says_where_when_and_by_what_it_was_made_and_what_is_warned_of() -> None:
+    request, placement = an_answer()
+    placement.request_digest = "sha256:abc"
+    text = page(
+        request,
+        placement,
+        origin="a.yaml, <b>.yaml",
+        made=datetime(2026, 11, 22, 10, 30, tzinfo=UTC),
+        warnings=["Pod ml/a: <script> is not known"],
+    )
+    told = " ".join(read(text).text)
+    assert "from a.yaml, <b>.yaml" in told
+    assert "2026-11-22 10:30 UTC" in told
+    assert f"placementctl {__version__}" in told
+    assert "sha256:abc" in told
+    assert "Pod ml/a: <script> is not known" in told
+    assert "script" not in read(text).tags
+    assert "Warnings" not in " ".join(read(page(request, placement)).text)
+
+
+def test_each_gang_has_a_colour_of_its_own_also_beyond_the_palette() -> None:
+    assert len({colour(number) for number in range(100)}) == 100
+    nodes = [node(f"n{i}", gpus=4) for i in range(30)]
+    gangs = [gang(f"g{i}", pods=1, gpus=4) for i in range(30)]
+    request = question(nodes, gangs)
+    text = page(request, reply(request, {f"g{i}": f"n{i}" for i in range(30)}))
+    assert ".g29 { background: " in text
+    assert 'class="key g29"' in text
+
+
+def test_nothing_is_cut_off_when_it_is_printed() -> None:
+    request, placement = an_answer()
+    printed = page(request, placement).partition("@media print")[2]
+    assert ".scroll { overflow: visible; }" in printed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement import v1
-from placement.cli.summary import MARKS, State, summarize
+from placement.cli.summary import MARKS, Filter, State, summarize
 from tests.cli.question import GPU, RACK, gang, node, question, reply
 
 NODES = [node("n1", gpus=8, rack="r1"), node("n2", gpus=8, rack="r2")]
@@ -89,3 +89,19 @@ def test_namespaces_are_named_only_when_there_are_several() -> None:
     del request.gangs[1]
     summary = summarize(request, reply(request, {}))
     assert [summary.title(g) for g in summary.gangs] == ["a"]
+
+
+def test_a_long_list_shows_those_that_wait_first_and_counts_the_others() -> None:
+    nodes = [node(f"n{i}", gpus=8) for i in range(3)]
+    gangs = [gang(f"g{i}", pods=1, gpus=8) for i in range(3)]
+    request = question(nodes, [*gangs, gang("late", pods=1, gpus=8)])
+    summary = summarize(request, reply(request, {f"g{i}": f"n{i}" for i in range(3)}))
+
+    def listed(chosen: Filter) -> tuple[list[str], int]:
+        shown, hidden = chosen.choose(summary)
+        return [one.name for one in shown], hidden
+
+    assert listed(Filter()) == (["g0", "g1", "g2", "late"], 0)
+    assert listed(Filter(most=2)) == (["g0", "late"], 2)
+    assert listed(Filter(waiting=True)) == (["late"], 0)
+    assert listed(Filter(name="g1")) == (["g1"], 0)

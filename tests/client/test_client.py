@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from placement import v1
 from placement.client import PlacementClient
 from placement.errors import (
     BusyError,
@@ -210,6 +211,7 @@ def test_an_interrupt_from_the_keyboard_cancels_the_call() -> None:
     endless = Endless()
     program = """
 import signal, sys
+from placement import v1
 from placement.client import PlacementClient
 from placement.v1 import ComputePlacementRequest
 # A process that was started in the background ignores it from birth.
@@ -317,3 +319,12 @@ def test_credentials_encrypt_the_connection() -> None:
         pytest.raises(UnavailableError),
     ):
         client.compute(REQUEST)
+
+
+def test_large_messages_are_short_in_a_notebook_and_whole_as_text() -> None:
+    placement = v1.Placement(revision="7", bindings=[v1.Binding(pod="a")] * 1000)
+    placement.termination.reason = v1.TerminationReason.TERMINATION_REASON_OPTIMAL
+    assert repr(placement).startswith("<Placement: revision '7', 1000 bindings, termination {")
+    assert len(repr(placement)) < 120
+    assert str(placement).count("bindings {") == 1000
+    assert repr(v1.ComputePlacementRequest()) == "<ComputePlacementRequest: empty>"
