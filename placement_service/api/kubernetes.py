@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from placement.kubernetes.objects import Objects, collect, flatten
@@ -34,13 +35,19 @@ def question(content: bytes) -> tuple[ComputePlacementRequest, tuple[str, ...]]:
     Raises DecodeError when the bytes are none, InvalidRequest when objects are wrong.
     """
     message = PlaceObjectsRequest.FromString(content)
-    translation = _translated(message.objects)
+    try:
+        as_of = message.as_of.ToDatetime(tzinfo=UTC) if message.HasField("as_of") else None
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest([Violation("as_of", "is not a valid time")]) from error
+    translation = _translated(message.objects, as_of)
     request = translation.request
+    gpu_resources = tuple(request.policy.gpu_resources)
     request.snapshot.revision = message.revision
-    if message.HasField("as_of"):
-        request.snapshot.as_of.CopyFrom(message.as_of)
     if message.HasField("policy"):
         request.policy.CopyFrom(message.policy)
+        if not message.policy.gpu_resources:
+            # What stands for GPUs among these objects.
+            request.policy.gpu_resources.extend(gpu_resources)
     if message.HasField("time_limit"):
         request.time_limit.CopyFrom(message.time_limit)
     request.previous_placement.extend(message.previous_placement)
@@ -60,9 +67,9 @@ def translation(content: bytes) -> TranslateObjectsResponse:
     return TranslateObjectsResponse(request=found.request, warnings=map(str, found.warnings))
 
 
-def _translated(contents: Sequence[bytes]) -> Translation:
+def _translated(contents: Sequence[bytes], as_of: datetime | None = None) -> Translation:
     try:
-        return translate(read_objects(contents))
+        return translate(read_objects(contents), as_of=as_of)
     except InputError as error:
         raise InvalidRequest([_violation(problem) for problem in error.problems]) from error
 

@@ -72,6 +72,7 @@ class Source:
     scheduler_name: str
     strict: bool
     as_of: datetime | None
+    plain_gangs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +265,11 @@ source = _bundle(
         metavar="TIME",
         type=_Type("time", moment),
         help="What waiting and run times count to (default: the newest time in the input).",
+    ),
+    click.option(
+        "--plain-gangs",
+        is_flag=True,
+        help="Jobs, Deployments and StatefulSets without pods in the input are gangs, too.",
     ),
 )
 

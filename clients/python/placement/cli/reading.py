@@ -195,7 +195,7 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
         objects, warnings = read_objects(source.files, stdin=stdin, strict=source.strict)
         origin = ", ".join("standard input" if f == "-" else f for f in source.files)
     try:
-        translation = translate(objects, as_of=as_of)
+        translation = translate(objects, as_of=as_of, plain_gangs=source.plain_gangs)
     except InputError as error:
         problems += error.problems
         warn((*warnings, *objects.warnings))
