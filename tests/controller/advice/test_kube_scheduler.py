@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controller.advice.kube_scheduler import pinned
 from controller.steps import Step
 from placement.advice_marks import ADVICE, CONDITION, GANG, GANG_MINIMUM, GATE
 from tests.cluster import binaries
-from tests.cluster.api import PODS, Body
-from tests.cluster.build import node, pod_spec
+from tests.cluster.api import NAMESPACES, PODS, Body
+from tests.cluster.build import clique, clique_set, node, pod_spec, scaling_group
 from tests.cluster.fixtures import Cluster
+from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.scheduler import KubeScheduler
 from tests.controller import crashing
@@ -26,6 +28,7 @@ from tests.controller.conftest import controller
 from tests.waiting import LONG
 
 MODES = ("kube-scheduler", "kube-scheduler-nominate")
+POLICY = Path(__file__).parents[3] / "deploy" / "advise" / "gate-policy.yaml"
 ADVISING: dict[str, Any] = {"mode": "advise", "advice_timeout": 0.0}
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
@@ -177,6 +180,43 @@ def test_pins_are_added_to_every_term_and_gates_of_others_stay(
         else:
             # Another holds it as well: it does not wait for us alone.
             assert len(pod["spec"]["schedulingGates"]) == 2
+
+
+def test_gangs_of_grove_wait_for_advice_too(
+    cluster: Cluster, service: str, scheduler: KubeScheduler, kubelet: FakeKubelet
+) -> None:
+    """A policy gives their pods our gate; the base goes first, its scaled gang follows."""
+    for body in yaml.safe_load_all(POLICY.read_text()):
+        cluster.api.apply(body)
+    labels = {"placement-service/advised": "true"}
+    cluster.api.merge(NAMESPACES, cluster.namespace, {"metadata": {"labels": labels}})
+    cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
+    # The policy takes a moment to be known.
+    cluster.wait_until(lambda: is_gated_when_created(cluster), "the policy works")
+    grove = GroveStandIn(cluster.api, scheduler="default-scheduler", gate_delay=0.5)
+    grove.apply(
+        clique_set(
+            "g",
+            clique("w", 2),
+            groups=[scaling_group("x", ["w"], replicas=2, least=1)],
+            namespace=cluster.namespace,
+        )
+    )
+    with advising(cluster, service, "kube-scheduler"):
+        grove.start()
+        cluster.wait_until(lambda: len(cluster.bound()) == 4, "base and scaled gang are bound")
+    grove.stop()
+    for pod in cluster.pods():
+        assert "requiredDuringScheduling" in str(pod["spec"].get("affinity")), "not pinned"
+
+
+def is_gated_when_created(cluster: Cluster) -> bool:
+    labels = {"grove.io/podgang": "p"}
+    metadata = {"name": "probe", "namespace": cluster.namespace, "labels": labels}
+    cluster.api.create(PODS, {"metadata": metadata, "spec": pod_spec(gpus=0)})
+    pod = cluster.api.get(PODS, "probe", cluster.namespace)
+    cluster.api.delete(PODS, "probe", cluster.namespace, grace=0)
+    return bool(pod["spec"].get("schedulingGates") == [{"name": GATE}])
 
 
 def test_without_advice_in_time_it_decides_alone(
