@@ -34,6 +34,7 @@ from placement_service.explain.extra_reasons import Extras
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
+from placement_service.explain.reservation_reasons import ReservationReasons
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_placer import OutOfTime
@@ -96,6 +97,7 @@ class _Explainer:
             Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
         )
         self._queue_names = {q.name for q in snapshot.queues}
+        self._reserved = ReservationReasons(snapshot, problem)
         self._queues = QueueReasons(problem, self.plan)
         self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
         self._builder: Builder | None = None
@@ -246,7 +248,9 @@ class _Explainer:
 
     def _search(self, gang: Gang, alone: Sequence[Finding], beside: Sequence[Finding]) -> Reasons:
         if alone:
-            return self._both([f.reason for f in alone], [f.reason for f in beside])
+            reserved = () if self.late else self._reserved.of(gang)
+            counted = self._both([f.reason for f in alone], [f.reason for f in beside])
+            return (*reserved, *counted)
         reasons = [replace(f.reason, state=ReasonState.AFTER_PLAN) for f in beside]
         try:
             fits_alone = self._fits(gang, self.empty)

@@ -102,6 +102,11 @@ def queue_word(name: str) -> str:
     return name.removeprefix("queues/")
 
 
+def reservation_word(name: str) -> str:
+    """A reservation without the ``reservations/`` in front."""
+    return name.removeprefix("reservations/")
+
+
 def pod_rules(template: PodTemplate) -> str:
     """The rules between pods that a pod carries, or what else may keep it out."""
     words = [

@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.placement import Reason, ReasonCode
+from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import CPU, BoundPod
 from placement_service.entities.reservations import ReservationOwner, ReservationSelector
 from placement_service.entities.selectors import LabelSelector
-from tests.scenario import GPU, Group, Placed, Scenario, gang_name, pod_name
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.judge.score import score
+from tests.scenario import GPU, Group, Placed, Scenario, gang_name, pod_name, solve
+from tests.waiting import LONG
 
 #: A node of eight GPUs, of which four are held for pods of group "own".
 HALF = Scenario("x1=8").hold("held", "x1", 4, "own")
@@ -198,3 +204,30 @@ def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
     placed = scenario.place().expect(admitted=96)
     assert used(placed) == {f"a{i}-g{i}-0": f"r{i}" for i in range(12)}
     assert GPU in scenario.reservations[0].held
+
+
+class TestReasons:
+    def why(self, scenario: Scenario) -> Reason:
+        snapshot, policy = scenario.snapshot(), scenario.policy
+        solution = solve(snapshot, policy, seconds=LONG)[-1]
+        result = score(snapshot, policy, name_pods(snapshot, solution.assignments))
+        problem = formulate(snapshot, policy)
+        return explain(snapshot, problem, solution, result, deadline=float("inf"))[0][0]
+
+    def test_what_is_held_for_others_is_said_first(self) -> None:
+        reason = self.why(HALF.gang("a", pods=1, gpus=8))
+        assert (reason.code, reason.subject) == (ReasonCode.RESERVED, "reservations/held")
+        assert reason.message == (
+            "reservations hold 4 GPUs on 1 node for others; without them there may be room."
+        )
+
+    def test_what_would_not_fit_anyway_is_no_matter_of_reservations(self) -> None:
+        assert self.why(HALF.gang("a", pods=2, gpus=8)).code is not ReasonCode.RESERVED
+
+    def test_pods_that_run_in_a_reservation_only_are_told_so(self) -> None:
+        group = Group("own", pods=1, gpus=4, asks=REQUIRED)
+        reason = self.why(Scenario("x1=8").gang("a", group))
+        assert reason.code is ReasonCode.RESERVED
+        assert reason.message == (
+            "its pods run in a reservation only (held), which has no room for them."
+        )
