@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from placement_service.entities.placement import ReasonCode
 from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.queues import GPUS
 from placement_service.entities.solution import Solution
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
@@ -58,6 +59,16 @@ EXAMPLES: Mapping[ReasonCode, Scenario] = {
     ReasonCode.NO_COMBINATION: Scenario("r1: x1=8 x2=4").gang(
         "a", Group("leader", pods=1, gpus=6), Group("worker", pods=2, gpus=3), pack="rack"
     ),
+    ReasonCode.QUEUE_UNKNOWN: Scenario(_RACKS).gang("a", pods=1, gpus=8, queue="team"),
+    ReasonCode.QUEUE_LIMIT: Scenario(_RACKS)
+    .queue("team", limit={GPUS: 64}, used=56)
+    .gang("a", pods=2, gpus=8, queue="team"),
+    ReasonCode.QUEUE_GUARANTEED: Scenario(_RACKS)
+    .queue("team", guaranteed={GPUS: 8}, used=4, fixed=4)
+    .gang("a", pods=1, gpus=8, queue="team", not_preemptible=True),
+    ReasonCode.RESERVED: Scenario("r1: x1=8")
+    .hold("team", "x1", 4, "others")
+    .gang("a", pods=1, gpus=8),
     ReasonCode.NOT_SEARCHED: Scenario(_RACKS).gang("a", pods=1, gpus=8),
 }
 
