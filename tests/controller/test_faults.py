@@ -249,7 +249,7 @@ def test_a_service_that_is_down_is_waited_for(
 ) -> None:
     cluster.add_nodes(node("a", gpus=8))
     port = reserve()
-    start(service=f"127.0.0.1:{port}", waiting_notice=0.0)
+    start(service=f"127.0.0.1:{port}", failure_notice=0.0)
     serve_gang(cluster, grove)
     cluster.wait_until(
         lambda: scheduled(cluster, "g-0").get("reason") == "NoAnswer", "that it is down is said"
