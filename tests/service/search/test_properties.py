@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy, Snapshot
+from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
@@ -239,5 +240,5 @@ class TestTheOracle:
     @given(tiny)
     def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
         best = oracle(snapshot)
-        assert verify(snapshot, POLICY, best.plan) == ()
+        assert verify(snapshot, POLICY, use_reservations(snapshot, best.plan)) == ()
         assert rank(score(snapshot, POLICY, best.plan)) == best.rank
