@@ -181,10 +181,10 @@ class _Search:
         if depth == len(self._options):
             found = rank(score(self._snapshot, self._policy, plan, evictions))
             if found > self.best:
+                bound = use_reservations(self._snapshot, plan)
                 for named in _with_winners(self._snapshot, self._policy, plan, evictions):
-                    bound = use_reservations(self._snapshot, plan)
                     if not verify(self._snapshot, self._policy, bound, named):
-                        self.best, self.plan, self.evictions = found, plan, named
+                        self.best, self.plan, self.evictions = found, bound, named
                         break
             return
         for option in self._options[depth]:
