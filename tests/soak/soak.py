@@ -369,9 +369,11 @@ class _Soak:
         self, channel: grpc.Channel, kind: str, content: bytes, limit: float | None = None
     ) -> bytes | None:
         call = channel.unary_unary(COMPUTE, bytes, bytes)
-        with suppress(grpc.FutureTimeoutError):
+        with suppress(grpc.RpcError):
             # Shaking hands is not the answer's time.
-            grpc.channel_ready_future(channel).result(PATIENCE)
+            health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=PATIENCE, wait_for_ready=True
+            )
         begin = time.monotonic()
         answer: bytes | None = None
         try:
