@@ -17,7 +17,7 @@ from controller.cache import ClusterView
 from controller.gang_state import Body, GangState, Key, Lifecycle, references
 from placement.kubernetes.gangs import BASE_POD_GANG
 
-#: The gate of Grove; whoever else holds a pod back may do so for ever.
+#: The gate of Grove; another holder of a pod may keep it for ever.
 GATE: Final = "grove.io/podgang-pending-creation"
 
 

@@ -93,7 +93,7 @@ class Search(Protocol):
 
 
 class Offer(Protocol):
-    """Takes the best verified answer so far, for whoever must answer should we be late.
+    """Takes the best verified answer so far, for the edge to send should we be late.
 
     Each is complete but for explanations; the next one replaces it.
     """

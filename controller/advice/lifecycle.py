@@ -1,4 +1,4 @@
-"""The rules that all advice obeys, whoever it is for.
+"""The rules that all advice obeys, whatever scheduler it is for.
 
 1. It is written whole or taken back whole: first on every pod of the gang, as an annotation;
    only then does the adapter act on it.

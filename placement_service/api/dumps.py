@@ -75,7 +75,7 @@ class Dumps:
 
 def main() -> None:
     """Prints a dump as JSON."""
-    # Only here: whoever saves dumps need not read them.
+    # Only here: code that saves dumps need not read them.
     import argparse
 
     from google.protobuf import json_format

@@ -164,7 +164,7 @@ class _Edge:
             _demand_free(self._settings.host, self._settings.port)
         if self._settings.is_open:
             logger.warning(
-                "serving other machines without TLS: whoever reaches the port may read and ask"
+                "serving other machines without TLS: anyone who reaches the port may read and ask"
             )
         if self._settings.metrics_port:
             self._metrics.serve(self._settings.metrics_host, self._settings.metrics_port)

@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     tls_client_ca: FilePath | None = None
     """PEM file with the authorities of clients; turns on mutual TLS."""
     allow_plaintext: bool = False
-    """Serves other machines without TLS: whoever reaches the port may read and ask."""
+    """Serves other machines without TLS: anyone who reaches the port may read and ask."""
     reflection: bool = True
     """Tells callers what the API looks like, for tools such as grpcurl."""
     max_message_bytes: int = Field(default=64 * _MIB, ge=1024)

@@ -1,4 +1,4 @@
-"""The aggregate model: parts of a kind are counted per domain, whoever they belong to.
+"""The aggregate model: parts of a kind are counted per domain, whichever gang they belong to.
 
 Where the exact model (`model`) asks of every gang which of its units lie on
 which class of nodes, this one asks only how many parts of which kind open in

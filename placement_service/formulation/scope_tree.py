@@ -11,7 +11,7 @@ from functools import cached_property
 
 from placement_service.formulation.problem import Gang, Problem, Scope
 
-#: Scopes within scopes that a tree may hold; whoever walks it calls itself as often.
+#: Scopes within scopes that a tree may hold; a walk through it recurses as often.
 MAX_DEPTH = 32
 
 

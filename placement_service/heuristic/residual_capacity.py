@@ -42,7 +42,7 @@ class ResidualCapacity:
                 self._of_class.setdefault(pod_class, []).append(load)
         #: Rules whose pods have changed since they last held.
         self._in_doubt: dict[int, _Load] = {}
-        #: What queues have left; `take` knows no gangs, so whoever places one charges it.
+        #: What queues have left; `take` knows no gangs, so the code that places one charges it.
         self.queues = QueueLedger(problem)
 
     # --- what fits --------------------------------------------------------

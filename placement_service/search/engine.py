@@ -11,7 +11,7 @@
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
 undo what an earlier one has shown. Every better plan and every better bound is
-reported at once; whoever listens may stop listening at any time.
+reported at once; the listener may stop listening at any time.
 
 Each solve is limited by CP-SAT's deterministic time, so that the same request
 takes the same path; the deadline only cuts the path short.

@@ -1,6 +1,6 @@
 """What the search knows so far: the best plan and what is proven of it.
 
-Better plans and better bounds are reported at once; whoever listens may stop
+Better plans and better bounds are reported at once; the listener may stop
 listening at any time. Values come from plans alone and bounds from relaxations
 alone, so neither can undo the other.
 """

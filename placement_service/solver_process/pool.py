@@ -2,7 +2,7 @@
 
 Each process does one search at a time. It is a plain child started with
 `subprocess` and not with `multiprocessing`, whose start method would run the
-main module of whoever uses this package again. A process that misses its
+main module of the program that uses this package again. A process that misses its
 deadline, dies, or whose caller leaves is killed and replaced in the background;
 the search then ends with the best answer that it had reported.
 """
@@ -255,7 +255,7 @@ class _Process:
         return not self._is_killed and self._child.poll() is None
 
     def kill(self) -> None:
-        """Ends the process; whoever waits for it gets an end of file."""
+        """Ends the process; a reader that waits for it gets an end of file."""
         self._is_killed = True
         self._child.kill()
 

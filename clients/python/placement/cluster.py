@@ -4,7 +4,7 @@ The official client finds the cluster, authenticates and keeps the connections; 
 are left aside. They take a hundred times longer to make than the JSON itself, and they drop
 fields that they do not know. What arrives is therefore a dictionary as the server wrote it.
 
-Nothing is retried here: whoever calls knows what repeating means.
+Nothing is retried here: the caller knows what repeating means.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
 
     Room of a reclaimed pod is also for the gangs that reclaim. For each priority, the pods
     of that priority and less have what was free and what victims below it left; this says
-    it all, because whoever may use the room of a victim may use that of all below it.
+    it all, because a gang that may use the room of a victim may use that of all below it.
     """
     reclaiming = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
     for node, pods in plan.new_by_node:

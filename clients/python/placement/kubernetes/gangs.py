@@ -1,4 +1,4 @@
-"""Gangs, whoever wrote them: what the readers of all kinds agree on.
+"""Gangs of any author: what the readers of all kinds agree on.
 
 Grove's PodGangs, KAI's and Koordinator's PodGroups and the rest are read by a module each
 (`pod_gangs`, `kai`, `koordinator`, ...). From here on they are alike.

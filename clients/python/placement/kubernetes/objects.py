@@ -297,7 +297,7 @@ def _identify(
         namespace = "default"
     one = None
     if isinstance(name, str) and name and isinstance(namespace, str):
-        # One with a wrong name is read on: whoever mends it wants to know of the rest too.
+        # One with a wrong name is read on: the user who mends it wants to know of the rest too.
         one = Object(kind.name, namespace, name, body, file, document)
     title = f"{kind.name} in document {document + 1}" if one is None else str(one)
     if metadata is not None and not isinstance(metadata, dict):

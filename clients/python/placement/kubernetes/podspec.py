@@ -27,7 +27,7 @@ Ignored, since it is soft or harmless
     Preferred node affinity, preferred pod affinity and anti-affinity, spread
     constraints with `ScheduleAnyway`, `PreferNoSchedule` taints;
     `preemptionPolicy` (nothing is preempted); `runtimeClassName` (its overhead
-    is already in `overhead`); `schedulerName` (whoever is asked decides);
+    is already in `overhead`); `schedulerName` (the scheduler that is asked decides);
     `tolerationSeconds`; `os` (say it in the node selector); volumes that any
     node can mount (`emptyDir`, `hostPath`, `configMap`, `secret`, `projected`,
     `downwardAPI`, inline `csi`, `image` and network file systems); resizes in
