@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,10 +117,13 @@ def test_where_another_writer_was_first_all_is_taken_back(kai: Cluster, service:
         "spec": {"podName": "g-2", "selectedNode": "a"},
     }
 
+    first = threading.Lock()
+
     def on_step(step: Step) -> None:
-        # Between the last look and the first request of ours.
-        if step is Step.ADVISE and not requests(kai):
-            kai.api.create(BIND_REQUESTS, theirs)
+        # Between the last look and the first request of ours; those are written in parallel.
+        with first:
+            if step is Step.ADVISE and not requests(kai):
+                kai.api.create(BIND_REQUESTS, theirs)
 
     with controller(kai.kubeconfig(), service, on_step=on_step, **ADVISING):
         kai.wait_until(lambda: pool_of(kai, "g") == "", "the hold is gone")
