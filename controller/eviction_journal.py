@@ -1,7 +1,7 @@
 """Eviction plans that were begun, written down where another controller finds them.
 
 Before its first pod is evicted a plan is written to a ConfigMap of our own namespace.
-Whoever leads after a crash goes on with the same pods instead of choosing others. It is not
+The leader after a crash goes on with the same pods instead of choosing others. It is not
 kept on the gangs themselves: who may write those may not evict the pods of others.
 """
 

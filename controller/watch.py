@@ -179,7 +179,7 @@ class Watcher:
                 self._stream = None
                 wanted = self._relist
         if revision == began and time.monotonic() - started < _BRIEF and not wanted:
-            # Whoever is in between, asking again at once would go on without end.
+            # Whatever proxy is in between, asking again at once would go on without end.
             raise _Broken(ApiError(0, "the watch ended as it began"), revision)
         self._failures = 0
         return revision

@@ -1,7 +1,7 @@
 """Advice for one gang, and how it is written on the gang's pods.
 
 The annotation on each pod is the only memory: it says which gang, how many pods, where this
-one should go, and until when. Whoever finds fewer pods than it says knows that the advice was
+one should go, and until when. A reader that finds fewer pods than it says knows that the advice was
 never whole.
 """
 

@@ -47,7 +47,7 @@ class KubeScheduler:
         return "kube-scheduler" if self._mode == "pin" else "kube-scheduler-nominate"
 
     def waits(self, pod: Body, objects: Objects) -> bool:
-        """Gated by us alone, whoever its scheduler is: the gate asked for this."""
+        """Gated by us alone, for any scheduler: the gate asked for this."""
         return is_gated_by_us_alone(pod)
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:

@@ -6,7 +6,7 @@
    nothing is written.
 3. It expires. What was not followed by then is taken back.
 4. What became of it is counted, and said on the pods and in an event.
-5. Whoever comes after a crash finds the annotations: whole advice is carried on, and advice
+5. The next leader after a crash finds the annotations: whole advice is carried on, and advice
    that is not whole is taken back.
 """
 

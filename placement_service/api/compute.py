@@ -1,7 +1,7 @@
 """The compute process: ``python -m placement_service.api.compute --fd N``.
 
 All that may take long happens here, where it can be killed: reading the bytes of a request,
-the stages of `pipeline`, and writing the answer. Whoever started the process, `compute_pool`,
+the stages of `pipeline`, and writing the answer. The parent process, `compute_pool`,
 gets each better answer as soon as it is verified, so that a stage that is late costs what it
 would have added and no more. The process has a solver process of its own, in its process
 group; both end when the edge is gone.

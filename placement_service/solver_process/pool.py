@@ -114,7 +114,7 @@ class SolverPool:
             self._changed.notify_all()
         for process in processes:
             process.kill()
-        # Whoever waits for one of the others sees it end, and discards it.
+        # A thread that waits for one of the others sees it end, and discards it.
         for process in idle:
             process.discard()
 

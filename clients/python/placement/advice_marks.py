@@ -1,5 +1,5 @@
 """What advice to other schedulers leaves on objects: names that the controller writes, and
-that whoever frees everything by hand looks for."""
+that a person who frees everything by hand looks for."""
 
 from __future__ import annotations
 

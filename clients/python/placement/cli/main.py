@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has enough, as `head` does. Python flushes once more when it exits.
+        # The reader has enough, as `head` does. Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Status.OK
 
