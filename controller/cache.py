@@ -239,7 +239,7 @@ class ClusterCache:
             return state_of(gang, members, self._scheduler_name, has_node=self._has_node)
 
     def node_revision(self, node: str) -> int | None:
-        """When a node last changed by another's hand (see `ClusterView`), None when it is gone."""
+        """When another writer last changed a node (see `ClusterView`), None when it is gone."""
         with self._changed:
             return self._node_revisions.get(node, 0) if self._has_node(node) else None
 

@@ -92,7 +92,7 @@ class GangHistory:
             waits = notices.of_waiting(state) if key in self._waiting_since else answer
             return notices.of_half_bound(state, waits, self._outcomes.get(key))
         if key in self._waiting_since:
-            # Pods whose node is gone will never run: that is no matter of patience.
+            # Pods whose node is gone will never run: waiting longer does not help.
             due = state.has_lost or now - self._waiting_since[key] >= self._waiting_notice
             return notices.of_waiting(state) if due else None
         queued, outcome = queue.get(key), self._outcomes.get(key)

@@ -297,7 +297,7 @@ def _start(arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], socket.so
     with theirs:
         try:
             child = subprocess.Popen(
-                # -P: what the working directory holds is no package of ours.
+                # -P: nothing in the working directory is one of our packages.
                 [
                     sys.executable,
                     "-P",

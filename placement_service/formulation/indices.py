@@ -11,23 +11,14 @@ from typing import NewType
 NodeIdx = NewType("NodeIdx", int)
 #: A class of pods that no rule can tell apart: a row of `Problem.request`.
 ClassIdx = NewType("ClassIdx", int)
-#: A gang of the snapshot.
-GangIdx = NewType("GangIdx", int)
 #: A group of a gang, and a pod set of a group.
 GroupIdx = NewType("GroupIdx", int)
 PodSetIdx = NewType("PodSetIdx", int)
-#: A demand of a gang.
-DemandIdx = NewType("DemandIdx", int)
 #: A level of the problem; NO_LEVEL where there is none.
 LevelIdx = NewType("LevelIdx", int)
 #: A domain of a level; NO_DOMAIN where there is none.
 DomainIdx = NewType("DomainIdx", int)
-#: A place of a level: a domain, or beyond the domains a node without the label, alone.
-PlaceIdx = NewType("PlaceIdx", int)
-#: A column of `Problem.free`.
-ColumnIdx = NewType("ColumnIdx", int)
 
 NO_LEVEL = LevelIdx(-1)
 NO_DOMAIN = DomainIdx(-1)
-NO_GANG = GangIdx(-1)
 NO_CLASS = ClassIdx(-1)

@@ -219,7 +219,7 @@ class _Process:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         with theirs, self._closed_on_error():
             self._child = subprocess.Popen(
-                # -P: what the working directory holds is no package of ours.
+                # -P: nothing in the working directory is one of our packages.
                 [
                     sys.executable,
                     "-P",

@@ -275,7 +275,7 @@ class Cluster:
                 and isinstance(items, list)
                 and all(isinstance(item, dict) for item in items)
             ):
-                raise ApiError(0, f"the answer is no list of {resource.plural}")
+                raise ApiError(0, f"the answer is not a list of {resource.plural}")
             revision, following = metadata.get("resourceVersion"), metadata.get("continue")
             yield Page(tuple({**told, **item} for item in items), str(revision or ""))
             if not following:
