@@ -135,6 +135,14 @@ def test_shares_leave_whole_gpus_to_whole_pods() -> None:
     assert len(bindings) == 3
 
 
+def test_a_gpu_that_is_shared_is_no_whole_one() -> None:
+    """By number two GPUs are free, but half of one is in use."""
+    plain = board(gpus=2, policy=PartitionPolicy.PREFER)
+    shared = replace(plain, devices=(replace(plain.devices[0], used_milli=500), plain.devices[1]))
+    assert not placed([shared], wholes("two", 2))[0]
+    assert devices(placed([shared], wholes("one", 1))[0]) == [(1,)]
+
+
 def test_shares_need_a_node_that_lists_its_gpus() -> None:
     assert not placed([node("plain")], [pods_of("part", 1, share(500))])[0]
 
