@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def run() -> int:
     """Run the command; says what to install where only the bare client is."""
+    # gRPC reports each connection that closes, and reads this when it is loaded. Standard error
+    # is for what the user has to know.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from placement.cli.main import main
     except ModuleNotFoundError as error:
