@@ -51,7 +51,8 @@ class Admission:
         self._arrival_seconds = arrival_seconds
         self._present = 0
         self._bytes = 0
-        self._draining = False
+        #: Whether newcomers are refused.
+        self.draining = False
         self._empty = asyncio.Event()
         self._empty.set()
         self._arriving: Counter[str] = Counter()
@@ -69,7 +70,7 @@ class Admission:
 
     def drain(self) -> None:
         """Lets nobody in from now on; those inside go on."""
-        self._draining = True
+        self.draining = True
 
     async def wait_until_empty(self, timeout: float) -> bool:
         """Whether nobody is inside, after waiting `timeout` seconds at most."""
@@ -129,7 +130,7 @@ class Admission:
         return self._busy()
 
     def _check(self) -> None:
-        if self._draining:
+        if self.draining:
             raise Draining
         if self._present >= self._places:
             raise self._busy()

@@ -30,7 +30,10 @@ BOOT_SECONDS = 60.0
 #: Pauses between attempts to start a process that does not come up, in seconds.
 BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: Seconds in which a process must stop when its caller left.
+#: Seconds in which a process must stop when its caller left, or got another answer; longer where
+#: it took longer to start. To wait as long as a new process takes costs at most twice what the
+#: better choice costs, and on a busy machine, where everything is late, processes are not killed
+#: faster than they start.
 CANCEL_SECONDS = 0.5
 
 
@@ -54,6 +57,8 @@ class ComputeProcess:
         self.ended = asyncio.Event()
         #: Whether it works on a job.
         self.busy = False
+        #: Whether a job is on its way to it, and may be cut off.
+        self._sending = False
         self._reading = self._loop.create_task(self._read())
 
     @property
@@ -65,9 +70,11 @@ class ComputeProcess:
         self.busy = True
         content = job.pack()
         head = HEAD.pack(Kind.JOB, len(content) + len(request)) + content
+        self._sending = True
         with contextlib.suppress(OSError):
             await self._loop.sock_sendall(self._socket, head)
             await self._loop.sock_sendall(self._socket, request)
+        self._sending = False
 
     async def next_frame(self) -> Frame | None:
         """The next frame of the job, None when the process is gone."""
@@ -76,10 +83,13 @@ class ComputeProcess:
             self.busy = False
         return frame
 
-    async def stopped(self) -> bool:
-        """Asks it to stop its job; whether it did, and soon enough."""
+    async def stopped(self, within: float) -> bool:
+        """Asks it to stop its job; whether it did within so many seconds."""
+        if self._sending:
+            # It would take what we ask for the rest of the job.
+            return False
         try:
-            async with asyncio.timeout(CANCEL_SECONDS):
+            async with asyncio.timeout(within):
                 with contextlib.suppress(OSError):
                     await self._loop.sock_sendall(self._socket, HEAD.pack(Kind.CANCEL, 0))
                 while self.busy and not self.ended.is_set():
@@ -166,6 +176,10 @@ class ComputePool:
         self._waiting: deque[asyncio.Future[ComputeProcess]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
+        #: Set once a process was ready for the first time.
+        self.ready = asyncio.Event()
+        #: What the last process took to start, in seconds.
+        self._boot_seconds = 0.0
 
     def open(self) -> None:
         """Starts the processes, and waits for none. From the event loop."""
@@ -228,7 +242,7 @@ class ComputePool:
         self._idle.append(process)
 
     async def _settle(self, process: ComputeProcess) -> None:
-        if await process.stopped():
+        if await process.stopped(within=max(CANCEL_SECONDS, self._boot_seconds)):
             self._lend(process)
         else:
             process.kill()
@@ -258,6 +272,7 @@ class ComputePool:
 
     async def _booted(self) -> ComputeProcess | None:
         """A new process that is idle, None when it does not come up."""
+        begin = asyncio.get_running_loop().time()
         try:
             process = ComputeProcess(*await asyncio.to_thread(_start, self._arguments))
         except OSError:
@@ -276,6 +291,8 @@ class ComputePool:
         loaded.cancel()
         ended.cancel()
         if process.loaded.is_set() and not process.ended.is_set():
+            self._boot_seconds = asyncio.get_running_loop().time() - begin
+            self.ready.set()
             return process
         self._all.discard(process)
         await process.discard()

@@ -171,9 +171,15 @@ class _Edge:
         port = await self._listen(self._settings.port, certificates)
         if certificates is not None:
             self._in_background(self._renew(port, certificates))
-        self._health.set(health_pb2.HealthCheckResponse.SERVING)
+        self._in_background(self._serve_when_ready())
         logger.info("serving on %s:%d", self._settings.host, port)
         return port
+
+    async def _serve_when_ready(self) -> None:
+        """Until a compute process is there, calls had better go to another replica."""
+        await self.pool.ready.wait()
+        if not self._admission.draining:
+            self._health.set(health_pb2.HealthCheckResponse.SERVING)
 
     def drain(self) -> None:
         self._health.set(health_pb2.HealthCheckResponse.NOT_SERVING)

@@ -211,16 +211,17 @@ class PlacementCalls:
                 await process.begin(call.head(), call.request)
                 return await self._followed(process, call)
         except TimeoutError:
-            # It is far behind; its caller is not to wait for it, and neither is the next one.
-            process.kill()
+            # It is far behind, and its caller is not to wait for it. It is told to stop when it is
+            # given back.
             if call.hurried:
                 logger.info("%s: the best answer so far leaves, as was asked", call.title)
                 detail = "The search was told to end."
                 return call.best_so_far(placement_pb2.Termination(detail=detail))
             self._metrics.late.inc()
-            logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             if call.best is None:
+                logger.warning("%s: a stage was late, and there is no answer yet", call.title)
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
+            logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             return call.best_so_far()
         finally:
             if call in self._running:

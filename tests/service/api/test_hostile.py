@@ -107,6 +107,21 @@ def test_without_any_answer_a_late_stage_is_an_error_in_time() -> None:
     raise AssertionError("late each time")
 
 
+def test_a_process_that_was_late_goes_on_when_it_stops_in_time() -> None:
+    """On a busy machine everything is late once: a new process would be late, too."""
+    with running("moving") as service:
+        (pid,) = service.server.process_ids()
+        service.server._edge.pool._boot_seconds = LONG
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(grpc.RpcError):
+                service.compute(message(time_limit=0.3))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert service.compute(message()).gangs[0].placed
+        assert service.server.process_ids() == (pid,)
+
+
 def test_a_request_whose_turn_does_not_come_in_its_time_is_told_to_come_back() -> None:
     with running("stubborn", max_concurrent=1) as service:
         first = service.stream(message(time_limit=500.0), timeout=500.0)

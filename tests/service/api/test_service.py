@@ -556,7 +556,7 @@ def health(service: Running, name: str = "") -> str:
 
 @pytest.mark.parametrize("name", ["", "placement.v1.PlacementService"])
 def test_health_is_served(usual: Running, name: str) -> None:
-    assert health(usual, name) == "SERVING"
+    wait_until(lambda: health(usual, name) == "SERVING", "a process is loaded")
 
 
 def test_reflection_names_the_services(usual: Running) -> None:
