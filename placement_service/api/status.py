@@ -14,6 +14,7 @@ from placement_service.entities.errors import (
     InvalidRequest,
     NotArrived,
     PlacementError,
+    SnapshotUnknown,
 )
 
 DOMAIN = "placement.v1"
@@ -28,6 +29,7 @@ CODES: dict[type[PlacementError], int] = {
     Draining: code_pb2.UNAVAILABLE,
     DeadlineTooShort: code_pb2.DEADLINE_EXCEEDED,
     NotArrived: code_pb2.DEADLINE_EXCEEDED,
+    SnapshotUnknown: code_pb2.FAILED_PRECONDITION,
     Internal: code_pb2.INTERNAL,
 }
 

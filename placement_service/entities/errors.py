@@ -100,6 +100,20 @@ class NotArrived(DeadlineTooShort):
         self.args = (f"the request did not arrive within {seconds:g} s",)
 
 
+class SnapshotUnknown(PlacementError):
+    """The base of the request is no snapshot that the service holds, or none any more."""
+
+    reason = "SNAPSHOT_UNKNOWN"
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__("the base is not held here; send the whole snapshot")
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        return {"digest": self.digest}
+
+
 class Internal(PlacementError):
     """A defect of the service. `dump` names the saved request, "" if none was."""
 

@@ -132,6 +132,7 @@ class Placement:
     stats: Stats | None = None
     evictions: tuple[Eviction, ...] = ()
     request_digest: str = ""
+    snapshot_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

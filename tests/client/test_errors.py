@@ -16,6 +16,7 @@ from placement.errors import (
     InternalError,
     InvalidRequestError,
     PlacementError,
+    SnapshotUnknownError,
     UnavailableError,
     Violation,
     from_rpc_error,
@@ -30,6 +31,7 @@ EXAMPLES: tuple[PlacementError, ...] = (
     DrainingError("shutting down"),
     DeadlineTooShortError("no answer yet", elapsed=0.031),
     InternalError("a defect", dump="20261121T101500-1f2e3d4c.json"),
+    SnapshotUnknownError("not held", digest="sha256:1f2e"),
 )
 
 texts = st.text(max_size=20)
@@ -45,6 +47,7 @@ errors = st.one_of(
     st.builds(DrainingError, texts),
     st.builds(DeadlineTooShortError, texts, elapsed=st.none() | seconds),
     st.builds(InternalError, texts, dump=texts),
+    st.builds(SnapshotUnknownError, texts, digest=texts),
     st.builds(
         PlacementError,
         texts,
@@ -78,6 +81,7 @@ def test_the_status_carries_what_the_proto_documents(error: PlacementError) -> N
         DrainingError: {},
         DeadlineTooShortError: {"elapsed_ms": "31"},
         InternalError: {"dump": "20261121T101500-1f2e3d4c.json"},
+        SnapshotUnknownError: {"digest": "sha256:1f2e"},
     }
     info = ErrorInfo()
     assert to_status(error).details[0].Unpack(info)

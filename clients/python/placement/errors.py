@@ -125,6 +125,19 @@ class DrainingError(UnavailableError):
     reason = ErrorReason.ERROR_REASON_DRAINING
 
 
+class SnapshotUnknownError(PlacementError):
+    """The service does not hold the base of the request; a session sends the whole by itself.
+
+    `digest` is that of the base.
+    """
+
+    reason = ErrorReason.ERROR_REASON_SNAPSHOT_UNKNOWN
+
+    def __init__(self, message: str = "", *, digest: str = "") -> None:
+        super().__init__(message, code=grpc.StatusCode.FAILED_PRECONDITION)
+        self.digest = digest
+
+
 class InternalError(PlacementError):
     """A defect of the service. `dump` names the request it saved for replay, may be empty."""
 
@@ -179,6 +192,8 @@ def to_status(error: PlacementError) -> Status:
                 details.append(advice)
         case DeadlineTooShortError(elapsed=float(elapsed)):
             metadata["elapsed_ms"] = str(round(elapsed * 1000))
+        case SnapshotUnknownError():
+            metadata["digest"] = error.digest
         case InternalError():
             metadata["dump"] = error.dump
     if error.reason != ErrorReason.ERROR_REASON_UNSPECIFIED:
@@ -244,6 +259,10 @@ def _deadline_too_short(status: Status, metadata: Mapping[str, str]) -> Deadline
     )
 
 
+def _snapshot_unknown(status: Status, metadata: Mapping[str, str]) -> SnapshotUnknownError:
+    return SnapshotUnknownError(status.message, digest=metadata.get("digest", ""))
+
+
 def _internal(status: Status, metadata: Mapping[str, str]) -> InternalError:
     return InternalError(status.message, dump=metadata.get("dump", ""))
 
@@ -258,5 +277,6 @@ _BY_REASON: Mapping[str, Callable[[Status, Mapping[str, str]], PlacementError]] 
     "BUSY": _busy,
     "DRAINING": _draining,
     "DEADLINE_TOO_SHORT": _deadline_too_short,
+    "SNAPSHOT_UNKNOWN": _snapshot_unknown,
     "INTERNAL": _internal,
 }

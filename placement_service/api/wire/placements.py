@@ -55,6 +55,7 @@ def placement_to_proto(placement: Placement) -> placement_pb2.Placement:
         tiers=map(_tier_to_proto, placement.tiers),
         evictions=map(_eviction_to_proto, placement.evictions),
         request_digest=placement.request_digest,
+        snapshot_digest=placement.snapshot_digest,
     )
     if placement.termination is not None:
         message.termination.CopyFrom(_termination_to_proto(placement.termination))
@@ -117,6 +118,7 @@ def parse_placement(message: placement_pb2.Placement) -> Placement:
         else None,
         evictions=tuple(map(_parse_eviction, message.evictions)),
         request_digest=message.request_digest,
+        snapshot_digest=message.snapshot_digest,
     )
 
 

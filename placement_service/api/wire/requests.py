@@ -19,7 +19,7 @@ from placement_service.api.wire import cluster, workload
 from placement_service.api.wire.parts import inverse, unspecified
 from placement_service.api.wire.placements import binding_to_proto, parse_binding
 from placement_service.api.wire.times import duration, seconds, timestamp, whole_seconds
-from placement_service.entities.errors import InvalidRequest, Violation
+from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import (
     DEFAULT_GPU_RESOURCES,
@@ -42,7 +42,12 @@ EXTRAS_POLICIES: Mapping[placement_service_pb2.ExtrasPolicy, ExtrasPolicy] = {
 
 
 def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Request:
-    """The question in a message; raises InvalidRequest with every violation."""
+    """The question in a message.
+
+    Raises InvalidRequest with every violation, SnapshotUnknown where it has a base.
+    """
+    if message.HasField("base"):
+        raise SnapshotUnknown(message.base.digest)
     snapshot = message.snapshot
     size.check_message(message)
     found: list[Violation] = []

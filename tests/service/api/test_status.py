@@ -23,6 +23,7 @@ ERRORS: tuple[tuple[PlacementError, type[client.PlacementError], dict[str, objec
     (errors.Draining(), client.DrainingError, {}),
     (errors.DeadlineTooShort(elapsed_seconds=0.031), client.DeadlineTooShortError, {}),
     (errors.Internal(dump="d.json"), client.InternalError, {"dump": "d.json"}),
+    (errors.SnapshotUnknown("sha256:0"), client.SnapshotUnknownError, {"digest": "sha256:0"}),
     (errors.NotArrived(seconds=20), client.DeadlineTooShortError, {}),
 )
 

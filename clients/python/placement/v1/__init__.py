@@ -49,6 +49,7 @@ from placement.v1.placement_service_pb2 import (
     ExtrasPolicy,
     Policy,
     Progress,
+    SnapshotBase,
     StreamPlacementRequest,
     StreamPlacementResponse,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "ScopeUse",
     "SelectorOperator",
     "SelectorRequirement",
+    "SnapshotBase",
     "SolveStats",
     "SpreadConstraint",
     "StreamPlacementRequest",

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fplacement/v1/error_reason.proto\x12\x0cplacement.v1*\xbf\x01\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_REQUEST\x10\x01\x12\x15\n\x11\x45RROR_REASON_BUSY\x10\x02\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x03\x12#\n\x1f\x45RROR_REASON_DEADLINE_TOO_SHORT\x10\x04\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fplacement/v1/error_reason.proto\x12\x0cplacement.v1*\xe2\x01\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_REQUEST\x10\x01\x12\x15\n\x11\x45RROR_REASON_BUSY\x10\x02\x12\x19\n\x15\x45RROR_REASON_DRAINING\x10\x03\x12#\n\x1f\x45RROR_REASON_DEADLINE_TOO_SHORT\x10\x04\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x05\x12!\n\x1d\x45RROR_REASON_SNAPSHOT_UNKNOWN\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'placement.v1.error_reason_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=50
-  _globals['_ERRORREASON']._serialized_end=241
+  _globals['_ERRORREASON']._serialized_end=276
 # @@protoc_insertion_point(module_scope)

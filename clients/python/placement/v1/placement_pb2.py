@@ -25,39 +25,39 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cplacement/v1/placement.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc6\x02\n\tPlacement\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\'\n\x08\x62indings\x18\x03 \x03(\x0b\x32\x15.placement.v1.Binding\x12\'\n\x05gangs\x18\x04 \x03(\x0b\x32\x18.placement.v1.GangResult\x12*\n\x05tiers\x18\x05 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12.\n\x0btermination\x18\x06 \x01(\x0b\x32\x19.placement.v1.Termination\x12\'\n\x05stats\x18\x07 \x01(\x0b\x32\x18.placement.v1.SolveStats\x12)\n\tevictions\x18\x08 \x03(\x0b\x32\x16.placement.v1.Eviction\x12\x16\n\x0erequest_digest\x18\t \x01(\t\"\xa4\x01\n\x08\x45viction\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12(\n\x04kind\x18\x04 \x01(\x0e\x32\x1a.placement.v1.EvictionKind\x12\x10\n\x08\x66or_gang\x18\x05 \x01(\t\x12\x0f\n\x07to_node\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x12\n\nto_devices\x18\x08 \x03(\x05\"t\n\x07\x42inding\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04gang\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x06 \x03(\x05\x12\x13\n\x0breservation\x18\x07 \x01(\t\"\xab\x01\n\nGangResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06placed\x18\x02 \x01(\x08\x12\x1c\n\x0fplacement_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12%\n\x07reasons\x18\x04 \x03(\x0b\x32\x14.placement.v1.Reason\x12&\n\x06scopes\x18\x05 \x03(\x0b\x32\x16.placement.v1.ScopeUseB\x12\n\x10_placement_score\"J\n\x08ScopeUse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0f\n\x07\x64omains\x18\x04 \x03(\t\"\xb9\x01\n\x06Reason\x12&\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x18.placement.v1.ReasonCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x0e\n\x06\x64omain\x18\x04 \x01(\t\x12\r\n\x05\x61sked\x18\x05 \x01(\x05\x12\r\n\x05\x66ound\x18\x06 \x01(\x05\x12(\n\x05state\x18\x07 \x01(\x0e\x32\x19.placement.v1.ReasonState\x12\x0f\n\x07subject\x18\x08 \x01(\t\"\\\n\rObjectiveTier\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x12\n\x05\x62ound\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08minimize\x18\x04 \x01(\x08\x42\x08\n\x06_bound\"\x97\x01\n\x0bTermination\x12/\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.placement.v1.TerminationReason\x12-\n\x05limit\x18\x02 \x01(\x0e\x32\x1e.placement.v1.TerminationLimit\x12\x10\n\x03gap\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\tB\x06\n\x04_gap\"\x89\x02\n\nSolveStats\x12*\n\x07\x65lapsed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x66irst_answer\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05proof\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x0b\x66irst_tiers\x18\x04 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12\x0e\n\x06\x65ngine\x18\x05 \x01(\t\x12\x15\n\rdeterministic\x18\x06 \x01(\x08\x12\x1b\n\x13solver_memory_bytes\x18\x07 \x01(\x03*\xa7\x05\n\nReasonCode\x12\x1b\n\x17REASON_CODE_UNSPECIFIED\x10\x00\x12\x1d\n\x19REASON_CODE_UNINITIALIZED\x10\x01\x12\x1c\n\x18REASON_CODE_PODS_MISSING\x10\x02\x12\x1b\n\x17REASON_CODE_UNSUPPORTED\x10\x03\x12\x1f\n\x1bREASON_CODE_BASE_NOT_PLACED\x10\x04\x12 \n\x1cREASON_CODE_NO_ELIGIBLE_NODE\x10\x05\x12&\n\"REASON_CODE_INSUFFICIENT_RESOURCES\x10\x06\x12\x1d\n\x19REASON_CODE_NO_SUCH_LEVEL\x10\x07\x12)\n%REASON_CODE_REQUIRED_DOMAIN_TOO_SMALL\x10\x08\x12\'\n#REASON_CODE_PINNED_DOMAIN_TOO_SMALL\x10\t\x12&\n\"REASON_CODE_REQUIRED_DOMAIN_BROKEN\x10\n\x12\x19\n\x15REASON_CODE_POD_RULES\x10\x0b\x12\x1b\n\x17REASON_CODE_OUTCOMPETED\x10\x0c\x12\x1e\n\x1aREASON_CODE_NO_COMBINATION\x10\r\x12\x1c\n\x18REASON_CODE_NOT_SEARCHED\x10\x0e\x12\x1d\n\x19REASON_CODE_QUEUE_UNKNOWN\x10\x0f\x12\x1b\n\x17REASON_CODE_QUEUE_LIMIT\x10\x10\x12 \n\x1cREASON_CODE_QUEUE_GUARANTEED\x10\x11\x12\x18\n\x14REASON_CODE_RESERVED\x10\x12\x12\x17\n\x13REASON_CODE_DEVICES\x10\x13\x12\x15\n\x11REASON_CODE_CLAIM\x10\x14*{\n\x0c\x45victionKind\x12\x1d\n\x19\x45VICTION_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45VICTION_KIND_PREEMPT\x10\x01\x12\x19\n\x15\x45VICTION_KIND_RECLAIM\x10\x02\x12\x16\n\x12\x45VICTION_KIND_MOVE\x10\x03*f\n\x0bReasonState\x12\x1c\n\x18REASON_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17REASON_STATE_AFTER_PLAN\x10\x01\x12\x1c\n\x18REASON_STATE_EMPTY_QUEUE\x10\x02*x\n\x11TerminationReason\x12\"\n\x1eTERMINATION_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1aTERMINATION_REASON_OPTIMAL\x10\x01\x12\x1f\n\x1bTERMINATION_REASON_FEASIBLE\x10\x02*\x92\x01\n\x10TerminationLimit\x12!\n\x1dTERMINATION_LIMIT_UNSPECIFIED\x10\x00\x12\x1a\n\x16TERMINATION_LIMIT_TIME\x10\x01\x12\x1c\n\x18TERMINATION_LIMIT_EFFORT\x10\x02\x12!\n\x1dTERMINATION_LIMIT_SOLVER_LOST\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cplacement/v1/placement.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\"\xdf\x02\n\tPlacement\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\'\n\x08\x62indings\x18\x03 \x03(\x0b\x32\x15.placement.v1.Binding\x12\'\n\x05gangs\x18\x04 \x03(\x0b\x32\x18.placement.v1.GangResult\x12*\n\x05tiers\x18\x05 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12.\n\x0btermination\x18\x06 \x01(\x0b\x32\x19.placement.v1.Termination\x12\'\n\x05stats\x18\x07 \x01(\x0b\x32\x18.placement.v1.SolveStats\x12)\n\tevictions\x18\x08 \x03(\x0b\x32\x16.placement.v1.Eviction\x12\x16\n\x0erequest_digest\x18\t \x01(\t\x12\x17\n\x0fsnapshot_digest\x18\n \x01(\t\"\xa4\x01\n\x08\x45viction\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12(\n\x04kind\x18\x04 \x01(\x0e\x32\x1a.placement.v1.EvictionKind\x12\x10\n\x08\x66or_gang\x18\x05 \x01(\t\x12\x0f\n\x07to_node\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x12\n\nto_devices\x18\x08 \x03(\x05\"t\n\x07\x42inding\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04gang\x18\x04 \x01(\t\x12\r\n\x05group\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x06 \x03(\x05\x12\x13\n\x0breservation\x18\x07 \x01(\t\"\xab\x01\n\nGangResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06placed\x18\x02 \x01(\x08\x12\x1c\n\x0fplacement_score\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12%\n\x07reasons\x18\x04 \x03(\x0b\x32\x14.placement.v1.Reason\x12&\n\x06scopes\x18\x05 \x03(\x0b\x32\x16.placement.v1.ScopeUseB\x12\n\x10_placement_score\"J\n\x08ScopeUse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\x0f\n\x07\x64omains\x18\x04 \x03(\t\"\xb9\x01\n\x06Reason\x12&\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x18.placement.v1.ReasonCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x0e\n\x06\x64omain\x18\x04 \x01(\t\x12\r\n\x05\x61sked\x18\x05 \x01(\x05\x12\r\n\x05\x66ound\x18\x06 \x01(\x05\x12(\n\x05state\x18\x07 \x01(\x0e\x32\x19.placement.v1.ReasonState\x12\x0f\n\x07subject\x18\x08 \x01(\t\"\\\n\rObjectiveTier\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x12\n\x05\x62ound\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08minimize\x18\x04 \x01(\x08\x42\x08\n\x06_bound\"\x97\x01\n\x0bTermination\x12/\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.placement.v1.TerminationReason\x12-\n\x05limit\x18\x02 \x01(\x0e\x32\x1e.placement.v1.TerminationLimit\x12\x10\n\x03gap\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\tB\x06\n\x04_gap\"\x89\x02\n\nSolveStats\x12*\n\x07\x65lapsed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0c\x66irst_answer\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05proof\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x0b\x66irst_tiers\x18\x04 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12\x0e\n\x06\x65ngine\x18\x05 \x01(\t\x12\x15\n\rdeterministic\x18\x06 \x01(\x08\x12\x1b\n\x13solver_memory_bytes\x18\x07 \x01(\x03*\xa7\x05\n\nReasonCode\x12\x1b\n\x17REASON_CODE_UNSPECIFIED\x10\x00\x12\x1d\n\x19REASON_CODE_UNINITIALIZED\x10\x01\x12\x1c\n\x18REASON_CODE_PODS_MISSING\x10\x02\x12\x1b\n\x17REASON_CODE_UNSUPPORTED\x10\x03\x12\x1f\n\x1bREASON_CODE_BASE_NOT_PLACED\x10\x04\x12 \n\x1cREASON_CODE_NO_ELIGIBLE_NODE\x10\x05\x12&\n\"REASON_CODE_INSUFFICIENT_RESOURCES\x10\x06\x12\x1d\n\x19REASON_CODE_NO_SUCH_LEVEL\x10\x07\x12)\n%REASON_CODE_REQUIRED_DOMAIN_TOO_SMALL\x10\x08\x12\'\n#REASON_CODE_PINNED_DOMAIN_TOO_SMALL\x10\t\x12&\n\"REASON_CODE_REQUIRED_DOMAIN_BROKEN\x10\n\x12\x19\n\x15REASON_CODE_POD_RULES\x10\x0b\x12\x1b\n\x17REASON_CODE_OUTCOMPETED\x10\x0c\x12\x1e\n\x1aREASON_CODE_NO_COMBINATION\x10\r\x12\x1c\n\x18REASON_CODE_NOT_SEARCHED\x10\x0e\x12\x1d\n\x19REASON_CODE_QUEUE_UNKNOWN\x10\x0f\x12\x1b\n\x17REASON_CODE_QUEUE_LIMIT\x10\x10\x12 \n\x1cREASON_CODE_QUEUE_GUARANTEED\x10\x11\x12\x18\n\x14REASON_CODE_RESERVED\x10\x12\x12\x17\n\x13REASON_CODE_DEVICES\x10\x13\x12\x15\n\x11REASON_CODE_CLAIM\x10\x14*{\n\x0c\x45victionKind\x12\x1d\n\x19\x45VICTION_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45VICTION_KIND_PREEMPT\x10\x01\x12\x19\n\x15\x45VICTION_KIND_RECLAIM\x10\x02\x12\x16\n\x12\x45VICTION_KIND_MOVE\x10\x03*f\n\x0bReasonState\x12\x1c\n\x18REASON_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17REASON_STATE_AFTER_PLAN\x10\x01\x12\x1c\n\x18REASON_STATE_EMPTY_QUEUE\x10\x02*x\n\x11TerminationReason\x12\"\n\x1eTERMINATION_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1aTERMINATION_REASON_OPTIMAL\x10\x01\x12\x1f\n\x1bTERMINATION_REASON_FEASIBLE\x10\x02*\x92\x01\n\x10TerminationLimit\x12!\n\x1dTERMINATION_LIMIT_UNSPECIFIED\x10\x00\x12\x1a\n\x16TERMINATION_LIMIT_TIME\x10\x01\x12\x1c\n\x18TERMINATION_LIMIT_EFFORT\x10\x02\x12!\n\x1dTERMINATION_LIMIT_SOLVER_LOST\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'placement.v1.placement_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REASONCODE']._serialized_start=1647
-  _globals['_REASONCODE']._serialized_end=2326
-  _globals['_EVICTIONKIND']._serialized_start=2328
-  _globals['_EVICTIONKIND']._serialized_end=2451
-  _globals['_REASONSTATE']._serialized_start=2453
-  _globals['_REASONSTATE']._serialized_end=2555
-  _globals['_TERMINATIONREASON']._serialized_start=2557
-  _globals['_TERMINATIONREASON']._serialized_end=2677
-  _globals['_TERMINATIONLIMIT']._serialized_start=2680
-  _globals['_TERMINATIONLIMIT']._serialized_end=2826
+  _globals['_REASONCODE']._serialized_start=1672
+  _globals['_REASONCODE']._serialized_end=2351
+  _globals['_EVICTIONKIND']._serialized_start=2353
+  _globals['_EVICTIONKIND']._serialized_end=2476
+  _globals['_REASONSTATE']._serialized_start=2478
+  _globals['_REASONSTATE']._serialized_end=2580
+  _globals['_TERMINATIONREASON']._serialized_start=2582
+  _globals['_TERMINATIONREASON']._serialized_end=2702
+  _globals['_TERMINATIONLIMIT']._serialized_start=2705
+  _globals['_TERMINATIONLIMIT']._serialized_end=2851
   _globals['_PLACEMENT']._serialized_start=79
-  _globals['_PLACEMENT']._serialized_end=405
-  _globals['_EVICTION']._serialized_start=408
-  _globals['_EVICTION']._serialized_end=572
-  _globals['_BINDING']._serialized_start=574
-  _globals['_BINDING']._serialized_end=690
-  _globals['_GANGRESULT']._serialized_start=693
-  _globals['_GANGRESULT']._serialized_end=864
-  _globals['_SCOPEUSE']._serialized_start=866
-  _globals['_SCOPEUSE']._serialized_end=940
-  _globals['_REASON']._serialized_start=943
-  _globals['_REASON']._serialized_end=1128
-  _globals['_OBJECTIVETIER']._serialized_start=1130
-  _globals['_OBJECTIVETIER']._serialized_end=1222
-  _globals['_TERMINATION']._serialized_start=1225
-  _globals['_TERMINATION']._serialized_end=1376
-  _globals['_SOLVESTATS']._serialized_start=1379
-  _globals['_SOLVESTATS']._serialized_end=1644
+  _globals['_PLACEMENT']._serialized_end=430
+  _globals['_EVICTION']._serialized_start=433
+  _globals['_EVICTION']._serialized_end=597
+  _globals['_BINDING']._serialized_start=599
+  _globals['_BINDING']._serialized_end=715
+  _globals['_GANGRESULT']._serialized_start=718
+  _globals['_GANGRESULT']._serialized_end=889
+  _globals['_SCOPEUSE']._serialized_start=891
+  _globals['_SCOPEUSE']._serialized_end=965
+  _globals['_REASON']._serialized_start=968
+  _globals['_REASON']._serialized_end=1153
+  _globals['_OBJECTIVETIER']._serialized_start=1155
+  _globals['_OBJECTIVETIER']._serialized_end=1247
+  _globals['_TERMINATION']._serialized_start=1250
+  _globals['_TERMINATION']._serialized_end=1401
+  _globals['_SOLVESTATS']._serialized_start=1404
+  _globals['_SOLVESTATS']._serialized_end=1669
 # @@protoc_insertion_point(module_scope)

@@ -96,7 +96,7 @@ TERMINATION_LIMIT_EFFORT: TerminationLimit
 TERMINATION_LIMIT_SOLVER_LOST: TerminationLimit
 
 class Placement(_message.Message):
-    __slots__ = ("revision", "label", "bindings", "gangs", "tiers", "termination", "stats", "evictions", "request_digest")
+    __slots__ = ("revision", "label", "bindings", "gangs", "tiers", "termination", "stats", "evictions", "request_digest", "snapshot_digest")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     BINDINGS_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class Placement(_message.Message):
     STATS_FIELD_NUMBER: _ClassVar[int]
     EVICTIONS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     revision: str
     label: str
     bindings: _containers.RepeatedCompositeFieldContainer[Binding]
@@ -115,7 +116,8 @@ class Placement(_message.Message):
     stats: SolveStats
     evictions: _containers.RepeatedCompositeFieldContainer[Eviction]
     request_digest: str
-    def __init__(self, revision: _Optional[str] = ..., label: _Optional[str] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangResult, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[ObjectiveTier, _Mapping]]] = ..., termination: _Optional[_Union[Termination, _Mapping]] = ..., stats: _Optional[_Union[SolveStats, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., request_digest: _Optional[str] = ...) -> None: ...
+    snapshot_digest: str
+    def __init__(self, revision: _Optional[str] = ..., label: _Optional[str] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., gangs: _Optional[_Iterable[_Union[GangResult, _Mapping]]] = ..., tiers: _Optional[_Iterable[_Union[ObjectiveTier, _Mapping]]] = ..., termination: _Optional[_Union[Termination, _Mapping]] = ..., stats: _Optional[_Union[SolveStats, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., request_digest: _Optional[str] = ..., snapshot_digest: _Optional[str] = ...) -> None: ...
 
 class Eviction(_message.Message):
     __slots__ = ("pod", "gang", "node", "kind", "for_gang", "to_node", "reason", "to_devices")

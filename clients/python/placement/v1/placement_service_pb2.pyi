@@ -36,7 +36,7 @@ EXTRAS_POLICY_AFTER_MINIMUMS: ExtrasPolicy
 EXTRAS_POLICY_WITH_PRIORITY: ExtrasPolicy
 
 class ComputePlacementRequest(_message.Message):
-    __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label")
+    __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label", "base")
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     GANGS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class ComputePlacementRequest(_message.Message):
     PREVIOUS_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     snapshot: _cluster_pb2.ClusterSnapshot
     gangs: _containers.RepeatedCompositeFieldContainer[_workload_pb2.PodGang]
     policy: Policy
@@ -51,7 +52,18 @@ class ComputePlacementRequest(_message.Message):
     previous_placement: _containers.RepeatedCompositeFieldContainer[_placement_pb2.Binding]
     validate_only: bool
     label: str
-    def __init__(self, snapshot: _Optional[_Union[_cluster_pb2.ClusterSnapshot, _Mapping]] = ..., gangs: _Optional[_Iterable[_Union[_workload_pb2.PodGang, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., previous_placement: _Optional[_Iterable[_Union[_placement_pb2.Binding, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., label: _Optional[str] = ...) -> None: ...
+    base: SnapshotBase
+    def __init__(self, snapshot: _Optional[_Union[_cluster_pb2.ClusterSnapshot, _Mapping]] = ..., gangs: _Optional[_Iterable[_Union[_workload_pb2.PodGang, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., previous_placement: _Optional[_Iterable[_Union[_placement_pb2.Binding, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., label: _Optional[str] = ..., base: _Optional[_Union[SnapshotBase, _Mapping]] = ...) -> None: ...
+
+class SnapshotBase(_message.Message):
+    __slots__ = ("digest", "gone_nodes", "gone_pods")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    GONE_NODES_FIELD_NUMBER: _ClassVar[int]
+    GONE_PODS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    gone_nodes: _containers.RepeatedScalarFieldContainer[str]
+    gone_pods: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, digest: _Optional[str] = ..., gone_nodes: _Optional[_Iterable[str]] = ..., gone_pods: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ComputePlacementResponse(_message.Message):
     __slots__ = ("placement",)

@@ -26,8 +26,10 @@ if _version_not_supported:
 
 
 class PlacementServiceStub:
-    """PlacementService places gangs of pods on nodes. It keeps no state: a request
-    holds the whole question, and repeating it is harmless.
+    """PlacementService places gangs of pods on nodes. A request holds the whole
+    question, or names a snapshot that the service was told before and what has
+    changed since. No answer depends on what the service keeps, and repeating a
+    request is harmless.
     """
 
     def __init__(self, channel):
@@ -49,8 +51,10 @@ class PlacementServiceStub:
 
 
 class PlacementServiceServicer:
-    """PlacementService places gangs of pods on nodes. It keeps no state: a request
-    holds the whole question, and repeating it is harmless.
+    """PlacementService places gangs of pods on nodes. A request holds the whole
+    question, or names a snapshot that the service was told before and what has
+    changed since. No answer depends on what the service keeps, and repeating a
+    request is harmless.
     """
 
     def ComputePlacement(self, request, context):
@@ -91,8 +95,10 @@ def add_PlacementServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlacementService:
-    """PlacementService places gangs of pods on nodes. It keeps no state: a request
-    holds the whole question, and repeating it is harmless.
+    """PlacementService places gangs of pods on nodes. A request holds the whole
+    question, or names a snapshot that the service was told before and what has
+    changed since. No answer depends on what the service keeps, and repeating a
+    request is harmless.
     """
 
     @staticmethod

@@ -60,6 +60,12 @@ const (
 	//	{ "reason": "INTERNAL", "domain": "placement.v1",
 	//	  "metadata": { "dump": "20261121T101500-1f2e3d4c5b6a7988.binpb" } }
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 5
+	// ERROR_REASON_SNAPSHOT_UNKNOWN: the service does not hold the base of the
+	// request; send the whole snapshot. Status FAILED_PRECONDITION. Example:
+	//
+	//	{ "reason": "SNAPSHOT_UNKNOWN", "domain": "placement.v1",
+	//	  "metadata": { "digest": "sha256:2c26b46b68ffc68ff99b453c1d304134..." } }
+	ErrorReason_ERROR_REASON_SNAPSHOT_UNKNOWN ErrorReason = 6
 )
 
 // Enum value maps for ErrorReason.
@@ -71,6 +77,7 @@ var (
 		3: "ERROR_REASON_DRAINING",
 		4: "ERROR_REASON_DEADLINE_TOO_SHORT",
 		5: "ERROR_REASON_INTERNAL",
+		6: "ERROR_REASON_SNAPSHOT_UNKNOWN",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":        0,
@@ -79,6 +86,7 @@ var (
 		"ERROR_REASON_DRAINING":           3,
 		"ERROR_REASON_DEADLINE_TOO_SHORT": 4,
 		"ERROR_REASON_INTERNAL":           5,
+		"ERROR_REASON_SNAPSHOT_UNKNOWN":   6,
 	}
 )
 
@@ -113,14 +121,15 @@ var File_placement_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_placement_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1fplacement/v1/error_reason.proto\x12\fplacement.v1*\xbf\x01\n" +
+	"\x1fplacement/v1/error_reason.proto\x12\fplacement.v1*\xe2\x01\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\x15\n" +
 	"\x11ERROR_REASON_BUSY\x10\x02\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10\x03\x12#\n" +
 	"\x1fERROR_REASON_DEADLINE_TOO_SHORT\x10\x04\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10\x05B\xb2\x01\n" +
+	"\x15ERROR_REASON_INTERNAL\x10\x05\x12!\n" +
+	"\x1dERROR_REASON_SNAPSHOT_UNKNOWN\x10\x06B\xb2\x01\n" +
 	"\x10com.placement.v1B\x10ErrorReasonProtoP\x01Z;placement.example/clients/go/stubs/placement/v1;placementv1\xa2\x02\x03PXX\xaa\x02\fPlacement.V1\xca\x02\fPlacement\\V1\xe2\x02\x18Placement\\V1\\GPBMetadata\xea\x02\rPlacement::V1b\x06proto3"
 
 var (

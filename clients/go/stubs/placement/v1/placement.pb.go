@@ -407,8 +407,23 @@ type Placement struct {
 	// request_digest names the request by its content, "sha256:" and 64 digits.
 	// It names the saved request that replays this answer.
 	RequestDigest string `protobuf:"bytes,9,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// snapshot_digest names the nodes and running pods that were answered by their
+	// content, for SnapshotBase.digest: "sha256:" and 64 hexadecimal digits. Callers
+	// need not compute it, but can:
+	//
+	//	snapshot_digest = hash(hash of nodes, hash of pods), where
+	//	hash of nodes = hash(hash(encoding of node), for each node by name)
+	//
+	// and the same for pods. hash is SHA-256 of its arguments one after the other,
+	// names are in ascending order of their bytes. The encoding of a message is its
+	// protobuf encoding with these choices: known fields only, each once, by
+	// ascending number; no field without presence that has its default value;
+	// messages that are set, also empty ones; repeated scalars packed; entries of
+	// maps in ascending order of the bytes of (key, 0xFF), each with key and value;
+	// varints as short as can be.
+	SnapshotDigest string `protobuf:"bytes,10,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Placement) Reset() {
@@ -500,6 +515,13 @@ func (x *Placement) GetEvictions() []*Eviction {
 func (x *Placement) GetRequestDigest() string {
 	if x != nil {
 		return x.RequestDigest
+	}
+	return ""
+}
+
+func (x *Placement) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
 	}
 	return ""
 }
@@ -1241,7 +1263,7 @@ var File_placement_v1_placement_proto protoreflect.FileDescriptor
 
 const file_placement_v1_placement_proto_rawDesc = "" +
 	"\n" +
-	"\x1cplacement/v1/placement.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\"\x9d\x03\n" +
+	"\x1cplacement/v1/placement.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc6\x03\n" +
 	"\tPlacement\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x121\n" +
@@ -1251,7 +1273,9 @@ const file_placement_v1_placement_proto_rawDesc = "" +
 	"\vtermination\x18\x06 \x01(\v2\x19.placement.v1.TerminationR\vtermination\x12.\n" +
 	"\x05stats\x18\a \x01(\v2\x18.placement.v1.SolveStatsR\x05stats\x124\n" +
 	"\tevictions\x18\b \x03(\v2\x16.placement.v1.EvictionR\tevictions\x12%\n" +
-	"\x0erequest_digest\x18\t \x01(\tR\rrequestDigest\"\xdf\x01\n" +
+	"\x0erequest_digest\x18\t \x01(\tR\rrequestDigest\x12'\n" +
+	"\x0fsnapshot_digest\x18\n" +
+	" \x01(\tR\x0esnapshotDigest\"\xdf\x01\n" +
 	"\bEviction\x12\x10\n" +
 	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x12\n" +
 	"\x04gang\x18\x02 \x01(\tR\x04gang\x12\x12\n" +

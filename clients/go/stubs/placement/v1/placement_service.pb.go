@@ -160,7 +160,11 @@ type ComputePlacementRequest struct {
 	// validate_only checks the request and answers with an empty placement.
 	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// label shows in logs and comes back in the placement.
-	Label         string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
+	// base, when set, is a snapshot that the service was told before. The nodes
+	// and pods of `snapshot` then replace those of the same name in it, or are
+	// added to it. All else of `snapshot` is said in full in every request.
+	Base          *SnapshotBase `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +248,83 @@ func (x *ComputePlacementRequest) GetLabel() string {
 	return ""
 }
 
+func (x *ComputePlacementRequest) GetBase() *SnapshotBase {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+// SnapshotBase names the nodes and running pods of an earlier request by the
+// digest of their content, and says which of them are gone.
+//
+// A service that does not hold them (it was restarted, it is another replica,
+// it keeps only so many) answers FAILED_PRECONDITION with the reason
+// SNAPSHOT_UNKNOWN, and the caller sends the whole snapshot. The same content
+// has the same digest and gets the same answer, whichever way it was sent.
+type SnapshotBase struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// digest is Placement.snapshot_digest of an earlier answer.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// gone_nodes are the names of nodes that are in the base and no more.
+	GoneNodes []string `protobuf:"bytes,2,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`
+	// gone_pods are the names of running pods that are in the base and no more.
+	GonePods      []string `protobuf:"bytes,3,rep,name=gone_pods,json=gonePods,proto3" json:"gone_pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotBase) Reset() {
+	*x = SnapshotBase{}
+	mi := &file_placement_v1_placement_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotBase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotBase) ProtoMessage() {}
+
+func (x *SnapshotBase) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_placement_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotBase.ProtoReflect.Descriptor instead.
+func (*SnapshotBase) Descriptor() ([]byte, []int) {
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SnapshotBase) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *SnapshotBase) GetGoneNodes() []string {
+	if x != nil {
+		return x.GoneNodes
+	}
+	return nil
+}
+
+func (x *SnapshotBase) GetGonePods() []string {
+	if x != nil {
+		return x.GonePods
+	}
+	return nil
+}
+
 // ComputePlacementResponse is the answer.
 type ComputePlacementResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -255,7 +336,7 @@ type ComputePlacementResponse struct {
 
 func (x *ComputePlacementResponse) Reset() {
 	*x = ComputePlacementResponse{}
-	mi := &file_placement_v1_placement_service_proto_msgTypes[1]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +348,7 @@ func (x *ComputePlacementResponse) String() string {
 func (*ComputePlacementResponse) ProtoMessage() {}
 
 func (x *ComputePlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_placement_service_proto_msgTypes[1]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +361,7 @@ func (x *ComputePlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputePlacementResponse.ProtoReflect.Descriptor instead.
 func (*ComputePlacementResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{1}
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ComputePlacementResponse) GetPlacement() *Placement {
@@ -301,7 +382,7 @@ type StreamPlacementRequest struct {
 
 func (x *StreamPlacementRequest) Reset() {
 	*x = StreamPlacementRequest{}
-	mi := &file_placement_v1_placement_service_proto_msgTypes[2]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +394,7 @@ func (x *StreamPlacementRequest) String() string {
 func (*StreamPlacementRequest) ProtoMessage() {}
 
 func (x *StreamPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_placement_service_proto_msgTypes[2]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +407,7 @@ func (x *StreamPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlacementRequest.ProtoReflect.Descriptor instead.
 func (*StreamPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{2}
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StreamPlacementRequest) GetRequest() *ComputePlacementRequest {
@@ -352,7 +433,7 @@ type StreamPlacementResponse struct {
 
 func (x *StreamPlacementResponse) Reset() {
 	*x = StreamPlacementResponse{}
-	mi := &file_placement_v1_placement_service_proto_msgTypes[3]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +445,7 @@ func (x *StreamPlacementResponse) String() string {
 func (*StreamPlacementResponse) ProtoMessage() {}
 
 func (x *StreamPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_placement_service_proto_msgTypes[3]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +458,7 @@ func (x *StreamPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlacementResponse.ProtoReflect.Descriptor instead.
 func (*StreamPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{3}
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StreamPlacementResponse) GetEvent() isStreamPlacementResponse_Event {
@@ -441,7 +522,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_placement_v1_placement_service_proto_msgTypes[4]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +534,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_placement_service_proto_msgTypes[4]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +547,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{4}
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Progress) GetElapsed() *durationpb.Duration {
@@ -526,7 +607,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_placement_v1_placement_service_proto_msgTypes[5]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +619,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_placement_service_proto_msgTypes[5]
+	mi := &file_placement_v1_placement_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +632,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{5}
+	return file_placement_v1_placement_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Policy) GetGpuResources() []string {
@@ -600,7 +681,7 @@ var File_placement_v1_placement_service_proto protoreflect.FileDescriptor
 
 const file_placement_v1_placement_service_proto_rawDesc = "" +
 	"\n" +
-	"$placement/v1/placement_service.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\xea\x02\n" +
+	"$placement/v1/placement_service.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\x9a\x03\n" +
 	"\x17ComputePlacementRequest\x129\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1d.placement.v1.ClusterSnapshotR\bsnapshot\x12+\n" +
 	"\x05gangs\x18\x02 \x03(\v2\x15.placement.v1.PodGangR\x05gangs\x12,\n" +
@@ -609,7 +690,13 @@ const file_placement_v1_placement_service_proto_rawDesc = "" +
 	"time_limit\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12D\n" +
 	"\x12previous_placement\x18\x05 \x03(\v2\x15.placement.v1.BindingR\x11previousPlacement\x12#\n" +
 	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12\x14\n" +
-	"\x05label\x18\a \x01(\tR\x05label\"Q\n" +
+	"\x05label\x18\a \x01(\tR\x05label\x12.\n" +
+	"\x04base\x18\b \x01(\v2\x1a.placement.v1.SnapshotBaseR\x04base\"b\n" +
+	"\fSnapshotBase\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"gone_nodes\x18\x02 \x03(\tR\tgoneNodes\x12\x1b\n" +
+	"\tgone_pods\x18\x03 \x03(\tR\bgonePods\"Q\n" +
 	"\x18ComputePlacementResponse\x125\n" +
 	"\tplacement\x18\x01 \x01(\v2\x17.placement.v1.PlacementR\tplacement\"Y\n" +
 	"\x16StreamPlacementRequest\x12?\n" +
@@ -663,49 +750,51 @@ func file_placement_v1_placement_service_proto_rawDescGZIP() []byte {
 }
 
 var file_placement_v1_placement_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_placement_v1_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_placement_v1_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_placement_v1_placement_service_proto_goTypes = []any{
 	(EvictionPolicy)(0),              // 0: placement.v1.EvictionPolicy
 	(ExtrasPolicy)(0),                // 1: placement.v1.ExtrasPolicy
 	(*ComputePlacementRequest)(nil),  // 2: placement.v1.ComputePlacementRequest
-	(*ComputePlacementResponse)(nil), // 3: placement.v1.ComputePlacementResponse
-	(*StreamPlacementRequest)(nil),   // 4: placement.v1.StreamPlacementRequest
-	(*StreamPlacementResponse)(nil),  // 5: placement.v1.StreamPlacementResponse
-	(*Progress)(nil),                 // 6: placement.v1.Progress
-	(*Policy)(nil),                   // 7: placement.v1.Policy
-	nil,                              // 8: placement.v1.Policy.TolerancesEntry
-	(*ClusterSnapshot)(nil),          // 9: placement.v1.ClusterSnapshot
-	(*PodGang)(nil),                  // 10: placement.v1.PodGang
-	(*durationpb.Duration)(nil),      // 11: google.protobuf.Duration
-	(*Binding)(nil),                  // 12: placement.v1.Binding
-	(*Placement)(nil),                // 13: placement.v1.Placement
-	(*ObjectiveTier)(nil),            // 14: placement.v1.ObjectiveTier
+	(*SnapshotBase)(nil),             // 3: placement.v1.SnapshotBase
+	(*ComputePlacementResponse)(nil), // 4: placement.v1.ComputePlacementResponse
+	(*StreamPlacementRequest)(nil),   // 5: placement.v1.StreamPlacementRequest
+	(*StreamPlacementResponse)(nil),  // 6: placement.v1.StreamPlacementResponse
+	(*Progress)(nil),                 // 7: placement.v1.Progress
+	(*Policy)(nil),                   // 8: placement.v1.Policy
+	nil,                              // 9: placement.v1.Policy.TolerancesEntry
+	(*ClusterSnapshot)(nil),          // 10: placement.v1.ClusterSnapshot
+	(*PodGang)(nil),                  // 11: placement.v1.PodGang
+	(*durationpb.Duration)(nil),      // 12: google.protobuf.Duration
+	(*Binding)(nil),                  // 13: placement.v1.Binding
+	(*Placement)(nil),                // 14: placement.v1.Placement
+	(*ObjectiveTier)(nil),            // 15: placement.v1.ObjectiveTier
 }
 var file_placement_v1_placement_service_proto_depIdxs = []int32{
-	9,  // 0: placement.v1.ComputePlacementRequest.snapshot:type_name -> placement.v1.ClusterSnapshot
-	10, // 1: placement.v1.ComputePlacementRequest.gangs:type_name -> placement.v1.PodGang
-	7,  // 2: placement.v1.ComputePlacementRequest.policy:type_name -> placement.v1.Policy
-	11, // 3: placement.v1.ComputePlacementRequest.time_limit:type_name -> google.protobuf.Duration
-	12, // 4: placement.v1.ComputePlacementRequest.previous_placement:type_name -> placement.v1.Binding
-	13, // 5: placement.v1.ComputePlacementResponse.placement:type_name -> placement.v1.Placement
-	2,  // 6: placement.v1.StreamPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
-	6,  // 7: placement.v1.StreamPlacementResponse.progress:type_name -> placement.v1.Progress
-	13, // 8: placement.v1.StreamPlacementResponse.placement:type_name -> placement.v1.Placement
-	11, // 9: placement.v1.Progress.elapsed:type_name -> google.protobuf.Duration
-	14, // 10: placement.v1.Progress.tiers:type_name -> placement.v1.ObjectiveTier
-	0,  // 11: placement.v1.Policy.eviction:type_name -> placement.v1.EvictionPolicy
-	11, // 12: placement.v1.Policy.starvation_after:type_name -> google.protobuf.Duration
-	8,  // 13: placement.v1.Policy.tolerances:type_name -> placement.v1.Policy.TolerancesEntry
-	1,  // 14: placement.v1.Policy.extras:type_name -> placement.v1.ExtrasPolicy
-	2,  // 15: placement.v1.PlacementService.ComputePlacement:input_type -> placement.v1.ComputePlacementRequest
-	4,  // 16: placement.v1.PlacementService.StreamPlacement:input_type -> placement.v1.StreamPlacementRequest
-	3,  // 17: placement.v1.PlacementService.ComputePlacement:output_type -> placement.v1.ComputePlacementResponse
-	5,  // 18: placement.v1.PlacementService.StreamPlacement:output_type -> placement.v1.StreamPlacementResponse
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 0: placement.v1.ComputePlacementRequest.snapshot:type_name -> placement.v1.ClusterSnapshot
+	11, // 1: placement.v1.ComputePlacementRequest.gangs:type_name -> placement.v1.PodGang
+	8,  // 2: placement.v1.ComputePlacementRequest.policy:type_name -> placement.v1.Policy
+	12, // 3: placement.v1.ComputePlacementRequest.time_limit:type_name -> google.protobuf.Duration
+	13, // 4: placement.v1.ComputePlacementRequest.previous_placement:type_name -> placement.v1.Binding
+	3,  // 5: placement.v1.ComputePlacementRequest.base:type_name -> placement.v1.SnapshotBase
+	14, // 6: placement.v1.ComputePlacementResponse.placement:type_name -> placement.v1.Placement
+	2,  // 7: placement.v1.StreamPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
+	7,  // 8: placement.v1.StreamPlacementResponse.progress:type_name -> placement.v1.Progress
+	14, // 9: placement.v1.StreamPlacementResponse.placement:type_name -> placement.v1.Placement
+	12, // 10: placement.v1.Progress.elapsed:type_name -> google.protobuf.Duration
+	15, // 11: placement.v1.Progress.tiers:type_name -> placement.v1.ObjectiveTier
+	0,  // 12: placement.v1.Policy.eviction:type_name -> placement.v1.EvictionPolicy
+	12, // 13: placement.v1.Policy.starvation_after:type_name -> google.protobuf.Duration
+	9,  // 14: placement.v1.Policy.tolerances:type_name -> placement.v1.Policy.TolerancesEntry
+	1,  // 15: placement.v1.Policy.extras:type_name -> placement.v1.ExtrasPolicy
+	2,  // 16: placement.v1.PlacementService.ComputePlacement:input_type -> placement.v1.ComputePlacementRequest
+	5,  // 17: placement.v1.PlacementService.StreamPlacement:input_type -> placement.v1.StreamPlacementRequest
+	4,  // 18: placement.v1.PlacementService.ComputePlacement:output_type -> placement.v1.ComputePlacementResponse
+	6,  // 19: placement.v1.PlacementService.StreamPlacement:output_type -> placement.v1.StreamPlacementResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_placement_service_proto_init() }
@@ -716,7 +805,7 @@ func file_placement_v1_placement_service_proto_init() {
 	file_placement_v1_cluster_proto_init()
 	file_placement_v1_placement_proto_init()
 	file_placement_v1_workload_proto_init()
-	file_placement_v1_placement_service_proto_msgTypes[3].OneofWrappers = []any{
+	file_placement_v1_placement_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*StreamPlacementResponse_Progress)(nil),
 		(*StreamPlacementResponse_Placement)(nil),
 	}
@@ -726,7 +815,7 @@ func file_placement_v1_placement_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_placement_service_proto_rawDesc), len(file_placement_v1_placement_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

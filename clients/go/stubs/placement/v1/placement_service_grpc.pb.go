@@ -27,8 +27,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PlacementService places gangs of pods on nodes. It keeps no state: a request
-// holds the whole question, and repeating it is harmless.
+// PlacementService places gangs of pods on nodes. A request holds the whole
+// question, or names a snapshot that the service was told before and what has
+// changed since. No answer depends on what the service keeps, and repeating a
+// request is harmless.
 type PlacementServiceClient interface {
 	// ComputePlacement answers once, at the latest by the time limit.
 	ComputePlacement(ctx context.Context, in *ComputePlacementRequest, opts ...grpc.CallOption) (*ComputePlacementResponse, error)
@@ -79,8 +81,10 @@ type PlacementService_StreamPlacementClient = grpc.ServerStreamingClient[StreamP
 // All implementations must embed UnimplementedPlacementServiceServer
 // for forward compatibility.
 //
-// PlacementService places gangs of pods on nodes. It keeps no state: a request
-// holds the whole question, and repeating it is harmless.
+// PlacementService places gangs of pods on nodes. A request holds the whole
+// question, or names a snapshot that the service was told before and what has
+// changed since. No answer depends on what the service keeps, and repeating a
+// request is harmless.
 type PlacementServiceServer interface {
 	// ComputePlacement answers once, at the latest by the time limit.
 	ComputePlacement(context.Context, *ComputePlacementRequest) (*ComputePlacementResponse, error)
