@@ -321,7 +321,7 @@ def test_a_node_without_the_label_is_one_place(scenario: Scenario) -> None:
     model = AggregateModel(*counted(problem), problem.gangs, np.arange(3), problem.free, {})
     model.hold(admitted(model), at_least=sum(g.value for g in problem.gangs))
 
-    answer = model.solve(model.costs, maximize=False, hint=None, seconds=10, effort=10)
+    answer = model.solve(model.topology_cost(), maximize=False, hint=None, seconds=10, effort=10)
 
     assert (answer.value, answer.bound) == (0, 0)
 
@@ -379,7 +379,7 @@ def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
     free[2] -= problem.request[problem.gangs[1].demands[0].pod_class]
 
     model = AggregateModel(counting, forest, problem.gangs[:1], np.arange(4), free, fixed)
-    answer = model.solve(model.costs, maximize=False, hint=None, seconds=LONG, effort=10)
+    answer = model.solve(model.topology_cost(), maximize=False, hint=None, seconds=LONG, effort=10)
 
     assert answer.plan == {0: ((0, 3, 1),)}
     assert answer.value == 0

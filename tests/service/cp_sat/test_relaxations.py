@@ -251,19 +251,20 @@ def the_pooled_model_admits_it(case: Case, met: Met) -> None:
     if answer is not None:
         case.keeps_the_rules({**fixed, **answer})
     # Who is counted as what is for the model to say; where the units lie the plan says.
+    variables = model.variables
     loads: Counter[tuple[int, int]] = Counter()
-    class_of = {n: j for j, c in enumerate(model.classes) for n in c.nodes}
+    class_of = {n: j for j, c in enumerate(variables.classes) for n in c.nodes}
     for g in plain:
         for d, n, count in case.plan.get(g.index, ()):
-            loads[model.pod_class_at[g.demands[d].pod_class], class_of[n]] += count
-    assert loads.keys() <= model.tally.load.keys()
-    for key, load in model.tally.load.items():
-        model.cp.add(load == loads[key])
-    for group, z in zip(model.kinds.groups, model.z, strict=True):
-        model.cp.add(z == sum(i in case.plan for i in group.gangs))
+            loads[variables.pod_classes.index(g.demands[d].pod_class), class_of[n]] += count
+    assert loads.keys() <= variables.tally.load.keys()
+    for key, load in variables.tally.load.items():
+        variables.cp.add(load == loads[key])
+    for group, z in zip(model.kinds.groups, variables.tally.gangs.values(), strict=True):
+        variables.cp.add(z == sum(i in case.plan for i in group.gangs))
     solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
 
-    kinds, tally = model.kinds, model.tally
+    kinds, tally = model.kinds, variables.tally
     for name, there in (
         ("pooled", True),
         ("guesses", not kinds.exact),
