@@ -12,9 +12,10 @@ from functools import cached_property
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.cp_sat.exact_model import ExactModel, is_single
+from placement_service.cp_sat.exact_model import ExactModel, PlaceUse
+from placement_service.cp_sat.exact_variables import is_single
 from placement_service.cp_sat.node_classes import NodeClass
-from placement_service.cp_sat.solving import Var, lesser
+from placement_service.cp_sat.solving import Var, lesser, presence
 from placement_service.entities.request import HOSTNAME
 from placement_service.formulation.levels import Level
 from placement_service.formulation.plan import is_placed, pods_of
@@ -28,10 +29,11 @@ class Goals:
 
     def __init__(self, model: ExactModel) -> None:
         self.model = model
-        self.problem, self.fixed, self.cp = model.problem, model.fixed, model.cp
-        self.classes, self.z, self.x = model.classes, model.z, model.x
-        self.at_class, self.load = model.at_class, model.load
-        self.hold, self.solve, self.gangs = model.hold, model.solve, model.gangs
+        variables = self.variables = model.variables
+        self.problem, self.fixed, self.cp = variables.problem, variables.fixed, variables.cp
+        self.classes, self.z, self.x = variables.classes, variables.z, variables.x
+        self.at_class, self.load = variables.at_class, variables.load
+        self.hold, self.solve, self.gangs = model.hold, model.solve, variables.gangs
 
     def admissions(self) -> Iterable[Admission[Var]]:
         for index, z in self.z.items():
@@ -43,7 +45,7 @@ class Goals:
     def extra_units(self, priority: int | None) -> Terms[Var]:
         """Units beyond the minimum, to be maximised."""
         terms: Terms[Var] = []
-        for g in self.model.gangs:
+        for g in self.gangs:
             if priority not in (None, g.priority):
                 continue
             for q in g.requirements:
@@ -68,7 +70,7 @@ class Goals:
     @cached_property
     def _topology(self) -> Terms[Var]:
         terms = [*self.domains]
-        for g in self.model.gangs:
+        for g in self.gangs:
             if g.previous:
                 terms += [
                     (v, pods_of(g, d))
@@ -82,7 +84,7 @@ class Goals:
     def domains(self) -> Terms[Var]:
         """The share of the preferred scopes alone, without sets and previous nodes."""
         terms: Terms[Var] = []
-        for g in self.model.gangs:
+        for g in self.gangs:
             fresh = self._gets_new_pods(g)
             for s in g.scopes:
                 if s.preferred >= 0 and s.demands and not is_single(g, s):
@@ -94,8 +96,7 @@ class Goals:
     def _gets_new_pods(self, g: Gang) -> Var:
         if g.pending:
             return self.z[g.index]
-        mine = [v for d in range(len(g.demands)) for v in self.at_class[g.index, d].values()]
-        return self.model.presence(mine, self.model.total_units())
+        return presence(self.cp, self.variables.of_gang(g), self.variables.total_units())
 
     def _by_place(self, g: Gang, demand: int, level: int) -> dict[int, list[Var]]:
         place = self.problem.levels[level].place_of
@@ -111,7 +112,7 @@ class Goals:
                 if at in s.running:
                     continue
                 if at not in uses:
-                    uses[at] = self.model.w[g.index, s.preferred, at, s.demands] = (
+                    uses[at] = self.model.w[PlaceUse(g.index, s.preferred, at, s.demands)] = (
                         self.cp.new_bool_var("")
                     )
                 most = g.demands[d].count
@@ -120,7 +121,7 @@ class Goals:
         used = cp_model.LinearExpr.sum(list(uses.values()))
         certain = any(q.missing and set(q.demands) <= set(s.demands) for q in g.requirements)
         if g.pending and (certain or s.running):
-            least = self.model.counting.fewest_places(g, s) - len(s.running)
+            least = self.variables.counting.fewest_places(g, s) - len(s.running)
             if least > 0:
                 self.cp.add(used >= least * self.z[g.index])
         if s.running:
@@ -135,7 +136,7 @@ class Goals:
 
     def _set_terms(self) -> Terms[Var]:
         terms: Terms[Var] = []
-        mine = {g.index for g in self.model.gangs}
+        mine = {g.index for g in self.gangs}
         for members in sets(self.problem).values():
             if any(g.index in mine for g in members):
                 terms.append((self._set_cost(members, mine), UNITS_PER_DOMAIN))
@@ -200,7 +201,7 @@ class Goals:
                 terms += self._opened_domains(level)
         for j, c in enumerate(self.classes):
             node = c.nodes[0]
-            if self.model.whole[node]:
+            if self.variables.whole[node]:
                 times = 1 + sum(level.is_host and level.domain[node] >= 0 for level in named)
                 terms += [(v, times * k) for v, k in self._opened_nodes(c, j)]
         for (g, d, j), v in self.x.items():
@@ -216,13 +217,13 @@ class Goals:
         at = level.domain[inside]
         has_gpus = self.problem.node_gpus > 0
         size = np.bincount(at, has_gpus[inside], level.count)
-        whole = np.bincount(at, (self.model.whole & has_gpus)[inside], level.count)
+        whole = np.bincount(at, (self.variables.whole & has_gpus)[inside], level.count)
         loads: dict[int, list[Var]] = {}
         for (g, d, j), v in self.x.items():
             if self.problem.gpus[self.problem.gangs[g].demands[d].pod_class]:
                 loads.setdefault(int(level.domain[self.classes[j].nodes[0]]), []).append(v)
         return [
-            (self.model.presence(variables, self.model.total_units()), int(size[domain]))
+            (presence(self.cp, variables, self.variables.total_units()), int(size[domain]))
             for domain, variables in loads.items()
             if domain >= 0 and size[domain] > 0 and whole[domain] == size[domain]
         ]
@@ -230,14 +231,14 @@ class Goals:
     def _opened_nodes(self, c: NodeClass, j: int) -> Terms[Var]:
         kinds = [
             k
-            for k, s in enumerate(self.model.pod_classes)
+            for k, s in enumerate(self.variables.pod_classes)
             if self.problem.gpus[s] and (k, j) in self.load
         ]
         if not kinds:
             return []
         if c.patterns is None:
             every = [v for k in kinds for v in self.load[k, j]]
-            return [(self.model.presence(every, self.model.total_units()), 1)]
+            return [(presence(self.cp, every, self.variables.total_units()), 1)]
         if all(sum(p) == 1 for p in c.patterns):
             return [(v, 1) for k in kinds for v in self.load[k, j]]
         if len(c.patterns) == 1:

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ortools.sat.python import cp_model
 
+from placement_service.cp_sat.exact_variables import ExactVariables
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.disruption_budgets import kept_of
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
 
-if TYPE_CHECKING:
-    from placement_service.cp_sat.exact_model import ExactModel
-
 
 class HomePods:
     """For each open gang and demand, the pods that stay as linear terms."""
 
-    def __init__(self, model: ExactModel) -> None:
-        self._model = model
+    def __init__(self, variables: ExactVariables) -> None:
+        self._variables = variables
         self.terms: dict[tuple[int, int], Terms[Var]] = {}
-        for g in model.gangs:
+        for g in variables.gangs:
             if g.keeps:
                 self._of_movable(g)
             else:
                 for home in g.home:
-                    here = model.at_class[g.index, home.demand].values()
+                    here = variables.at_class[g.index, home.demand].values()
                     mine = self.terms.setdefault((g.index, home.demand), [])
                     mine += [(v, pods_of(g, home.demand)) for v in here]
 
     def _of_movable(self, g: Gang) -> None:
         """A gang moves whole, or only its extras do."""
-        cp = self._model.cp
+        cp = self._variables.cp
         stays = cp.new_bool_var("")
         kept: dict[tuple[int, int], Var] = {}
         for home in g.home:
-            for j, v in self._model.at_class[g.index, home.demand].items():
-                nodes = self._model.classes[j].nodes
+            for j, v in self._variables.at_class[g.index, home.demand].items():
+                nodes = self._variables.classes[j].nodes
                 if home.node in nodes and (home.demand, j) not in kept:
                     # All nodes of a class are home to equally many.
                     most = home.units * len(nodes)
@@ -51,11 +47,10 @@ class HomePods:
         for (d, _), k in kept.items():
             self.terms.setdefault((g.index, d), []).append((k, pods_of(g, d)))
 
-    def budgets_hold(self) -> None:
+    def budgets_hold(self, variables: ExactVariables) -> None:
         """Enough pods of every disruption budget stay, those of fixed gangs counted."""
-        model = self._model
-        for budget in model.problem.budgets:
+        for budget in variables.problem.budgets:
             mine = [t for key in sorted(budget.demands) for t in self.terms.get(key, ())]
             if mine:
-                least = budget.least - kept_of(model.problem, model.fixed, budget)
-                model.cp.add(dot(mine) >= least)
+                least = budget.least - kept_of(variables.problem, variables.fixed, budget)
+                variables.cp.add(dot(mine) >= least)

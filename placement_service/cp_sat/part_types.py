@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.cp_sat.exact_model import is_single
+from placement_service.cp_sat.exact_variables import is_single
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.plan import Plan, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem

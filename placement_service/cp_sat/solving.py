@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,13 @@ def lesser(model: cp_model.CpModel, terms: Terms[Var], most: int) -> Var:
     variable = model.new_int_var(0, most, "")
     model.add(variable <= dot(terms))
     return variable
+
+
+def presence(model: cp_model.CpModel, variables: Iterable[Var], most: int) -> Var:
+    """A boolean that is 1 when any of the variables is positive; their sum is at most `most`."""
+    there = model.new_bool_var("")
+    model.add(cp_model.LinearExpr.sum(list(variables)) <= most * there)
+    return there
 
 
 def span(terms: Terms[Var]) -> int:

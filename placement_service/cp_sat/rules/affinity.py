@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.rules.counts import DomainCounts, counts
-from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.solving import Var, presence
 from placement_service.formulation.rules.affinity import Affinity
 
 
@@ -20,7 +20,7 @@ def post(model: DomainCounts, rule: Affinity) -> None:
     for at, units in carriers.items():
         if rule.running[at]:
             continue
-        there = model.presence(counts(units), total)
+        there = presence(model.cp, counts(units), total)
         near = cp_model.LinearExpr.sum(counts(anchors.get(at, ())))
         if rule.running.any():
             cp.add(near >= there)

@@ -1,4 +1,4 @@
-"""What rules over domains need of a model: units by domain, and whether there are any."""
+"""What rules over domains need of a model: units by domain."""
 
 from __future__ import annotations
 
@@ -26,10 +26,6 @@ class DomainCounts(Protocol):
 
     def by_domain(self, level: LevelIdx, classes: Bools) -> dict[int, list[ClassCount]]:
         """Units of some pod classes by domain; domains without any are absent."""
-        ...
-
-    def presence(self, variables: Iterable[Var], most: int) -> Var:
-        """A boolean that is 1 when any of the variables is positive."""
         ...
 
     def total_units(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placement_service.cp_sat.rules.counts import DomainCounts, counts
+from placement_service.cp_sat.solving import presence
 from placement_service.formulation.rules.exclusion import Exclusion
 
 
@@ -10,6 +11,6 @@ def post(model: DomainCounts, rule: Exclusion) -> None:
     left = model.by_domain(rule.level, rule.left)
     right = model.by_domain(rule.level, rule.right)
     for at in left.keys() & right.keys():
-        a = model.presence(counts(left[at]), model.total_units())
-        b = model.presence(counts(right[at]), model.total_units())
+        a = presence(model.cp, counts(left[at]), model.total_units())
+        b = presence(model.cp, counts(right[at]), model.total_units())
         model.cp.add(a + b <= 1)

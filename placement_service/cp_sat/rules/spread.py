@@ -6,6 +6,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.rules.counts import DomainCounts, counts
+from placement_service.cp_sat.solving import presence
 from placement_service.formulation.rules.spread import Spread
 
 
@@ -25,5 +26,5 @@ def post(model: DomainCounts, rule: Spread) -> None:
     for own in (0, 1):
         carriers = rule.carriers & (rule.own == own)
         for at, units in model.by_domain(rule.level, carriers).items():
-            there = model.presence(counts(units), model.total_units())
+            there = presence(model.cp, counts(units), model.total_units())
             model.cp.add(count(at) + own - floor <= rule.max_skew).only_enforce_if(there)

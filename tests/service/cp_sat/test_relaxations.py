@@ -298,16 +298,16 @@ def the_exact_model_admits_it(case: Case, met: Met) -> None:
         mine = worth(problem, answer)
         for goal, value, want in zip(mine.goals, mine.values, case.worth.values, strict=True):
             assert value <= want if goal.tier.minimize else value >= want, goal
-    if all(i in case.plan for i in model.z):
+    if all(i in case.plan for i in model.variables.z):
         # Nobody is left out whom the model might have preferred: the plan is a solution.
         counts: Counter[tuple[int, int, int]] = Counter()
-        class_of = {n: j for j, c in enumerate(model.classes) for n in c.nodes}
+        class_of = {n: j for j, c in enumerate(model.variables.classes) for n in c.nodes}
         for index, units in case.plan.items():
             for d, n, count in units:
                 counts[index, d, class_of[n]] += count
-        assert counts.keys() <= model.x.keys()
-        for key, x in model.x.items():
-            model.cp.add(x == counts[key])
+        assert counts.keys() <= model.variables.x.keys()
+        for key, x in model.variables.x.items():
+            model.variables.cp.add(x == counts[key])
         solved(model.solve([], maximize=True, hint=case.plan, seconds=60, effort=EFFORT))
         met["the plan itself"] += 1
 
@@ -316,9 +316,9 @@ def the_exact_model_admits_it(case: Case, met: Met) -> None:
     for name, there in (
         ("exact", True),
         ("bundle", any(sum(k for *_, k in d.members) > 1 for g in gangs for d in g.demands)),
-        ("nodes alike", any(len(c.nodes) > 1 for c in model.classes)),
+        ("nodes alike", any(len(c.nodes) > 1 for c in model.variables.classes)),
         ("patterns of nodes", model.filling.patterns),
-        ("no patterns of nodes", any(c.patterns is None for c in model.classes)),
+        ("no patterns of nodes", any(c.patterns is None for c in model.variables.classes)),
         ("previous nodes", any(g.previous for g in gangs)),
         ("set", any(g.base >= 0 and g.set_level >= 0 for g in gangs)),
     ):
