@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from placement.v1 import ComputePlacementRequest, PodGang
+from placement.v1 import ComputePlacementRequest, PodGang, cluster_pb2, placement_service_pb2
 
 GPU = "nvidia.com/gpu"
 
@@ -129,6 +129,101 @@ def extras(rng: random.Random, size: int) -> ComputePlacementRequest:
     return request
 
 
+def queues(rng: random.Random, size: int) -> ComputePlacementRequest:
+    """A deep queue over many; each gang asks in another."""
+    request = honest(rng, nodes=size, gangs=min(size // 4, 300))
+    for i in range(size):
+        parent = f"queues/q{i - 1}" if 0 < i < 100 else "queues/q0" if i else ""
+        queue = request.snapshot.queues.add(name=f"queues/q{i}", parent=parent)
+        queue.limit[GPU] = rng.randint(0, size)
+        queue.guaranteed[GPU] = rng.randint(0, 8)
+        queue.used[GPU] = rng.randint(0, 8)
+    for gang in request.gangs:
+        gang.queue = f"queues/q{rng.randrange(size)}"
+    return request
+
+
+def reservations(rng: random.Random, size: int) -> ComputePlacementRequest:
+    request = honest(rng, nodes=size, gangs=min(size // 4, 300))
+    for i in range(size):
+        held = request.snapshot.reservations.add(
+            name=f"reservations/r{i}",
+            node=f"nodes/n{rng.randrange(size)}",
+            restricted=rng.random() < 0.5,
+            allocate_once=rng.random() < 0.5,
+        )
+        held.held.extended[GPU] = 1
+        owner = held.owners.add()
+        if rng.random() < 0.5:
+            owner.selector.match_labels["app"] = f"a{i % 9}"
+        else:
+            owner.gang = rng.choice(request.gangs).name
+    for i, gang in enumerate(request.gangs):
+        template = gang.groups[0].pod_sets[0].template
+        template.labels["app"] = f"a{i % 9}"
+        if i % 5 == 0:
+            template.required_reservation.name = f"reservations/r{rng.randrange(size)}"
+    return request
+
+
+def evictions(rng: random.Random, size: int) -> ComputePlacementRequest:
+    """A full cluster of running gangs, budgets over them, and gangs that may push them out."""
+    request = honest(rng, nodes=size, gangs=min(size // 20 + 1, 40))
+    for gang in request.gangs:
+        gang.priority = rng.randint(1, 3)
+    request.policy.eviction = rng.choice(
+        (
+            placement_service_pb2.EVICTION_POLICY_PREEMPT,
+            placement_service_pb2.EVICTION_POLICY_RECLAIM,
+            placement_service_pb2.EVICTION_POLICY_REPACK,
+        )
+    )
+    for i in range(size):
+        node = request.snapshot.nodes[i]
+        node.requested.extended[GPU] = 8
+        node.requested.pod_count = 2
+        gang = request.gangs.add(name=f"namespaces/ml/podgangs/run-{i}", priority=rng.randint(0, 2))
+        gang.start_time.FromSeconds(1_700_000_000 + i)
+        group = gang.groups.add(name="worker", min_replicas=rng.randint(1, 2))
+        pod_set = group.pod_sets.add()
+        pod_set.template.requests.extended[GPU] = 4
+        pod_set.template.requests.pod_count = 1
+        pod_set.template.labels["app"] = f"a{i % 9}"
+        for k in range(2):
+            pod_set.bound_pods.add(name=f"namespaces/ml/pods/run-{i}-{k}", node=f"nodes/n{i}")
+            pod = request.snapshot.pods.add(
+                name=f"namespaces/ml/pods/run-{i}-{k}", node=f"nodes/n{i}"
+            )
+            pod.labels["app"] = f"a{i % 9}"
+    for i in range(min(size, 9)):
+        budget = request.snapshot.disruption_budgets.add(
+            name=f"namespaces/ml/poddisruptionbudgets/b{i}", allowed=rng.randint(0, 4)
+        )
+        budget.selector.match_labels["app"] = f"a{i}"
+    return request
+
+
+def devices(rng: random.Random, size: int) -> ComputePlacementRequest:
+    """GPUs by number, partitions of them, and pods of shares."""
+    request = honest(rng, nodes=size, gangs=min(size // 4, 300))
+    for node in request.snapshot.nodes:
+        for i in range(8):
+            node.devices.add(index=i, used_milli=rng.choice((0, 0, 0, 300)), memory_bytes=80 << 30)
+        for width in (2, 4, 8):
+            for first in range(0, 8, width):
+                node.partitions.add(devices=range(first, first + width))
+        node.partition_policy = rng.choice(
+            (cluster_pb2.PARTITION_POLICY_PREFER, cluster_pb2.PARTITION_POLICY_HONOR)
+        )
+    for i, gang in enumerate(request.gangs):
+        if i % 3 == 0:
+            template = gang.groups[0].pod_sets[0].template
+            template.requests.extended.clear()
+            template.device_share.compute_milli = rng.choice((100, 250, 300, 500))
+            template.device_share.count = 1
+    return request
+
+
 SHAPES: tuple[Callable[[random.Random, int], ComputePlacementRequest], ...] = (
     own_selectors,
     many_gangs,
@@ -139,6 +234,10 @@ SHAPES: tuple[Callable[[random.Random, int], ComputePlacementRequest], ...] = (
     rules_between_pods,
     running_pods,
     extras,
+    queues,
+    reservations,
+    evictions,
+    devices,
 )
 
 

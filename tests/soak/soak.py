@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +94,11 @@ def soak(folder: Path, *, seconds: float, seed: int = 0, slack: float = 0.0) -> 
     return _Soak(folder, seconds, seed, slack).run()
 
 
+def ask_shapes(folder: Path, *, count: int, seed: int = 0, slack: float = 0.0) -> Figures:
+    """Asks a server of its own so many growing shapes, two at a time, and does nothing else."""
+    return _Soak(folder, 0.0, seed, slack).run_shapes(count)
+
+
 class _Soak:
     def __init__(self, folder: Path, seconds: float, seed: int, slack: float) -> None:
         self._folder = folder
@@ -112,6 +117,32 @@ class _Soak:
         self._ca = (folder / "ca.crt").read_bytes()
 
     def run(self) -> Figures:
+        works = (
+            self._honest,
+            self._honest,
+            self._mutated,
+            self._torn,
+            self._growing,
+            self._flood,
+            self._stall,
+            self._knock,
+            self._disturb,
+            self._renew,
+            self._probe,
+        )
+        return self._run(works, lambda: time.sleep(self._seconds))
+
+    def run_shapes(self, count: int) -> Figures:
+        def wait() -> None:
+            while self._figures.requests.total() < count and self._server.poll() is None:
+                time.sleep(0.1)
+
+        return self._run((self._growing, self._growing, self._probe), wait)
+
+    def _run(
+        self, works: Sequence[Callable[[random.Random], None]], wait: Callable[[], None]
+    ) -> Figures:
+        """Everything at once until the waiting ends."""
         figures = self._figures
         with self._served() as server:
             self._server = server
@@ -120,25 +151,11 @@ class _Soak:
             figures.memory_before = self._memory()
             threads = [
                 threading.Thread(target=self._repeat, args=(work, number), name=work.__name__)
-                for number, work in enumerate(
-                    (
-                        self._honest,
-                        self._honest,
-                        self._mutated,
-                        self._torn,
-                        self._growing,
-                        self._flood,
-                        self._stall,
-                        self._knock,
-                        self._disturb,
-                        self._renew,
-                        self._probe,
-                    )
-                )
+                for number, work in enumerate(works)
             ]
             for thread in threads:
                 thread.start()
-            time.sleep(self._seconds)
+            wait()
             self._over.set()
             for thread in threads:
                 thread.join()
@@ -401,7 +418,7 @@ class _Soak:
     def _check(self, request: ComputePlacementRequest, answer: ComputePlacementResponse) -> None:
         question = parse_request(request)
         placement = parse_placement(answer.placement)
-        broken = verify(question.snapshot, question.policy, placement.bindings)
+        broken = verify(question.snapshot, question.policy, placement.bindings, placement.evictions)
         if broken:
             self._fault(f"an answer breaks a rule: {broken[0]}")
         unexplained = [g.name for g in placement.gangs if not g.placed and not g.reasons]
