@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from placement.kubernetes import Objects, archives, load
+from placement.kubernetes import Objects, bounded_files, load
 from tests.kubernetes.build import node, pod
 
 
 def zipped(name: str = "snapshot.json", **raw: Any) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, json.dumps({"rawObjects": raw}))
     return buffer.getvalue()
 
@@ -73,6 +73,7 @@ def test_gzip_is_unpacked(tmp_path: Path) -> None:
         pytest.param(gzip.compress(b"a" * 999)[:-9], "cannot be unpacked", id="cut off gzip"),
         pytest.param(zipped(pods={"a": 1}), "rawObjects.pods must be a list", id="no list"),
         pytest.param(gzip.compress(b"\xff\xfe"), "is not text in UTF-8", id="no text"),
+        pytest.param(b"\x1f\x8b\x08\x00" + b"a" * 40, "cannot be unpacked", id="wrong blocks"),
     ],
 )
 def test_what_cannot_be_unpacked_is_a_problem(tmp_path: Path, content: bytes, want: str) -> None:
@@ -81,7 +82,16 @@ def test_what_cannot_be_unpacked_is_a_problem(tmp_path: Path, content: bytes, wa
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", 1 << 20)
     for content in (gzip.compress(b" " * (2 << 20)), zipped(pods=[" " * (2 << 20)])):
         (problem,) = read(tmp_path, content).problems
         assert problem.message == "is larger than 1 MiB when it is unpacked"
+
+
+def test_a_file_without_an_end_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", 1 << 20)
+    (problem,) = load(["/dev/zero"]).problems
+    assert problem.message == "cannot be read: is larger than 1 MiB"
+    with Path("/dev/zero").open("rb") as endless:
+        (problem,) = load(["-"], stdin=endless).problems
+    assert problem.message == "is larger than 1 MiB"

@@ -475,8 +475,7 @@ def test_any_message_is_a_request_or_is_refused(drawn: dict[str, Any]) -> None:
     refused = None
     try:
         here = parse_request(ComputePlacementRequest(**drawn))
-    except SnapshotUnknown as error:
-        assert error.digest == drawn["base"].digest
+    except SnapshotUnknown:
         return
     except InvalidRequest as error:
         refused = error

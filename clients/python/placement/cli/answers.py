@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from placement.cli.failures import wrong_input
+from placement.kubernetes.bounded_files import read_file, read_stream
 
 
 def read_answer(path: str) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def read_answer(path: str) -> dict[str, Any]:
     Raises `Failure`.
     """
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        content = read_stream(sys.stdin.buffer) if path == "-" else read_file(path)
         answer = json.loads(content)
     except OSError as error:
         raise wrong_input(f"{path}: cannot be read: {error.strerror}") from error

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from google.protobuf import json_format
 
 from placement.kubernetes import InputError, Problem
+from placement.kubernetes.bounded_files import read_file
+from placement.kubernetes.yaml_text import documents
 from placement.v1 import EvictionPolicy, Policy
 
 #: How evictions are called on the command line, in capitals.
@@ -29,11 +30,14 @@ EVICTIONS: Final[Mapping[str, EvictionPolicy]] = {
 def read_policy(path: str) -> Policy:
     """The policy in a file. Raises `InputError`; fields that do not exist are errors."""
     try:
-        content = yaml.safe_load(Path(path).read_bytes())
+        written_documents = list(documents(read_file(path).decode("utf-8-sig")))
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _error(path, f"is not valid YAML or JSON: {_one_line(error)}") from error
+    if len(written_documents) > 1:
+        raise _error(path, "holds more than one document")
+    content = written_documents[0] if written_documents else None
     if content is None:
         return Policy()
     if not isinstance(content, dict):

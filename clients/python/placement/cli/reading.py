@@ -22,6 +22,7 @@ from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
 from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
+from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
 from placement.planning import changes
 from placement.planning.levels import levels_of
@@ -118,12 +119,12 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
 
     Raises ValueError when it is a request with mistakes, OSError when it cannot be read.
     """
-    content = Path(path).read_bytes()
+    content = read_file(path)
     if not content.lstrip().startswith(b"{"):
         return None
     try:
         body = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if "kind" in body or not {"snapshot", "gangs"} & body.keys():
         return None

@@ -12,12 +12,13 @@ import gzip
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-#: Files beyond this are not unpacked: a few bytes can stand for terabytes.
-_MOST_BYTES: Final = 1 << 30
+from placement.kubernetes.bounded_files import read_stream
 
+_UNPACKED: Final = " when it is unpacked"
 _SNAPSHOT_SUFFIX: Final = ".json"
 _ZIP: Final = b"PK\x03\x04"
 _GZIP: Final = b"\x1f\x8b"
@@ -62,17 +63,26 @@ def unpacked(content: bytes) -> str | list[Any]:
     try:
         if content.startswith(_GZIP):
             with gzip.open(io.BytesIO(content)) as stream:
-                return _bounded(stream.read(_MOST_BYTES + 1)).decode("utf-8-sig")
+                return read_stream(stream, _UNPACKED).decode("utf-8-sig")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [n for n in archive.namelist() if n.endswith(_SNAPSHOT_SUFFIX)]
             if len(names) != 1:
                 raise ArchiveError("holds no snapshot.json: not a snapshot archive of KAI")
             with archive.open(names[0]) as stream:
-                text = _bounded(stream.read(_MOST_BYTES + 1)).decode("utf-8-sig")
+                text = read_stream(stream, _UNPACKED).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ArchiveError("its content is not text in UTF-8") from error
-    except (OSError, EOFError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         raise ArchiveError(f"cannot be unpacked: {error}") from error
+    except ValueError as error:
+        raise ArchiveError(str(error)) from error
     try:
         snapshot = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -81,12 +91,6 @@ def unpacked(content: bytes) -> str | list[Any]:
     if not isinstance(raw, dict):
         raise ArchiveError(f"{names[0]} holds no rawObjects: not a snapshot of KAI")
     return list(_objects(raw))
-
-
-def _bounded(content: bytes) -> bytes:
-    if len(content) > _MOST_BYTES:
-        raise ArchiveError(f"is larger than {_MOST_BYTES >> 20} MiB when it is unpacked")
-    return content
 
 
 def _objects(raw: Mapping[str, Any]) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from typing import IO, Any, Final
 import yaml
 
 from placement.kubernetes.archives import ArchiveError, is_archive, unpacked
+from placement.kubernetes.bounded_files import read_file, read_stream
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.yaml_text import UnfoldsTooFarError, documents
@@ -104,8 +105,11 @@ def _contents(
         if path == STDIN:
             if stdin is None:
                 problems.append(Problem(_STDIN_NAME, "", "", "there is no standard input"))
-            else:
-                yield _STDIN_NAME, stdin.read()
+                continue
+            try:
+                yield _STDIN_NAME, read_stream(stdin)
+            except ValueError as error:
+                problems.append(Problem(_STDIN_NAME, "", "", str(error)))
             continue
         place = Path(path)
         try:
@@ -114,7 +118,7 @@ def _contents(
                 files = files_in(place)
                 if not files:
                     problems.append(Problem(path, "", "", "holds no .yaml, .yml or .json file"))
-            contents = [(str(f), f.read_bytes()) for f in files]
+            contents = [(str(f), read_file(f)) for f in files]
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             problems.append(Problem(path, "", "", f"cannot be read: {reason}"))
