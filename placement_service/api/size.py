@@ -66,13 +66,15 @@ def check_message(message: placement_service_pb2.ComputePlacementRequest) -> Non
         ("gangs.packing_scopes", len(scopes), MAX_PARTS),
         ("gangs.packing_scopes.groups", sum(len(scope.groups) for scope in scopes), MAX_PODS),
         ("gangs.previous_nodes", sum(len(g.previous_nodes) for g in message.gangs), MAX_PODS),
-        ("snapshot.nodes.devices", sum(len(n.devices) for n in snapshot.nodes), MAX_NODE_PARTS),
-        ("snapshot.nodes.taints", sum(len(n.taints) for n in snapshot.nodes), MAX_NODE_PARTS),
-        (
-            "snapshot.nodes.host_ports",
-            sum(len(n.host_ports) for n in snapshot.nodes),
-            MAX_NODE_PARTS,
-        ),
+    )
+
+
+def check_node_parts(*, devices: int, host_ports: int, taints: int) -> None:
+    """Raises InvalidRequest when all nodes together have more of something than is taken."""
+    _check(
+        ("snapshot.nodes.devices", devices, MAX_NODE_PARTS),
+        ("snapshot.nodes.taints", taints, MAX_NODE_PARTS),
+        ("snapshot.nodes.host_ports", host_ports, MAX_NODE_PARTS),
     )
 
 
@@ -114,10 +116,20 @@ def _tables(request: Request) -> Iterator[Violation]:
         ("gangs.groups.pod_sets.template", _rules(templates), "terms between pods", MAX_RULES),
     ):
         if nodes * count > most:
-            yield Violation(
-                field,
-                f"{nodes:,} nodes by {count:,} {what} are {nodes * count:,}, at most {most:,}",
-            )
+            yield _too_many(field, nodes, count, what, most)
+
+
+def check_amounts(nodes: int, names: int) -> None:
+    """Raises InvalidRequest when nodes name too many resources for a table of all."""
+    if nodes * names > MAX_CELLS:
+        field = "snapshot.nodes"
+        raise InvalidRequest([_too_many(field, nodes, names, "resource names", MAX_CELLS)])
+
+
+def _too_many(field: str, nodes: int, count: int, what: str, most: int) -> Violation:
+    return Violation(
+        field, f"{nodes:,} nodes by {count:,} {what} are {nodes * count:,}, at most {most:,}"
+    )
 
 
 def _templates(snapshot: Snapshot) -> Sequence[PodTemplate]:
@@ -161,13 +173,9 @@ def _rules(templates: Iterable[PodTemplate]) -> int:
 
 
 def _resource_names(snapshot: Snapshot, templates: Iterable[PodTemplate]) -> int:
-    # Machines of one kind share the object, see `wire`.
-    kinds = {
-        id(resources): resources
-        for node in snapshot.nodes
-        for resources in (node.allocatable, node.requested)
-    }
-    names = {name for resources in kinds.values() for name in resources}
+    nodes = snapshot.columns
+    names = {name for resources in nodes.allocatable.kinds for name in resources}
+    names.update(nodes.requested)
     names.update(name for template in templates for name in template.requests)
     names.update(name for reservation in snapshot.reservations for name in reservation.held)
     return len(names)

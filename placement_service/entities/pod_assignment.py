@@ -31,7 +31,7 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
     Raises ValueError when a set is given more pods than it has, IndexError when
     an index is outside the snapshot: both are defects of the engine.
     """
-    nodes = snapshot.nodes
+    nodes = snapshot.columns
     by_set: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for a in assignments:
         if min(a.gang, a.group, a.pod_set, a.node, a.count) < 0:
@@ -52,9 +52,9 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
             )
         places = sorted(
             (
-                tuple(natural_key(nodes[n].labels.get(level, "")) for level in levels[g]),
-                natural_key(nodes[n].name),
-                nodes[n].name,
+                tuple(natural_key(nodes.labels[n].get(level, "")) for level in levels[g]),
+                natural_key(nodes.names[n]),
+                nodes.names[n],
                 count,
             )
             for n, count in counts
@@ -78,7 +78,7 @@ def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignm
     Bindings whose pod is not pending, or whose node is not there, are left out:
     an earlier answer names pods that run by now and nodes that are gone.
     """
-    node_index = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    node_index = snapshot.columns.row_of
     wanted = {b.pod: node_index[b.node] for b in bindings if b.node in node_index}
     counts: Counter[tuple[int, int, int, int]] = Counter()
     for g, gang in enumerate(snapshot.gangs):
@@ -119,5 +119,6 @@ class _Breadth:
 
     def _count(self, level: str) -> int:
         if level not in self._domains:
-            self._domains[level] = len({n.labels.get(level) for n in self._snapshot.nodes})
+            kinds = self._snapshot.columns.labels.counts()
+            self._domains[level] = len({labels.get(level) for labels, _ in kinds})
         return self._domains[level]

@@ -4,62 +4,42 @@ This module only names things. It knows neither the wire (see `wire`) nor the
 solver (see `problem`). Names are resource names as on the wire, for example
 ``nodes/gpu-017``. Amounts are integers: CPU in thousandths of a core, memory
 and storage in bytes, everything else in units. Times are whole seconds since
-1970, durations whole seconds. Queues, reservations, devices, evictions and
-selectors have modules of their own beside this one.
+1970, durations whole seconds. Nodes, queues, reservations, devices, evictions and
+selectors have modules of their own beside this one; what a node is made of is offered
+here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from placement_service.entities.devices import (
-    Device,
-    DevicePartition,
-    DeviceShare,
-    PartitionPolicy,
-)
+from placement_service.entities.devices import DeviceShare
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
+from placement_service.entities.node import CPU as CPU
+from placement_service.entities.node import DEFAULT_POD_LIMIT as DEFAULT_POD_LIMIT
+from placement_service.entities.node import EPHEMERAL_STORAGE as EPHEMERAL_STORAGE
+from placement_service.entities.node import HOSTNAME as HOSTNAME
+from placement_service.entities.node import MEMORY as MEMORY
+from placement_service.entities.node import PODS as PODS
+from placement_service.entities.node import Effect as Effect
+from placement_service.entities.node import HostPort as HostPort
+from placement_service.entities.node import Node as Node
+from placement_service.entities.node import Resources as Resources
+from placement_service.entities.node import Taint as Taint
+from placement_service.entities.nodes import Nodes
 from placement_service.entities.queues import Queue
 from placement_service.entities.reservations import Reservation, ReservationSelector
 from placement_service.entities.selectors import Labels, LabelSelector, NodeSelectorTerm
 
-CPU = "cpu"
-MEMORY = "memory"
-EPHEMERAL_STORAGE = "ephemeral-storage"
-PODS = "pods"
-
-HOSTNAME = "kubernetes.io/hostname"
-
-#: The kubelet's default limit of pods on a node.
-DEFAULT_POD_LIMIT = 110
-
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
-
-#: Resource name to amount. Absent means zero.
-Resources = Mapping[str, int]
 
 #: How the resources begin that are slices of a GPU: ``nvidia.com/mig-{slices}g.{memory}gb``.
 MIG = "nvidia.com/mig-"
 #: Compute slices of a whole GPU.
 MIG_SLICES = 7
-
-
-class Effect(Enum):
-    """What a taint does to pods that do not tolerate it."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str
-    effect: Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,55 +99,6 @@ class SpreadConstraint:
         return namespace == self.namespace and (
             self.selector is not None and self.selector.matches(labels)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class HostPort:
-    """`protocol` is never empty; `host_ip` is empty for all addresses."""
-
-    port: int
-    protocol: str = "TCP"
-    host_ip: str = ""
-
-    def conflicts(self, other: HostPort) -> bool:
-        return (self.port, self.protocol) == (other.port, other.protocol) and (
-            not self.host_ip or not other.host_ip or self.host_ip == other.host_ip
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """`labels` always hold the hostname label."""
-
-    name: str
-    labels: Labels = field(default_factory=dict)
-    allocatable: Resources = field(default_factory=dict)
-    requested: Resources = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    unschedulable: bool = False
-    ready: bool = True
-    host_ports: tuple[HostPort, ...] = ()
-    #: Its GPUs one by one; none means that only their number matters.
-    devices: tuple[Device, ...] = ()
-    #: What a pod of several whole GPUs may get; none means any of them.
-    partitions: tuple[DevicePartition, ...] = ()
-    partition_policy: PartitionPolicy = PartitionPolicy.PREFER
-    #: The ComputeDomain that the node serves now, "" for none.
-    compute_domain: str = ""
-
-    @property
-    def short_name(self) -> str:
-        """The Kubernetes name: without the ``nodes/`` in front."""
-        return self.name.removeprefix("nodes/")
-
-    def free(self, resource: str) -> int:
-        """What is left of a resource; may be negative on an overfull node.
-
-        A node that says nothing of ephemeral storage is not limited in it.
-        """
-        if resource == EPHEMERAL_STORAGE and not self.allocatable.get(resource):
-            return 2**62
-        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,9 +273,12 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is there and who waits; `as_of` None: nobody has waited yet."""
+    """What is there and who waits; `as_of` None: nobody has waited yet.
 
-    nodes: tuple[Node, ...]
+    `nodes` are kept as columns, whatever sequence is given.
+    """
+
+    nodes: Sequence[Node]
     gangs: tuple[PodGang, ...]
     running_pods: tuple[RunningPod, ...] = ()
     revision: str = ""
@@ -352,6 +286,15 @@ class Snapshot:
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     disruption_budgets: tuple[DisruptionBudget, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Nodes):
+            object.__setattr__(self, "nodes", Nodes.of(self.nodes))
+
+    @property
+    def columns(self) -> Nodes:
+        """The nodes as columns."""
+        return cast("Nodes", self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
-from placement_service.entities.request import Node, Snapshot
+from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.explain import wording as words
 from placement_service.explain.blocking_gangs import Lack, Rivals, residual_after
@@ -194,10 +194,6 @@ class _Explainer:
         )
 
     @cached_property
-    def _nodes(self) -> dict[str, Node]:
-        return {n.name: n for n in self.snapshot.nodes}
-
-    @cached_property
     def _domains_of(self) -> dict[str, int]:
         """How many domains each level has, by its key."""
         return {level.key: level.count for level in self.problem.levels}
@@ -224,10 +220,12 @@ class _Explainer:
                     asked=missing,
                 )
                 continue
+            nodes = self.snapshot.columns
             where: dict[str, int] = {}
             outside: dict[str, int] = {}
             for pod in (p for name in scope.groups for p in group[name].running_pods):
-                home = self._nodes.get(pod.node)
+                row = nodes.row_of.get(pod.node)
+                home = None if row is None else nodes[row]
                 if home is None:
                     places, place = outside, f"{pod.node.removeprefix('nodes/')}, which is gone"
                 elif key not in home.labels:

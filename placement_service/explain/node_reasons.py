@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 
-from placement_service.entities.request import Effect, Node, PodTemplate, Snapshot
+from placement_service.entities.request import HOSTNAME, Effect, Node, PodTemplate, Snapshot
 from placement_service.formulation.arrays import Bools, Ints
 
 
@@ -29,22 +29,22 @@ class NodeRules:
             for term in t.required_node_affinity or ():
                 keys.update(e.key for e in term.match_expressions)
                 by_name = by_name or bool(term.match_fields)
+        nodes = snapshot.columns
         ordered = sorted(keys)
+        # Nodes that differ in nothing that is asked for are of one kind.
         numbers: dict[object, int] = {}
-        self._samples: list[Node] = []
-        self._kind: Ints = np.zeros(len(snapshot.nodes), dtype=np.int64)
-        for i, node in enumerate(snapshot.nodes):
-            signature = (
-                node.ready,
-                node.unschedulable,
-                node.taints,
-                tuple(node.labels.get(k) for k in ordered),
-                node.name if by_name else None,
-            )
-            if signature not in numbers:
-                numbers[signature] = len(self._samples)
-                self._samples.append(node)
-            self._kind[i] = numbers[signature]
+        seen = [
+            numbers.setdefault(tuple(labels.get(k) for k in ordered), len(numbers))
+            for labels in nodes.labels.kinds
+        ]
+        kind = np.array(seen, dtype=np.int64)[nodes.labels.number]
+        kind = kind * max(1, len(nodes.taints.kinds)) + nodes.taints.number
+        kind = (kind * 2 + nodes.ready) * 2 + nodes.unschedulable
+        if by_name or HOSTNAME in keys:
+            kind = np.arange(len(nodes), dtype=np.int64)
+        _, first, inverse = np.unique(kind, return_index=True, return_inverse=True)
+        self._kind: Ints = inverse
+        self._samples = [nodes[i] for i in first.tolist()]
         self._verdicts: dict[PodTemplate, tuple[str, ...]] = {}
 
     def open(self, template: PodTemplate) -> Bools:

@@ -34,7 +34,10 @@ def with_compute_domains(snapshot: Snapshot) -> Snapshot:
     sets = [s for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets]
     if not any(s.template.compute_domain for s in sets):
         return snapshot
-    serves = {n.name: {n.compute_domain} - {""} for n in snapshot.nodes}
+    serves: dict[str, set[str]] = {
+        name: {parts.compute_domain} - {""}
+        for name, parts in zip(snapshot.columns.names, snapshot.columns.parts, strict=True)
+    }
     for s in sets:
         for pod in s.bound_pods if s.template.compute_domain else ():
             if pod.node in serves:

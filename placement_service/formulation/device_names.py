@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from placement_service.entities.devices import PartitionPolicy
 from placement_service.entities.request import Binding, Node, PodTemplate, Policy, Snapshot
 from placement_service.formulation.devices import WHOLE, left_of, milli_of, nested
@@ -27,7 +29,9 @@ def name_devices(
 
     Raises ValueError when the devices of a node do not hold its pods: a defect of the engine.
     """
-    nodes = {node.name: node for node in snapshot.nodes if node.devices}
+    columns = snapshot.columns
+    with_devices = np.flatnonzero(columns.parts.where(lambda parts: parts.devices)).tolist()
+    nodes = {columns.names[n]: n for n in with_devices}
     if not nodes:
         return tuple(bindings)
     template_of = {
@@ -43,7 +47,7 @@ def name_devices(
             here[b.node].append(b.pod)
     given: dict[str, tuple[int, ...]] = {}
     for name, pods in here.items():
-        board = _Board(nodes[name], policy)
+        board = _Board(columns[nodes[name]], policy)
         given.update(board.give({pod: template_of[pod] for pod in pods}))
     return tuple(replace(b, devices=given.get(b.pod, ())) for b in bindings)
 

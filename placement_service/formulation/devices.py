@@ -55,7 +55,7 @@ def with_devices(snapshot: Snapshot, policy: Policy) -> Devices:
     """The snapshot with a column for each size of block; itself where no device matters."""
     templates = [s.template for s in _pod_sets(snapshot)]
     shares = [t.device_share for t in templates if t.device_share is not None]
-    if not shares and not any(node.devices for node in snapshot.nodes):
+    if not shares and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
         return Devices(snapshot)
     wholes = {policy.whole_gpus(t.requests) for t in templates if t.device_share is None} - {0}
     memories = {d.memory_bytes for n in snapshot.nodes for d in n.devices}

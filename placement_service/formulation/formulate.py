@@ -7,7 +7,7 @@ pod class is the sum of its pods, when all its pods are mandatory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,9 +41,10 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     snapshot = prepared.snapshot
-    levels = Levels(snapshot.nodes)
+    nodes = snapshot.columns
+    levels = Levels(nodes)
     pod_classes = PodClasses(snapshot, levels)
-    index = {n.name: i for i, n in enumerate(snapshot.nodes)}
+    index = nodes.row_of
     totals = cluster_totals(request)
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
@@ -76,18 +77,19 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     guaranteed = guarantees.formulate(snapshot, policy)
     guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
     gangs = tuple(replace(g, guarantee=guarantee_of.get(g.index, -1)) for g in gangs)
-    gpu_counts = _gpus(policy, [n.allocatable for n in snapshot.nodes])
+    gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
     if gpu_counts.any():
-        gpus_used = _gpus(policy, [n.requested for n in snapshot.nodes])
+        used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))
+        gpus_used = np.minimum(used, MANY_GPUS)
         gpus_free = gpu_counts - gpus_used
         class_gpus = _gpus(policy, table.requests)
         whole = (gpu_counts > 0) & (gpus_used == 0)
     else:
         # A cluster without GPUs: every node counts, and is free when empty.
-        gpu_counts = np.ones(len(snapshot.nodes), dtype=np.int64)
+        gpu_counts = np.ones(len(nodes), dtype=np.int64)
         gpus_free = gpu_counts
         class_gpus = np.ones(len(table.requests), dtype=np.int64)
-        whole = np.array([not n.requested.get(PODS, 0) for n in snapshot.nodes], dtype=bool)
+        whole = nodes.total_requested((PODS,)) == 0
     pods_without_gpus = (class_gpus == 0).astype(np.int64)
     for content, bundle in table.bundle_of.items():
         pods_without_gpus[bundle] = sum(
@@ -149,7 +151,7 @@ def _gpus(policy: Policy, resources: Iterable[Resources]) -> Ints:
     return np.array([min(policy.gpus(r), MANY_GPUS) for r in resources], dtype=np.int64)
 
 
-def _gone_nodes(snapshot: Snapshot, index: dict[str, int]) -> dict[str, int]:
+def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:
     """Nodes of running pods that are not in the snapshot, each a place of its own below -1."""
     gone: dict[str, int] = {}
     for gang in snapshot.gangs:

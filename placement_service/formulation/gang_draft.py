@@ -55,7 +55,7 @@ class GangDraft:
         index: int,
         gang: PodGang,
         levels: Levels,
-        node: dict[str, int],
+        node: Mapping[str, int],
         gone: dict[str, int],
         as_of: int | None,
         queues: Collection[str],

@@ -27,10 +27,10 @@ WITHOUT_GPUS = 900_000
 def cluster_totals(snapshot: Snapshot) -> dict[str, int]:
     """What all nodes together have of each resource, the number of pods aside."""
     totals: dict[str, int] = {}
-    for node in snapshot.nodes:
-        for resource, amount in node.allocatable.items():
+    for allocatable, count in snapshot.columns.allocatable.counts():
+        for resource, amount in allocatable.items():
             if amount > 0 and resource != PODS:
-                totals[resource] = totals.get(resource, 0) + amount
+                totals[resource] = totals.get(resource, 0) + amount * count
     return totals
 
 

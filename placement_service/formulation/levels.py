@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement_service.entities.request import Node
+from placement_service.entities.node import HOSTNAME
+from placement_service.entities.nodes import Nodes
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import LevelIdx
 
@@ -36,7 +37,7 @@ class Level:
 class Levels:
     """Levels by key, made when first asked for."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._index: dict[str, LevelIdx] = {}
         self._levels: list[Level] = []
@@ -67,15 +68,27 @@ class Levels:
         return tuple(self._levels)
 
 
-def _make_level(key: str, nodes: Sequence[Node]) -> Level:
-    labels = [n.labels.get(key) for n in nodes]
-    values = tuple(sorted(v for v in set(labels) if v is not None))
+def _make_level(key: str, nodes: Nodes) -> Level:
+    if key == HOSTNAME:
+        of_node = nodes.label(key)
+        here = set(of_node)
+    else:
+        of_kind = [labels.get(key) for labels in nodes.labels.kinds]
+        here = {labels.get(key) for labels, _ in nodes.labels.counts()}
+    values = tuple(sorted(v for v in here if v is not None))
     number: dict[str | None, int] = {v: i for i, v in enumerate(values)}
-    number[None] = -1
-    domain = np.fromiter(map(number.__getitem__, labels), dtype=np.int64, count=len(labels))
+    if key == HOSTNAME:
+        domain = _numbers(of_node, number)
+    else:
+        domain = _numbers(of_kind, number)[nodes.labels.number]
     place = _places(domain, len(values))
     domain.flags.writeable = place.flags.writeable = False
     return Level(key, domain, place, values, int((domain >= 0).sum()) == len(values))
+
+
+def _numbers(values: Sequence[str | None], number: Mapping[str | None, int]) -> Ints:
+    """The number of each value, -1 for none."""
+    return np.fromiter((number.get(v, -1) for v in values), dtype=np.int64, count=len(values))
 
 
 def _places(domain: Ints, domains: int) -> Ints:

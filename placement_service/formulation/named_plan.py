@@ -73,7 +73,7 @@ def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -
         stay = placed[home.gang, home.group, home.pod_set, home.node]
         group = prepared.snapshot.gangs[home.gang].groups[home.group]
         pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
-        node = prepared.snapshot.nodes[home.node].name
+        node = prepared.snapshot.columns.names[home.node]
         yield from (_Lost(home.gang, pod, node) for pod in pods[stay:])
 
 
@@ -100,14 +100,14 @@ def _moved_of_set(
     *,
     whole: bool,
 ) -> Iterator[_Lost]:
-    nodes = prepared.snapshot.nodes
+    names = prepared.snapshot.columns.names
     pods = prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods
     at_home: defaultdict[int, list[str]] = defaultdict(list)
-    names = iter(pods)
+    waiting = iter(pods)
     for h in prepared.homes:
         if (h.gang, h.group, h.pod_set) == (gang, group, pod_set):
             # The pods of a set stand in the order of the homes.
-            at_home[h.node] = sorted((next(names).name for _ in range(h.count)), key=natural_key)
+            at_home[h.node] = sorted((next(waiting).name for _ in range(h.count)), key=natural_key)
     leaving: list[tuple[str, int]] = []
     open_slots: list[int] = []
     for (g, r, s, node), count in sorted(placed.items()):
@@ -118,9 +118,9 @@ def _moved_of_set(
         stay = min(placed[gang, group, pod_set, node], len(here))
         leaving += [(pod, node) for pod in here[stay:]]
         if whole:
-            yield from (_Lost(gang, p, nodes[node].name, nodes[node].name) for p in here[:stay])
+            yield from (_Lost(gang, p, names[node], names[node]) for p in here[:stay])
     for (pod, node), to in zip(leaving, open_slots, strict=True):
-        yield _Lost(gang, pod, nodes[node].name, nodes[to].name)
+        yield _Lost(gang, pod, names[node], names[to])
 
 
 def _evictions(

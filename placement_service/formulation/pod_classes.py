@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.entities.request import EPHEMERAL_STORAGE, Node, PodTemplate, Snapshot
+from placement_service.entities.nodes import Nodes
+from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.levels import Levels
@@ -124,14 +125,13 @@ class PodClasses:
         self._bundles.setdefault(content)
 
     def table(self, levels: Levels) -> Table:
-        nodes = self.snapshot.nodes
+        nodes = self.snapshot.columns
         raw = self._raw
         masks = NodeMasks(nodes, [t for _, t in raw])
-        closed = np.array([n.unschedulable or not n.ready for n in nodes], dtype=bool)
         eligible = np.empty((len(raw), len(nodes)), dtype=bool)
         for row, (_, t) in zip(eligible, raw, strict=True):
             np.logical_and(masks.selected(t), masks.tolerated(t), out=row)
-        eligible &= ~closed
+        eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
             self.snapshot, raw, levels, eligible, masks, self._selectors, self._owned, counts
@@ -192,12 +192,6 @@ class PodClasses:
         )
 
 
-def free_amounts(nodes: Sequence[Node], resources: Sequence[str]) -> list[Ints]:
+def free_amounts(nodes: Nodes, resources: Sequence[str]) -> list[Ints]:
     """What is left of each resource on each node [N], never negative; as `Node.free`."""
-    found = {r: np.zeros(len(nodes), dtype=np.int64) for r in resources}
-    for i, node in enumerate(nodes):
-        for r in node.allocatable.keys() & found.keys():
-            found[r][i] = max(0, node.free(r))
-    if EPHEMERAL_STORAGE in found:
-        found[EPHEMERAL_STORAGE][:] = [max(0, n.free(EPHEMERAL_STORAGE)) for n in nodes]
-    return list(found.values())
+    return [np.maximum(0, nodes.free(resource)) for resource in resources]

@@ -23,8 +23,8 @@ MOST = 2**40
 def gang_values(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
     """The value of each gang's minimum by its name, in millionths of a GPU."""
     there: Counter[str] = Counter()
-    for node in snapshot.nodes:
-        there.update({r: n for r, n in node.allocatable.items() if n > 0 and r != PODS})
+    for allocatable, count in snapshot.columns.allocatable.counts():
+        there.update({r: n * count for r, n in allocatable.items() if n > 0 and r != PODS})
     return {gang.name: _value(gang, policy, there) for gang in snapshot.gangs}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.eviction import Eviction, EvictionKind
+from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
     Binding,
     BoundPod,
@@ -23,6 +24,7 @@ from placement_service.entities.request import (
     namespace_of,
 )
 from placement_service.entities.selectors import Labels
+from placement_service.judge.domains import Domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,36 @@ def _undisturbed_nodes(outcome: GroupOutcome) -> Iterator[str]:
     return (pod.node for pod in outcome.group.running_pods if pod.name not in gone)
 
 
+class NodesByName(Mapping[str, Node]):
+    """The nodes of a snapshot by name, as values that are made when they are asked for."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._made: dict[str, Node] = {}
+
+    def __getitem__(self, name: str) -> Node:
+        node = self._made.get(name)
+        if node is None:
+            node = self._made[name] = self._nodes[self._nodes.row_of[name]]
+        return node
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._nodes.row_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes.names)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The whole cluster after the plan; `gangs` in the snapshot's order."""
 
     snapshot: Snapshot
     nodes: Mapping[str, Node]
+    domains: Domains
     gangs: tuple[GangOutcome, ...]
 
     def domain(self, node: str, level: str) -> str | None:
@@ -172,7 +198,7 @@ def read(
     snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction] = ()
 ) -> Outcome:
     """What runs where once every binding to a known node and every eviction is applied."""
-    nodes = {node.name: node for node in snapshot.nodes}
+    nodes = NodesByName(snapshot.columns)
     target: dict[str, Binding] = {}
     for binding in bindings:
         if binding.node in nodes:
@@ -183,6 +209,7 @@ def read(
     return Outcome(
         snapshot,
         nodes,
+        Domains(snapshot.columns),
         tuple(
             GangOutcome(
                 gang, tuple(_group(gang, group, nodes, target, leaves) for group in gang.groups)

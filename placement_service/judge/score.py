@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from placement_service.entities.eviction import Eviction, EvictionPolicy
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
@@ -19,7 +21,6 @@ from placement_service.entities.request import (
     PODS,
     Binding,
     ExtrasPolicy,
-    Node,
     PodGang,
     Policy,
     Snapshot,
@@ -331,42 +332,34 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
     Plus the new pods without GPUs on nodes with GPUs. In a cluster without any
     GPU all nodes and pods count as if they had some.
     """
-    snapshot = outcome.snapshot
-    gpu_cluster = any(policy.gpus(node.allocatable) for node in snapshot.nodes)
-
-    def has_gpus(node: Node) -> bool:
-        return not gpu_cluster or policy.gpus(node.allocatable) > 0
-
-    def is_free(node: Node) -> bool:
-        used = policy.gpus(node.requested) if gpu_cluster else node.requested.get(PODS, 0)
-        return used == 0
+    nodes = outcome.snapshot.columns
+    has_gpus = nodes.allocatable.where(lambda resources: policy.gpus(resources) > 0)
+    gpu_cluster = bool(has_gpus.any())
+    if gpu_cluster:
+        used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))
+    else:
+        used = nodes.total_requested((PODS,))
+        has_gpus = ~has_gpus
 
     def asks_gpus(pod: NewPod) -> bool:
         return not gpu_cluster or policy.gpus(pod.template.requests) > 0
 
-    new = outcome.new
-    broken_into = {pod.node.name for pod in new if asks_gpus(pod)}
-    total = sum(1 for pod in new if not asks_gpus(pod) and has_gpus(pod.node))
-    # Of nodes without GPUs nothing is lost, and there may be thousands of levels.
-    sized = [(node, is_free(node)) for node in snapshot.nodes if has_gpus(node)]
-    broken = [node for node in snapshot.nodes if node.name in broken_into]
-    for level in _levels(snapshot) if broken else ():
-        size: defaultdict[str, int] = defaultdict(int)
-        taken: set[str] = set()
-        used = {_domain(node, level) for node in broken} - {None}
-        for node, free in sized:
-            domain = _domain(node, level)
-            if domain in used and domain is not None:
-                size[domain] += 1
-                if not free:
-                    taken.add(domain)
-        total += sum(size[d] for d in used if d is not None and d not in taken)
+    broken = np.zeros(len(nodes), dtype=bool)
+    broken[[nodes.row_of[pod.node.name] for pod in outcome.new if asks_gpus(pod)]] = True
+    small = [nodes.row_of[pod.node.name] for pod in outcome.new if not asks_gpus(pod)]
+    total = int(np.count_nonzero(has_gpus[small]))
+    for level in _levels(outcome.snapshot) if broken.any() else ():
+        if level == HOSTNAME:
+            # A node is its own domain.
+            total += int(np.count_nonzero(broken & has_gpus & (used == 0)))
+            continue
+        domain, values = outcome.domains.of(level)
+        known = domain >= 0
+        size = np.bincount(domain[known & has_gpus], minlength=len(values))
+        taken = np.bincount(domain[known & has_gpus & (used != 0)], minlength=len(values)) > 0
+        lost = np.bincount(domain[known & broken], minlength=len(values)) > 0
+        total += int(size[lost & ~taken].sum())
     return (Count(total),)
-
-
-def _domain(node: Node, level: str) -> str | None:
-    """The domain of a node at a level; a node is its own at that of hosts."""
-    return node.name if level == HOSTNAME else node.labels.get(level)
 
 
 def _levels(snapshot: Snapshot) -> list[str]:

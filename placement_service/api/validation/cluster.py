@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from placement_service.api.validation.names import (
     BUDGET,
     GANG,
+    MAX_AMOUNT,
     MAX_KEY,
     MAX_VALUE,
     NODE,
@@ -29,7 +33,9 @@ from placement_service.api.validation.parts import (
 )
 from placement_service.entities.devices import Device
 from placement_service.entities.errors import Violation
-from placement_service.entities.request import Node, Request
+from placement_service.entities.node import Taint
+from placement_service.entities.nodes import KindColumn, Parts
+from placement_service.entities.request import Request
 from placement_service.entities.reservations import Reservation
 
 #: A whole device, in thousandths.
@@ -46,52 +52,86 @@ def the_time_of_the_snapshot_is_a_time(request: Request) -> Iterator[Violation]:
 
 
 def node_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
-    return named_and_unique("snapshot.nodes", (n.name for n in request.snapshot.nodes), NODE)
+    return named_and_unique("snapshot.nodes", request.snapshot.columns.names, NODE)
 
 
 def resources_of_nodes_are_in_range(request: Request) -> Iterator[Violation]:
-    # Machines of one kind share the object, see `wire`.
-    known: dict[int, tuple[Problem, ...]] = {}
-    for i, node in enumerate(request.snapshot.nodes):
-        for field, resources in (("allocatable", node.allocatable), ("requested", node.requested)):
-            problems = known.get(id(resources))
-            if problems is None:
-                problems = known[id(resources)] = tuple(resource_problems(resources))
-            for path, problem in problems:
-                yield Violation(f"snapshot.nodes[{i}].{field}.{path}", problem)
+    nodes = request.snapshot.columns
+    problems = list(_of_kinds(nodes.allocatable, resource_problems, "allocatable."))
+    wrong = np.zeros(len(nodes), dtype=bool)
+    for resource, amounts in nodes.requested.items():
+        # An amount that is right tells whether the name is.
+        named = not any(resource_problems({resource: 1}))
+        wrong |= (amounts < 0) | (amounts > MAX_AMOUNT) if named else amounts != 0
+    for i in np.flatnonzero(wrong).tolist():
+        found = resource_problems(nodes[i].requested)
+        problems += [_NodeProblem(i, f"requested.{path}", what) for path, what in found]
+    return _in_order(problems)
 
 
 def texts_of_nodes_are_short(request: Request) -> Iterator[Violation]:
-    lengths = Lengths()
-    for i, node in enumerate(request.snapshot.nodes):
-        for path, problem in lengths.labels("labels", node.labels):
-            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
-        for n, taint in enumerate(node.taints):
+    nodes, lengths = request.snapshot.columns, Lengths()
+
+    def of_taints(taints: tuple[Taint, ...]) -> Iterator[Problem]:
+        for n, taint in enumerate(taints):
             for field, text, most in (
                 ("key", taint.key, MAX_KEY),
                 ("value", taint.value, MAX_VALUE),
             ):
                 problem = lengths.problem(text, most)
                 if problem:
-                    yield Violation(f"snapshot.nodes[{i}].taints[{n}].{field}", problem)
-        problem = lengths.problem(node.compute_domain, MAX_KEY)
+                    yield f"taints[{n}].{field}", problem
+
+    def of_parts(parts: Parts) -> Iterator[Problem]:
+        problem = lengths.problem(parts.compute_domain, MAX_KEY)
         if problem:
-            yield Violation(f"snapshot.nodes[{i}].compute_domain", problem)
+            yield "compute_domain", problem
+
+    return _in_order(
+        [
+            *_of_kinds(nodes.labels, lambda labels: lengths.labels("labels", labels)),
+            *_of_kinds(nodes.taints, of_taints),
+            *_of_kinds(nodes.parts, of_parts),
+        ]
+    )
 
 
 def host_ports_of_nodes_exist(request: Request) -> Iterator[Violation]:
-    for i, node in enumerate(request.snapshot.nodes):
-        for path, problem in host_port_problems(node.host_ports):
-            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
+    parts = request.snapshot.columns.parts
+    return _in_order(_of_kinds(parts, lambda one: host_port_problems(one.host_ports)))
 
 
 def devices_are_sound(request: Request) -> Iterator[Violation]:
-    for i, node in enumerate(request.snapshot.nodes):
-        for path, problem in _devices_of(node) if node.devices or node.partitions else ():
-            yield Violation(f"snapshot.nodes[{i}].{path}", problem)
+    return _in_order(_of_kinds(request.snapshot.columns.parts, _device_parts_problems))
 
 
-def _devices_of(node: Node) -> Iterator[Problem]:
+class _NodeProblem(NamedTuple):
+    """Something wrong with a node; `path` is relative to it."""
+
+    node: int
+    path: str
+    what: str
+
+
+_K = TypeVar("_K")
+
+
+def _of_kinds(
+    column: KindColumn[_K], problems: Callable[[_K], Iterable[Problem]], prefix: str = ""
+) -> Iterator[_NodeProblem]:
+    """What is wrong with the nodes of each kind; a kind is looked at once."""
+    for k, kind in enumerate(column.kinds):
+        found = tuple(problems(kind))
+        for i in np.flatnonzero(column.number == k).tolist() if found else ():
+            yield from (_NodeProblem(i, prefix + path, what) for path, what in found)
+
+
+def _in_order(problems: Iterable[_NodeProblem]) -> Iterator[Violation]:
+    for i, path, what in sorted(problems, key=lambda problem: problem.node):
+        yield Violation(f"snapshot.nodes[{i}].{path}", what)
+
+
+def _device_parts_problems(node: Parts) -> Iterator[Problem]:
     seen: dict[int, int] = {}
     for n, device in enumerate(node.devices):
         first = seen.setdefault(device.index, n)
@@ -218,20 +258,20 @@ def reservation_names_are_well_formed_and_unique(request: Request) -> Iterator[V
 def reservations_are_on_nodes_of_the_snapshot(request: Request) -> Iterator[Violation]:
     if not request.snapshot.reservations:
         return
-    nodes = {node.name: node for node in request.snapshot.nodes}
+    nodes = request.snapshot.columns
     for i, reservation in enumerate(request.snapshot.reservations):
         path = f"snapshot.reservations[{i}]"
-        node = nodes.get(reservation.node)
+        node = nodes.row_of.get(reservation.node)
         if node is None:
             yield Violation(
                 f"{path}.node", f"{show(reservation.node)} is not a node of this snapshot"
             )
             continue
-        there = {device.index for device in node.devices}
+        there = {device.index for device in nodes.parts[node].devices}
         for n, index in enumerate(reservation.devices):
             if index not in there:
                 yield Violation(
-                    f"{path}.devices[{n}]", f"{index} is not a device of {show(node.name)}"
+                    f"{path}.devices[{n}]", f"{index} is not a device of {show(reservation.node)}"
                 )
         if len(set(reservation.devices)) < len(reservation.devices):
             yield Violation(f"{path}.devices", "holds a device twice")

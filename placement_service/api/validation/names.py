@@ -82,6 +82,9 @@ def show(text: str) -> str:
 
 def named_and_unique(path: str, names: Iterable[str], form: Form) -> Iterator[Violation]:
     """Each name of a list has the form and stands there once."""
+    names = tuple(names)
+    if len(set(names)) == len(names) and all(map(form.pattern.fullmatch, names)):
+        return
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         problem = form.problem(name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+import numpy as np
+
 from placement_service.api.validation import templates
 from placement_service.api.validation.names import (
     GANG,
@@ -111,7 +113,11 @@ def _pod_problem(name: str, home: str, seen: set[str]) -> str:
 
 def bound_pods_are_where_pods_can_be(request: Request) -> Iterator[Violation]:
     """The node need not be in the snapshot; if it is and lists devices, theirs are its own."""
-    devices = {n.name: {d.index for d in n.devices} for n in request.snapshot.nodes if n.devices}
+    nodes = request.snapshot.columns
+    devices = {
+        nodes.names[i]: {device.index for device in nodes.parts[i].devices}
+        for i in np.flatnonzero(nodes.parts.where(lambda parts: parts.devices)).tolist()
+    }
     for i, gang in enumerate(request.snapshot.gangs):
         for j, group in enumerate(gang.groups):
             for path, pod in _bound_pods(group):

@@ -70,10 +70,15 @@ def parse_resources(message: cluster_pb2.Resources, found: Found) -> dict[str, i
         PODS: message.pod_count,
     }
     extended = dict(message.extended)
-    for name, field in RESOURCE_FIELDS.items():
+    for name in RESOURCE_FIELDS:
         if extended.pop(name, None) is not None:
-            found.append((extended_path(name), f"has a field of its own, {field}"))
+            found.append(has_own_field(name))
     return {name: amount for name, amount in chain(named.items(), extended.items()) if amount}
+
+
+def has_own_field(name: str) -> tuple[str, str]:
+    """What is wrong with an extended resource that is none."""
+    return extended_path(name), f"has a field of its own, {RESOURCE_FIELDS[name]}"
 
 
 def resources_to_proto(resources: Resources) -> cluster_pb2.Resources:

@@ -15,7 +15,7 @@ from itertools import chain
 
 from placement.v1 import cluster_pb2, placement_service_pb2
 from placement_service.api import size, validation
-from placement_service.api.wire import cluster, workload
+from placement_service.api.wire import cluster, nodes, workload
 from placement_service.api.wire.parts import inverse, unspecified
 from placement_service.api.wire.placements import binding_to_proto, parse_binding
 from placement_service.api.wire.times import duration, seconds, timestamp, whole_seconds
@@ -53,7 +53,7 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
     found: list[Violation] = []
     request = Request(
         snapshot=Snapshot(
-            nodes=tuple(cluster.parse_nodes(snapshot.nodes, found)),
+            nodes=nodes.parse_nodes(snapshot, found),
             gangs=tuple(workload.parse_gangs(message.gangs, found)),
             running_pods=tuple(cluster.parse_running_pods(snapshot.pods, found)),
             revision=snapshot.revision,
@@ -82,7 +82,7 @@ def request_to_proto(request: Request) -> placement_service_pb2.ComputePlacement
     message = placement_service_pb2.ComputePlacementRequest(
         snapshot=cluster_pb2.ClusterSnapshot(
             revision=request.snapshot.revision,
-            nodes=map(cluster.node_to_proto, request.snapshot.nodes),
+            nodes=map(nodes.node_to_proto, request.snapshot.nodes),
             pods=map(cluster.running_pod_to_proto, request.snapshot.running_pods),
             as_of=timestamp(request.snapshot.as_of),
             queues=map(cluster.queue_to_proto, request.snapshot.queues),

@@ -57,7 +57,7 @@ class RuleDraft:
         self._positions = np.array(
             [selectors.position(ns, t) for ns, t in templates], dtype=np.int64
         )
-        index = {n.name: i for i, n in enumerate(snapshot.nodes)}
+        index = snapshot.columns.row_of
         #: The node of each running pod, -1 for one that is not in the snapshot.
         self.homes = np.array([index.get(p.node, -1) for p in snapshot.running_pods], np.int64)
         self._arrays: dict[tuple[str, bytes], NDArray[Any]] = {}

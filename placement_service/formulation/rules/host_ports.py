@@ -17,7 +17,7 @@ def formulate(draft: RuleDraft) -> None:
     A pod that binds all addresses takes every address of the port, so it meets
     every other pod, while two pods on different addresses do not meet.
     """
-    nodes = draft.snapshot.nodes
+    nodes = draft.snapshot.columns
     addresses: dict[tuple[int, str], dict[str, tuple[Ints, Ints]]] = {}
     asked = {p for _, t in draft.templates for p in t.host_ports}
     for p in sorted(asked, key=lambda p: (p.port, p.protocol, p.host_ip)):
@@ -30,13 +30,14 @@ def formulate(draft: RuleDraft) -> None:
         here = addresses.get((p.port, p.protocol), {})
         return here.values() if not p.host_ip else [c for a, c in here.items() if a == p.host_ip]
 
-    for i, node in enumerate(nodes):
-        for p in node.host_ports:
+    for k, parts in enumerate(nodes.parts.kinds):
+        here = nodes.parts.number == k if parts.host_ports else None
+        for p in parts.host_ports:
             for capacity, _ in columns(p):
-                capacity[i] = 0
+                capacity[here] = 0
             # A pod that binds all addresses takes also those that no other pod asks for.
             if p.host_ip and "" in addresses.get((p.port, p.protocol), {}):
-                addresses[p.port, p.protocol][""][0][i] = 0
+                addresses[p.port, p.protocol][""][0][here] = 0
     for s, (_, t) in enumerate(draft.templates):
         for p in t.host_ports:
             for _, take in columns(p):

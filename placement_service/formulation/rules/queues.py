@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.nodes import Nodes
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
+from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
 from placement_service.formulation.arrays import Ints
 
 #: GPUs are counted in thousandths, because pods may ask for a share of one.
@@ -80,7 +81,7 @@ def formulate(
         return ()
     queues = {q.name: q for q in snapshot.queues}
     above = {q.name: tuple(path(queues, q.name)) for q in snapshot.queues}
-    memory = _least_memory(snapshot.nodes)
+    memory = _least_memory(snapshot.columns)
     running = list(_running(snapshot))
     by_gang = {ask.gang: ask for ask in asks}
     takes: dict[str, tuple[int, ...]] = {}
@@ -183,8 +184,9 @@ def pod_amount(policy: Policy, template: PodTemplate, resource: str, memory: int
     return whole + share.count * part
 
 
-def _least_memory(nodes: Iterable[Node]) -> int:
-    return min((d.memory_bytes for n in nodes for d in n.devices if d.memory_bytes), default=0)
+def _least_memory(nodes: Nodes) -> int:
+    devices = (device for parts, _ in nodes.parts.counts() for device in parts.devices)
+    return min((d.memory_bytes for d in devices if d.memory_bytes), default=0)
 
 
 def _running(snapshot: Snapshot) -> Iterator[tuple[PodGang, PodTemplate, int]]:

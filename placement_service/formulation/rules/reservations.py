@@ -133,7 +133,7 @@ class _Formulation:
         }
 
     def run(self) -> None:
-        index = {node.name: n for n, node in enumerate(self.nodes)}
+        index = self.draft.snapshot.columns.row_of
         on_node: dict[int, list[int]] = {}
         for i, reservation in enumerate(self.reservations):
             if reservation.node in index:

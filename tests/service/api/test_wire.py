@@ -21,7 +21,7 @@ from placement.v1 import (
     workload_pb2,
 )
 from placement_service.api import not_yet
-from placement_service.api.wire import cluster, parts, placements, requests, workload
+from placement_service.api.wire import nodes, parts, placements, requests, workload
 from placement_service.api.wire.requests import parse_request, request_to_proto
 from placement_service.entities.devices import (
     Device,
@@ -366,7 +366,7 @@ def test_progress_comes_back_unchanged() -> None:
         (cluster_pb2.SelectorOperator, set(parts.OPERATORS)),
         (cluster_pb2.TaintEffect, set(parts.EFFECTS)),
         (workload_pb2.TolerationOperator, set(workload.TOLERATION_OPERATORS) - {0}),
-        (cluster_pb2.PartitionPolicy, set(cluster.PARTITION_POLICIES) - {0}),
+        (cluster_pb2.PartitionPolicy, set(nodes.PARTITION_POLICIES) - {0}),
         (placement_service_pb2.EvictionPolicy, set(requests.EVICTION_POLICIES)),
         (placement_service_pb2.ExtrasPolicy, set(requests.EXTRAS_POLICIES)),
         (placement_pb2.EvictionKind, set(placements.EVICTION_KINDS.values())),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -55,7 +56,9 @@ names = st.sampled_from([Operator.IN, Operator.NOT_IN]).map(
 effects = st.sampled_from(list(Effect))
 taints = st.builds(Taint, st.sampled_from(["t", "u"]), st.sampled_from(["", "1"]), effects)
 nodes = st.lists(st.tuples(labels, st.lists(taints, max_size=2).map(tuple)), max_size=5).map(
-    lambda drawn: [Node(f"nodes/n{i}", own, taints=t) for i, (own, t) in enumerate(drawn)]
+    lambda drawn: [
+        Node(f"nodes/n{i}", {HOSTNAME: f"n{i}"} | own, taints=t) for i, (own, t) in enumerate(drawn)
+    ]
 )
 templates = st.builds(
     PodTemplate,
@@ -92,7 +95,7 @@ def test_a_selector_selects_what_it_matches(
 def test_masks_of_nodes_are_what_templates_select_and_tolerate(
     cluster: list[Node], several: list[PodTemplate]
 ) -> None:
-    masks = NodeMasks(cluster, several)
+    masks = NodeMasks(Nodes.of(cluster), several)
     for t in several:
         assert masks.selected(t).tolist() == [t.selects(n) for n in cluster]
         assert masks.tolerated(t).tolist() == [t.tolerates(n) for n in cluster]
@@ -131,5 +134,5 @@ amounts = st.dictionaries(st.sampled_from([CPU, EPHEMERAL_STORAGE, "x"]), st.int
 @given(st.lists(st.builds(Node, st.just("nodes/n"), st.just({}), amounts, amounts), max_size=4))
 def test_free_amounts_are_what_nodes_have_left(cluster: list[Node]) -> None:
     resources = [CPU, EPHEMERAL_STORAGE, "x", "y"]
-    found = [column.tolist() for column in free_amounts(cluster, resources)]
+    found = [column.tolist() for column in free_amounts(Nodes.of(cluster), resources)]
     assert found == [[max(0, n.free(r)) for n in cluster] for r in resources]

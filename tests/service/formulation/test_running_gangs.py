@@ -62,7 +62,7 @@ def test_a_gang_of_lower_priority_is_open_with_its_room_free() -> None:
     result = open_running_gangs(cluster(running("old", "n0", gpus=8), urgent()), PREEMPT)
     assert result.opened == {0}
     assert [(h.node, h.count) for h in result.homes] == [(0, 1)]
-    assert result.snapshot.nodes[0].requested[GPU] == 0
+    assert result.snapshot.nodes[0].requested.get(GPU, 0) == 0
     [pod_set] = result.snapshot.gangs[0].groups[0].pod_sets
     assert pod_set.template.selects(result.snapshot.nodes[0])
 
