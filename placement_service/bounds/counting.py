@@ -157,7 +157,7 @@ class Counting:
         bound: set[int] = set()
         tree = self.topology.tree(gang)
         for part in (
-            _bound_parts(tree, lambda r: self._within(r, level)) if tree and level >= 0 else ()
+            bound_parts(tree, lambda r: self.within(r, level)) if tree and level >= 0 else ()
         ):
             inside = sorted({requirement_of[d] for d in part.demands} & content.keys())
             if inside:
@@ -172,7 +172,8 @@ class Counting:
             merged[ordered] = merged.get(ordered, 0) + times
         return tuple(sorted(merged.items()))
 
-    def _within(self, narrow: int, level: int) -> bool:
+    def within(self, narrow: int, level: int) -> bool:
+        """Whether each domain of a narrow level lies in one of a broad level."""
         return narrow == level or self.topology.parent(narrow, level) is not None
 
     def _classes(self) -> tuple[GangClass, ...]:
@@ -353,13 +354,13 @@ class Counting:
         )
 
 
-def _bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
+def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
     """The outermost parts whose required level satisfies a predicate."""
     if part.required >= 0 and holds(part.required):
         yield part
         return
     for child in part.children:
-        yield from _bound_parts(child, holds)
+        yield from bound_parts(child, holds)
 
 
 def _largest_sums(offers: Ints) -> Ints:

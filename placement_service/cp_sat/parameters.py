@@ -35,5 +35,8 @@ class ModelParameters:
     #: Maximal multisets of one domain: more are not worth their variables.
     packing_multisets: int = 400
 
+    #: How far prices of configurations stay with the best so far: column generation swings less.
+    stabilisation: float = 0.5
+
 
 MODEL_DEFAULTS = ModelParameters()

@@ -1,12 +1,14 @@
 """The search: from the first answer to a proven one, getting better all the time.
 
 1. Count: rows and the master bound what any plan can admit, and name a target.
-2. Decode: place the target greedily, in a few orders.
-3. Aggregate: the model that counts alike parts of gangs together settles goal after
+2. Configure: where parts share domains of unlike nodes, columns of what fits there together
+   sharpen the bounds and make plans.
+3. Decode: place the target greedily, in a few orders.
+4. Aggregate: the model that counts alike parts of gangs together settles goal after
    goal where it is small enough; where it is very small a second time, after
    finding out which parts fit into which domains together.
-4. Improve: both models settle neighbourhoods, one after another.
-5. Exact: on small problems, when that no longer helps, the exact model settles
+5. Improve: both models settle neighbourhoods, one after another.
+6. Exact: on small problems, when that no longer helps, the exact model settles
    goal after goal, with every rule; then neighbourhoods go on.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
@@ -24,6 +26,7 @@ import time
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
@@ -65,6 +68,7 @@ def search(
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
     count(state)
+    settle_configurations(state)
     decode(state)
     settle_aggregate(state)
     settle_aggregate(state, thorough=True)

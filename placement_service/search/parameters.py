@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placement_service.bounds.configurations import (
+    CONFIGURATION_DEFAULTS,
+    ConfigurationParameters,
+)
 from placement_service.bounds.counting import COUNTING_DEFAULTS, CountingParameters
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 
@@ -18,6 +22,8 @@ class SearchParameters:
     #: How much is counted, and how large the parts of models may become.
     counting: CountingParameters = COUNTING_DEFAULTS
     model: ModelParameters = MODEL_DEFAULTS
+    #: How much is told apart where parts of gangs share domains with unlike nodes.
+    configurations: ConfigurationParameters = CONFIGURATION_DEFAULTS
 
     #: Where every random choice starts: the same question takes the same path.
     seed: int = 20261121
@@ -26,6 +32,12 @@ class SearchParameters:
 
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
+
+    #: The share of the time that is left for each goal of the master with configurations.
+    configuration_share: float = 0.5
+    #: Effort to choose among its configurations, and to give their parts to gangs.
+    configuration_effort: float = 6.0
+    configuration_assignment_effort: float = 0.3
 
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000

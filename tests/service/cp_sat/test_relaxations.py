@@ -21,8 +21,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from placement_service.bounds.configurations import ConfigurationParameters, configurations
 from placement_service.bounds.counting import Counting, CountingParameters
 from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_model import ExactModel
 from placement_service.cp_sat.exact_objective import Goals
@@ -57,9 +59,10 @@ from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search import master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.configuration_stage import Configuring
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import HoldableModel, keep
+from placement_service.search.lexicographic import HoldableModel, descend, keep
 from placement_service.search.parameters import SearchParameters
 from tests.planned import Planned, Taste, planned
 
@@ -238,6 +241,20 @@ def the_master_admits_it(case: Case, met: Met) -> None:
     )
 
 
+def configurations_admit_it(case: Case, met: Met) -> None:
+    # Where less is told apart they claim less, and must be as right.
+    for ways in (1, 4_000):
+        found = configurations(case.counting, ConfigurationParameters(ways=ways))
+        if found is not None:
+            state = case.state(case.parameters)
+            descent = Configuring(state, ConfigurationMaster(found))
+            descend(state.goals, descent.master, descent.settle)
+            case.is_admitted_by(state.bounds)
+            case.keeps_the_rules(state.plan)
+            met["unlike nodes"] += len(found.accepts) > 1
+            met["plan of a filling"] += bool(state.plan)
+
+
 def the_pooled_model_admits_it(case: Case, met: Met) -> None:
     plain = [g for g in case.problem.gangs if is_plain(case.counting, case.forest, g)]
     if not plain:
@@ -372,6 +389,7 @@ CHECKS = (
     single_gangs_need_no_more_than_they_have,
     the_counts_behind_reasons_leave_room_for_it,
     the_master_admits_it,
+    configurations_admit_it,
     the_pooled_model_admits_it,
     the_exact_model_admits_it,
     neighbourhoods_admit_it,
@@ -445,7 +463,15 @@ AIMS = (
     Aim(
         "whole nodes",
         replace(CALM, whole=0.95, scopes=0.7, elastic=0.1, pods=60),
-        ("patterns", "not everybody", "tight row", "class of several", "large part"),
+        (
+            "patterns",
+            "not everybody",
+            "tight row",
+            "class of several",
+            "large part",
+            "unlike nodes",
+            "plan of a filling",
+        ),
     ),
     Aim(
         "sets",

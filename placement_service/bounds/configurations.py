@@ -1,0 +1,470 @@
+"""Configurations: the sets of parts that fill a domain together, priced exactly.
+
+Take units of which no node holds two, whichever two. Units that the same nodes accept are of
+one shape; a part of t units of a shape that must share a domain is of one kind (shape, t). A
+set of parts fits into a domain only if its units can be given nodes of their own, one each, of
+nodes that accept them. Domains with the same number of nodes of each type, which is the set of
+shapes that a node accepts, are of one signature and hold the same sets.
+
+Given a price for each kind, `price` finds the dearest set of each signature without a solver.
+For each shape, what at most m units are worth is a knapsack over the kinds of the shape. Of a
+domain's types one is open, the one with most nodes; for the nodes of all others every way to
+give them to shapes is tried, and the open nodes go to the shapes by a max-plus convolution:
+what m units are worth never falls with m, so no node need be left empty.
+
+Whatever is left out here, such as small pods, pins and what parts of several shapes need in
+one domain, makes the sets larger and their values bounds all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.formulation.arrays import Bools, Ints
+
+#: Sums of prices stay below this, so that they are exact and take half the memory.
+SMALL = 1 << 30
+
+
+class PartKind(NamedTuple):
+    """`size` units of a shape in one domain."""
+
+    shape: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationParameters:
+    """Beyond these limits less is told apart, and bounds are weaker."""
+
+    #: Nodes of one domain up to which configurations are priced.
+    nodes: int = 128
+    #: Ways to give the nodes of one domain to shapes.
+    ways: int = 4_000
+    #: The same of all signatures together, times the nodes of the largest.
+    cells: int = 1_200_000
+
+
+CONFIGURATION_DEFAULTS = ConfigurationParameters()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """`nodes[T]` is how many nodes of each type a domain has.
+
+    `open_type` accepts what `open_nodes` of them take; `ways[E, S]` are all ways to give the
+    rest to shapes. Where these would be too many some nodes count as open, and a set that was
+    priced may not fit: then `fits` is false.
+    """
+
+    nodes: tuple[int, ...]
+    domains: tuple[int, ...]
+    open_type: int
+    open_nodes: int
+    ways: tuple[tuple[int, ...], ...]
+    fits: bool
+
+
+class Configurations:
+    """Kinds of parts of a counted problem, and the domains that they must share.
+
+    There are S shapes, K kinds, C classes of gangs, G signatures. `usable` are the nodes [N]
+    that take a unit of a pod class, `accepts[S, N]` those that accept a shape, `shape_of` the
+    shape of the pod classes that a requirement chooses from, `parts[C, K]` the parts of a gang
+    of each class, `extra[C]` the kind of each of its extras or -1, `most[K]` all that could be
+    placed.
+    """
+
+    def __init__(
+        self,
+        counting: Counting,
+        level: int,
+        family: frozenset[int],
+        parameters: ConfigurationParameters = CONFIGURATION_DEFAULTS,
+    ) -> None:
+        self.counting = counting
+        self.level = level
+        self._family = family
+        self.usable = usable_nodes(counting.problem)
+        self.shape_of: dict[tuple[int, ...], int] = {}
+        self._shapes: dict[bytes, int] = {}
+        masks: list[Bools] = []
+        at = counting.levels.index(level)
+        contents = [content for c in counting.classes for content, _ in c.parts[at]]
+        contents += [c.extras for c in counting.classes]
+        for content in contents:
+            for pod_classes, _ in content:
+                self._learn_shape(pod_classes, masks)
+        self.accepts: Bools = np.array(masks).reshape(len(masks), counting.problem.node_count)
+        self.kinds: list[PartKind] = []
+        self._index: dict[PartKind, int] = {}
+        self._count_parts(at)
+        self._types()
+        self.signatures = self._signatures(parameters)
+        self.most_nodes = max((sum(s.nodes) for s in self.signatures), default=0)
+        self._rows = _Rows(self.signatures, self._open, len(masks))
+
+    # --- shapes and kinds -----------------------------------------------------------
+
+    def _learn_shape(self, pod_classes: tuple[int, ...], masks: list[Bools]) -> None:
+        if pod_classes in self.shape_of or not self._family.issuperset(pod_classes):
+            return
+        mask = np.any([self.usable[s] for s in pod_classes], axis=0)
+        key = mask.tobytes()
+        if key not in self._shapes:
+            self._shapes[key] = len(masks)
+            masks.append(mask)
+        self.shape_of[pod_classes] = self._shapes[key]
+
+    def units_of(self, content: Content) -> dict[int, int]:
+        """Counted units by shape."""
+        found: dict[int, int] = {}
+        for pod_classes, count in content:
+            if pod_classes in self.shape_of:
+                shape = self.shape_of[pod_classes]
+                found[shape] = found.get(shape, 0) + count
+        return found
+
+    def kind_of(self, shape: int, size: int) -> int:
+        """The number of a kind, which is made when parts are counted; -1 if there is none."""
+        return self._index.get(PartKind(shape, size), -1)
+
+    def _kind(self, shape: int, size: int) -> int:
+        key = PartKind(shape, size)
+        if key not in self._index:
+            self._index[key] = len(self.kinds)
+            self.kinds.append(key)
+        return self._index[key]
+
+    def _count_parts(self, at: int) -> None:
+        classes = self.counting.classes
+        counted: list[dict[int, int]] = []
+        for c in classes:
+            mine: dict[int, int] = {}
+            for content, times in c.parts[at]:
+                for shape, size in self.units_of(content).items():
+                    k = self._kind(shape, size)
+                    mine[k] = mine.get(k, 0) + times
+            counted.append(mine)
+        extra = []
+        for c in classes:
+            shapes = {self.shape_of.get(pod_classes, -1) for pod_classes, _ in c.extras}
+            only = shapes.pop() if len(shapes) == 1 else -1
+            extra.append(self._kind(only, 1) if only >= 0 else -1)
+        self.extra = tuple(extra)
+        self.parts = np.zeros((len(classes), len(self.kinds)), dtype=np.int64)
+        self.most = np.zeros(len(self.kinds), dtype=np.int64)
+        for i, (c, mine) in enumerate(zip(classes, counted, strict=True)):
+            for k, times in mine.items():
+                self.parts[i, k] = times
+                self.most[k] += times * len(c.gangs)
+            if extra[i] >= 0:
+                self.most[extra[i]] += len(c.gangs) * sum(count for _, count in c.extras)
+
+    # --- types and signatures -------------------------------------------------------
+
+    def _types(self) -> None:
+        """`type_of[N]`, -1 for nodes that accept nothing; `_open[T, S]` what types accept."""
+        columns = self.accepts.T
+        kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
+        self.type_of = np.asarray(inverse).reshape(-1).astype(np.int64)
+        self._open: Bools = kinds.astype(bool)
+        nothing: Bools = np.logical_not(self._open.any(axis=1))
+        self.type_of[nothing[self.type_of]] = -1
+
+    def _signatures(self, parameters: ConfigurationParameters) -> tuple[Signature, ...]:
+        usable = np.flatnonzero(self.type_of >= 0)
+        place = self.counting.problem.levels[self.level].place_of
+        counts = np.zeros((int(place.max(initial=-1)) + 1, len(self._open)), dtype=np.int64)
+        np.add.at(counts, (place[usable], self.type_of[usable]), 1)
+        domains: dict[tuple[int, ...], list[int]] = {}
+        for domain in np.flatnonzero(counts.any(axis=1)).tolist():
+            domains.setdefault(tuple(counts[domain].tolist()), []).append(domain)
+        width = 1 + max((sum(nodes) for nodes in domains), default=0)
+        most = parameters.ways
+        while most > 1 and width * sum(self._told(n, most)[1] for n in domains) > parameters.cells:
+            most //= 2
+        return tuple(self._signature(n, tuple(mine), most) for n, mine in domains.items())
+
+    def _told(self, nodes: Sequence[int], most: int) -> tuple[list[int], int]:
+        """Types but the widest that can be told apart with so many ways, and their ways."""
+        there = [t for t, n in enumerate(nodes) if n]
+        more = {t: comb(nodes[t] + int(self._open[t].sum()) - 1, nodes[t]) for t in there}
+        del more[self._widest(nodes)]
+        told, ways = [], 1
+        for t in sorted(more, key=lambda t: more[t]):
+            if ways * more[t] <= most:
+                ways *= more[t]
+                told.append(t)
+        return told, ways
+
+    def _widest(self, nodes: Sequence[int]) -> int:
+        """The type that accepts most; of these the one with most nodes."""
+        there = (t for t, n in enumerate(nodes) if n)
+        return max(there, key=lambda t: (int(self._open[t].sum()), nodes[t]))
+
+    def _signature(self, nodes: tuple[int, ...], domains: tuple[int, ...], most: int) -> Signature:
+        told, _ = self._told(nodes, most)
+        others = [t for t, n in enumerate(nodes) if n and t not in told]
+        ways = tuple(self._ways(nodes, told))
+        open_shapes: Bools = np.any(self._open[others], axis=0)
+        open_nodes = sum(nodes[t] for t in others)
+        return Signature(
+            nodes, domains, self._type(open_shapes), open_nodes, ways, len(others) == 1
+        )
+
+    def _type(self, shapes: Bools) -> int:
+        """The number of the type that accepts these shapes."""
+        same = np.flatnonzero((self._open == shapes).all(axis=1))
+        if not len(same):
+            self._open = np.vstack([self._open, shapes])
+            return len(self._open) - 1
+        return int(same[0])
+
+    def _ways(self, nodes: Sequence[int], types: Iterable[int]) -> Iterable[tuple[int, ...]]:
+        shapes = len(self.accepts)
+        each = [
+            list(combinations_with_replacement(np.flatnonzero(self._open[t]).tolist(), nodes[t]))
+            for t in types
+        ]
+        found: dict[tuple[int, ...], None] = {}
+        for choice in product(*each):
+            units = [0] * shapes
+            for some in choice:
+                for s in some:
+                    units[s] += 1
+            found.setdefault(tuple(units))
+        return found
+
+    # --- pricing --------------------------------------------------------------------
+
+    def price(self, prices: Ints) -> tuple[Ints, Ints]:
+        """The most that a domain of each signature can be worth [G], and by what parts [G, K].
+
+        `prices[K]` are not negative.
+        """
+        worth, chosen = self._knapsacks(prices, self.most_nodes)
+        best, units = self._rows.best(worth, self.signatures)
+        columns = np.zeros((len(self.signatures), len(self.kinds)), dtype=np.int64)
+        for shape in range(len(worth)):
+            columns += chosen[shape][units[:, shape]]
+        return best, columns
+
+    def _knapsacks(self, prices: Ints, most: int) -> tuple[Ints, list[Ints]]:
+        """What at most m units of each shape are worth [S, m], and by what parts [m, K]."""
+        worth = np.zeros((len(self.accepts), most + 1), dtype=np.int64)
+        chosen = [np.zeros((most + 1, len(self.kinds)), dtype=np.int64) for _ in range(len(worth))]
+        for k, (shape, size) in enumerate(self.kinds):
+            if prices[k] <= 0:
+                continue
+            row, parts = worth[shape], chosen[shape]
+            for _ in range(min(int(self.most[k]), most // size)):
+                with_one = row[: most + 1 - size] + prices[k]
+                better = np.flatnonzero(with_one > row[size:])
+                if not len(better):
+                    break
+                row[better + size] = with_one[better]
+                parts[better + size] = parts[better]
+                parts[better + size, k] += 1
+        return worth, chosen
+
+    def trim(self, signature: Signature, column: Ints, prices: Ints) -> Ints:
+        """The dearest parts of a column, one after another, that fit a domain together."""
+        kept = np.zeros_like(column)
+        units = np.zeros(len(self.accepts), dtype=np.int64)
+        order = sorted(
+            np.flatnonzero(column).tolist(), key=lambda k: -prices[k] / self.kinds[k].size
+        )
+        for k in order:
+            shape, size = self.kinds[k]
+            for _ in range(int(column[k])):
+                units[shape] += size
+                if give_nodes(units, signature.nodes, self._open) is None:
+                    units[shape] -= size
+                    break
+                kept[k] += 1
+        return kept
+
+    def nodes_of(self, domain: int, units: Ints) -> dict[int, list[int]] | None:
+        """Nodes of a domain for units by shape [S]; None where they do not fit."""
+        inside = self.counting.topology.inside(self.level, domain)
+        by_type: dict[int, list[int]] = {}
+        for node in inside[self.type_of[inside] >= 0].tolist():
+            by_type.setdefault(int(self.type_of[node]), []).append(node)
+        counts = [len(by_type.get(t, ())) for t in range(len(self._open))]
+        given = give_nodes(units, counts, self._open)
+        if given is None:
+            return None
+        found: dict[int, list[int]] = {}
+        for (shape, t), n in given.items():
+            found.setdefault(shape, []).extend(by_type[t].pop() for _ in range(n))
+        return found
+
+
+def give_nodes(
+    units: Ints, nodes: Sequence[int], accepts: Bools
+) -> dict[tuple[int, int], int] | None:
+    """A node for each unit: {(shape, type): nodes}, None where there is no way.
+
+    `units[S]` by shape, `nodes[T]` by type, `accepts[T, S]`. Augmenting paths.
+    """
+    given: dict[tuple[int, int], int] = {}
+    left = list(nodes)
+    # Nodes that accept least first, so that the others stay for those who need them.
+    order = sorted(range(len(left)), key=lambda t: int(accepts[t].sum()))
+
+    def place(shape: int, tried: set[int]) -> bool:
+        able = [t for t in order if accepts[t, shape] and t not in tried]
+        for t in able:
+            if left[t]:
+                left[t] -= 1
+                given[shape, t] = given.get((shape, t), 0) + 1
+                return True
+        for t in able:
+            tried.add(t)
+            for other in [s for (s, at), n in given.items() if at == t and n and s != shape]:
+                if place(other, tried):
+                    given[other, t] -= 1
+                    given[shape, t] = given.get((shape, t), 0) + 1
+                    return True
+        return False
+
+    for shape in np.flatnonzero(units).tolist():
+        for _ in range(int(units[shape])):
+            if not place(shape, set()):
+                return None
+    return {key: n for key, n in given.items() if n}
+
+
+class _Rows:
+    """All ways of all signatures, each once for each open type, as arrays."""
+
+    def __init__(self, signatures: Sequence[Signature], accepts: Bools, shapes: int) -> None:
+        self.shapes = shapes
+        self.most = max((s.open_nodes for s in signatures), default=0)
+        self._groups: list[tuple[Bools, Ints, int, Ints, Ints, Ints]] = []
+        for t in sorted({s.open_type for s in signatures}):
+            mine = [g for g, s in enumerate(signatures) if s.open_type == t]
+            index: dict[tuple[int, ...], int] = {}
+            pairs: list[int] = []
+            starts: list[int] = []
+            for g in mine:
+                starts.append(len(pairs))
+                pairs += [index.setdefault(way, len(index)) for way in signatures[g].ways]
+            self._groups.append(
+                (
+                    accepts[t],
+                    np.array(list(index), dtype=np.int64).reshape(len(index), shapes),
+                    max(signatures[g].open_nodes for g in mine),
+                    np.array(mine, dtype=np.int64),
+                    np.array(pairs, dtype=np.int64),
+                    np.array(starts, dtype=np.int64),
+                )
+            )
+
+    def best(self, worth: Ints, signatures: Sequence[Signature]) -> tuple[Ints, Ints]:
+        """The most that each signature is worth [G], and the units of each shape there [G, S]."""
+        small = int(worth.max(axis=1, initial=0).sum()) < SMALL
+        # Ways of one domain are tried with the open nodes of another; these values go unread.
+        worth = np.pad(worth.astype(np.int32) if small else worth, ((0, 0), (0, self.most)), "edge")
+        best = np.zeros(len(signatures), dtype=np.int64)
+        units = np.zeros((len(signatures), self.shapes), dtype=np.int64)
+        for open_shapes, ways, most, mine, pairs, starts in self._groups:
+            steps = _convolve(worth, open_shapes, ways, most)
+            open_nodes = np.array([signatures[g].open_nodes for g in mine], dtype=np.int64)
+            lengths = np.diff([*starts, len(pairs)])
+            values = steps[-1][1][pairs, np.repeat(open_nodes, lengths)]
+            top = np.maximum.reduceat(values, starts)
+            best[mine] = top
+            reach = np.flatnonzero(values == np.repeat(top, lengths))
+            first = reach[np.searchsorted(reach, starts)]
+            way = pairs[first]
+            units[mine] = ways[way]
+            self._walk_back(worth, ways[way], way, steps, open_nodes, units, mine)
+        return best, units
+
+    @staticmethod
+    def _walk_back(
+        worth: Ints,
+        chosen: Ints,
+        way: Ints,
+        steps: list[tuple[int, Ints]],
+        open_nodes: Ints,
+        units: Ints,
+        mine: Ints,
+    ) -> None:
+        """Which shapes the open nodes went to, from the last shape to the first."""
+        left = open_nodes.copy()
+        for (shape, after), (_, before) in zip(steps[:0:-1], steps[-2::-1], strict=True):
+            target = after[way, left]
+            taken = np.full(len(way), -1, dtype=np.int64)
+            for j in range(int(left.max(initial=0)) + 1):
+                able = np.flatnonzero((taken < 0) & (left >= j))
+                value = before[way[able], left[able] - j] + worth[shape, chosen[able, shape] + j]
+                taken[able[value == target[able]]] = j
+            left -= taken
+            units[mine, shape] += taken
+
+
+def _convolve(worth: Ints, open_shapes: Bools, ways: Ints, most: int) -> list[tuple[int, Ints]]:
+    """For each open shape in turn, what ways are worth with u open nodes [E, u]."""
+    base = np.zeros(len(ways), dtype=worth.dtype)
+    for shape in np.flatnonzero(~open_shapes).tolist():
+        base += worth[shape, ways[:, shape]]
+    steps: list[tuple[int, Ints]] = [(-1, np.repeat(base[:, None], most + 1, axis=1))]
+    for shape in np.flatnonzero(open_shapes).tolist():
+        before = steps[-1][1]
+        row = worth[shape]
+        # What is left of the nodes stays empty, so values rise with them from the start.
+        after = before + row[ways[:, shape]][:, None]
+        for j in range(1, most + 1):
+            # Where some unit more is worth nothing, one node less does as well.
+            if _rises(row, ways[:, shape], j):
+                gain = row[ways[:, shape] + j]
+                np.maximum(
+                    after[:, j:], before[:, : most + 1 - j] + gain[:, None], out=after[:, j:]
+                )
+        steps.append((shape, after))
+    return steps
+
+
+def _rises(row: Ints, given: Ints, j: int) -> bool:
+    """Whether the j-th node more is worth anything, whatever was given before."""
+    top = int(given.max(initial=0)) + j
+    return bool((row[j : top + 1] > row[j - 1 : top]).any())
+
+
+def configurations(
+    counting: Counting, parameters: ConfigurationParameters = CONFIGURATION_DEFAULTS
+) -> Configurations | None:
+    """The configurations of the units that ask for most GPUs, at the level with most parts.
+
+    None where there is none, or where domains are larger than can be priced.
+    """
+    problem = counting.problem
+    families = one_per_node(problem, usable_nodes(problem))
+    if not families or not counting.classes:
+        return None
+    family = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
+    members = frozenset(family)
+
+    def parts(i: int) -> int:
+        return sum(
+            times * len(c.gangs)
+            for c in counting.classes
+            for content, times in c.parts[i]
+            if sum(n for classes, n in content if members.issuperset(classes)) > 1
+        )
+
+    at = max((i for i, level in enumerate(counting.levels) if level >= 0), key=parts, default=-1)
+    if at < 0 or not parts(at):
+        return None
+    found = Configurations(counting, counting.levels[at], members, parameters)
+    return found if 0 < found.most_nodes <= parameters.nodes else None

@@ -1,0 +1,302 @@
+"""The linear relaxation of a master with configurations as columns, and a bound at every step.
+
+Rows of the master stay as they are. To them come, for each kind of part, that no more parts are
+asked for than columns hold, and for each signature, that there are no more columns than domains:
+
+    sum a_ck z_c - sum q_k x_gq <= 0      dual pi_k
+    sum_q x_gq <= R_g                     dual sigma_g
+
+For any pi >= 0 and any duals y of the other rows with the right signs, relaxing these rows
+gives (Lagrange) a bound of the goal v, whether or not the LP has all the columns it needs:
+
+    sum_j max over the range of variable j of (v_j - (y A)_j - (pi a)_j) + y b
+        + sum_g R_g max_q pi q
+
+The maximum over q is `Configurations.price`. Duals are rounded to integers before, and all
+of it is computed in integers, so the bound is exact whatever the LP solver returned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
+from ortools.sat.python import cp_model
+
+from placement_service.bounds.configurations import Configurations
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.cp_sat.solving import Var
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.tiers.goal import Terms
+
+Floats = NDArray[np.float64]
+
+#: Prices of parts are multiples of the goal's unit over a scale, so that they have so many
+#: digits; duals of other rows have more, as these count in bytes too.
+PRICE_DIGITS = 10**7
+DUAL_BITS = 40
+
+#: Beyond this a row has no limit on a side.
+INFINITE = 1 << 61
+
+
+class Column(NamedTuple):
+    """Parts [K] that fit together into a domain of a signature, as (kind, times)."""
+
+    signature: int
+    parts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """low <= sum of (variable, weight) <= high, with None where there is no limit."""
+
+    weights: tuple[tuple[int, int], ...]
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Duals:
+    """Of the rows of the master [M] in their own units, and of kinds [K]."""
+
+    rows: Floats
+    kinds: Floats
+
+    def mixed(self, other: Duals, share: float) -> Duals:
+        """Between the two, `share` of the way from the other to this one."""
+        return Duals(
+            self.rows * share + other.rows * (1 - share),
+            self.kinds * share + other.kinds * (1 - share),
+        )
+
+
+class ConfigurationLp:
+    """Column generation for one goal after another; columns stay."""
+
+    def __init__(
+        self,
+        configurations: Configurations,
+        needs: Sequence[Sequence[tuple[Var, int]]],
+        parameters: ModelParameters = MODEL_DEFAULTS,
+    ) -> None:
+        """`needs[K]` are the parts of each kind that variables of the master ask for."""
+        self.configurations = configurations
+        self.parameters = parameters
+        self.columns: list[Column] = []
+        self._known: set[Column] = set()
+        self.needs = [[(v.index, w) for v, w in terms] for terms in needs]
+        self.center: Duals | None = None
+
+    def bound(
+        self, cp: cp_model.CpModel, terms: Terms[Var], *, maximize: bool, deadline: float
+    ) -> int:
+        """A proven bound of a goal, under all rows of a model whose variables are linear."""
+        relaxation = _Relaxation(self, cp, terms, maximize)
+        found = relaxation.converge(deadline)
+        self.center = relaxation.best_duals
+        return found
+
+    def add(self, column: Column) -> bool:
+        """Remember a column; false if it is known."""
+        if column in self._known:
+            return False
+        self._known.add(column)
+        self.columns.append(column)
+        return True
+
+
+class _Relaxation:
+    """One goal: a linear program and the best bound so far."""
+
+    def __init__(
+        self, owner: ConfigurationLp, cp: cp_model.CpModel, terms: Terms[Var], maximize: bool
+    ) -> None:
+        self.owner = owner
+        self.configurations = owner.configurations
+        self.maximize = maximize
+        domains = [list(v.domain) for v in cp.proto.variables]
+        self.ranges = [(d[0], d[-1]) for d in domains]
+        self.rows = list(_rows(cp))
+        self.value: dict[int, int] = {}
+        for v, w in terms:
+            self.value[v.index] = self.value.get(v.index, 0) + (w if maximize else -w)
+        #: All values of the goal are multiples of this.
+        self.step = gcd(*self.value.values()) or 1
+        largest = max((abs(w) for w in self.value.values()), default=1)
+        self.scale = max(1, PRICE_DIGITS // max(1, largest))
+        self.best: int | None = None
+        self.best_duals: Duals | None = None
+        self._build()
+
+    # --- the linear program ---------------------------------------------------------
+
+    def _build(self) -> None:
+        solver = pywraplp.Solver.CreateSolver("GLOP")
+        self.solver = solver
+        infinity = solver.infinity()
+        self._variables = [solver.NumVar(low, high, "") for low, high in self.ranges]
+        self._row_limits = []
+        for row in self.rows:
+            limits = solver.Constraint(
+                -infinity if row.low is None else row.low,
+                infinity if row.high is None else row.high,
+            )
+            for v, w in row.weights:
+                limits.SetCoefficient(self._variables[v], w)
+            self._row_limits.append(limits)
+        self._kind_limits = []
+        for needs in self.owner.needs:
+            limits = solver.Constraint(-infinity, 0)
+            for v, w in needs:
+                limits.SetCoefficient(self._variables[v], w)
+            self._kind_limits.append(limits)
+        self._signature_limits = [
+            solver.Constraint(-infinity, len(s.domains)) for s in self.configurations.signatures
+        ]
+        objective = solver.Objective()
+        # Values near one, where tolerances mean what they say.
+        self._unit = max((abs(w) for w in self.value.values()), default=1)
+        for v, w in self.value.items():
+            objective.SetCoefficient(self._variables[v], w / self._unit)
+        objective.SetMaximization()
+        for column in self.owner.columns:
+            self._add(column)
+
+    def _add(self, column: Column) -> None:
+        x = self.solver.NumVar(0, self.solver.infinity(), "")
+        self._signature_limits[column.signature].SetCoefficient(x, 1)
+        for k, times in column.parts:
+            self._kind_limits[k].SetCoefficient(x, -times)
+
+    def _solve(self) -> tuple[float, Duals, Floats] | None:
+        """The value, the duals of rows and kinds, and those of signatures."""
+        if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return None
+        # All of them now: they are not valid any more when a column was added.
+        rows = np.array([c.dual_value() for c in self._row_limits]) * self._unit
+        kinds = np.array([c.dual_value() for c in self._kind_limits]) * self._unit
+        signatures = np.array([c.dual_value() for c in self._signature_limits]) * self._unit
+        value = self.solver.Objective().Value() * self._unit
+        return value, Duals(rows, np.maximum(kinds, 0.0)), signatures
+
+    # --- column generation ----------------------------------------------------------
+
+    def converge(self, deadline: float) -> int:
+        """The best bound that column generation finds in time, in the sense of the goal."""
+        share = self.owner.parameters.stabilisation
+        center = self.owner.center or self._guess()
+        if len(center.rows) != len(self.rows):
+            center = Duals(np.resize(center.rows, len(self.rows)) * 0, center.kinds)
+        self._try(center)
+        while time.monotonic() < deadline:
+            solved = self._solve()
+            if solved is None:
+                break
+            value, duals, signatures = solved
+            if self._floor(self.best) <= self._floor(int(value + 1e-6 * abs(value)) + 1):
+                break
+            assert self.best_duals is not None
+            added = False
+            mix = share
+            while not added:
+                point = self.best_duals.mixed(duals, mix)
+                added = self._try(point, duals, signatures)
+                if mix == 0.0:
+                    break
+                mix = mix / 2 if mix > 0.1 else 0.0
+            if not added:
+                break
+        best = self._floor(self.best)
+        return best if self.maximize else -best
+
+    def _floor(self, value: int | None) -> int:
+        assert value is not None
+        return value // self.step * self.step
+
+    def _guess(self) -> Duals:
+        """Nearly what gangs are worth for each unit of their parts."""
+        worth = np.zeros(len(self.owner.needs))
+        weight = np.zeros(len(self.owner.needs))
+        units: dict[int, int] = {}
+        sizes = [k.size for k in self.configurations.kinds]
+        for k, needs in enumerate(self.owner.needs):
+            for v, w in needs:
+                units[v] = units.get(v, 0) + w * sizes[k]
+        for k, needs in enumerate(self.owner.needs):
+            for v, w in needs:
+                times = w * max(1, self.ranges[v][1])
+                worth[k] += times * max(0, self.value.get(v, 0)) / units[v]
+                weight[k] += times
+        each = 0.9 * worth / np.maximum(weight, 1)
+        return Duals(np.zeros(len(self.rows)), each * np.array(sizes, dtype=float))
+
+    def _try(
+        self, point: Duals, duals: Duals | None = None, signatures: Floats | None = None
+    ) -> bool:
+        """Price at a point: learn the bound and add columns; whether any was worth adding."""
+        prices = np.rint(point.kinds * self.scale).astype(np.int64)
+        best, columns = self.configurations.price(prices)
+        bound = self._lagrangian(point.rows, prices, best)
+        if self.best is None or bound < self.best:
+            self.best = bound
+            self.best_duals = point
+        added = False
+        for g, parts in enumerate(columns):
+            signature = self.configurations.signatures[g]
+            if not signature.fits:
+                parts = self.configurations.trim(signature, parts, prices)
+            there = np.flatnonzero(parts)
+            if duals is not None and signatures is not None:
+                gain = float(duals.kinds[there] @ parts[there]) - signatures[g]
+                if gain <= 1e-7 * self._unit:
+                    continue
+            if len(there):
+                column = Column(g, tuple((int(k), int(parts[k])) for k in there))
+                if self.owner.add(column):
+                    self._add(column)
+                    added = True
+        return added
+
+    def _lagrangian(self, rows: Floats, prices: Ints, best: Ints) -> int:
+        """The bound at some duals, in units of the goal, rounded down."""
+        one = 1 << DUAL_BITS
+        scale = self.scale * one
+        reduced = {v: w * scale for v, w in self.value.items()}
+        total: int = 0
+        for row, dual in zip(self.rows, rows.tolist(), strict=True):
+            y = round(dual * scale)
+            limit = row.high if y > 0 else row.low
+            if not y or limit is None:
+                continue
+            total += y * limit
+            for v, w in row.weights:
+                reduced[v] = reduced.get(v, 0) - y * w
+        for needs, price in zip(self.owner.needs, prices.tolist(), strict=True):
+            if price:
+                for v, w in needs:
+                    reduced[v] = reduced.get(v, 0) - price * one * w
+        for v, w in reduced.items():
+            low, high = self.ranges[v]
+            total += w * (high if w > 0 else low)
+        domains = zip(self.configurations.signatures, best.tolist(), strict=True)
+        total += one * sum(len(s.domains) * value for s, value in domains)
+        return total // scale
+
+
+def _rows(cp: cp_model.CpModel) -> Iterator[Row]:
+    for constraint in cp.proto.constraints:
+        linear = constraint.linear
+        domain = list(linear.domain)
+        low, high = domain[0], domain[-1]
+        yield Row(
+            tuple(zip(linear.vars, linear.coeffs, strict=True)),
+            low if low > -INFINITE else None,
+            high if high < INFINITE else None,
+        )

@@ -1,0 +1,113 @@
+"""The admission master with configurations in place of patterns.
+
+Its bounds are those of the linear relaxation, see `configuration_lp`. Its solutions are those of
+CP-SAT over the configurations found there; that these are the best of them proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.bounds.configurations import Configurations
+from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.configuration_lp import ConfigurationLp
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.cp_sat.solving import Answer, Var, dot, optimise
+from placement_service.formulation.tiers.goal import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """The gangs of a solution, and the parts {kind: times} of domains that hold any."""
+
+    gangs: tuple[int, ...]
+    domains: Mapping[int, Mapping[int, int]]
+
+
+class ConfigurationMaster(AdmissionMaster):
+    """As the admission master; `filling` is what the last solve found, None before."""
+
+    def __init__(
+        self, configurations: Configurations, parameters: ModelParameters = MODEL_DEFAULTS
+    ) -> None:
+        super().__init__(configurations.counting, replace(parameters, master_patterns=0))
+        self.configurations = configurations
+        self._needs = self._parts_asked_for()
+        self._lp = ConfigurationLp(configurations, self._needs, parameters)
+        self.filling: Filling | None = None
+        self._hint: Mapping[int, int] = {}
+
+    def _parts_asked_for(self) -> list[list[tuple[Var, int]]]:
+        needs: list[list[tuple[Var, int]]] = [[] for _ in self.configurations.kinds]
+        for c, (z, e) in enumerate(zip(self._admitted, self._extras, strict=True)):
+            for k in np.flatnonzero(self.configurations.parts[c]).tolist():
+                needs[k].append((z, int(self.configurations.parts[c, k])))
+            if self.configurations.extra[c] >= 0:
+                needs[self.configurations.extra[c]].append((e, 1))
+        return needs
+
+    def bound(self, terms: Terms[Var], *, maximize: bool, deadline: float) -> int:
+        """A proven bound of a goal under all that is held; `deadline` as `time.monotonic`."""
+        return self._lp.bound(self.cp, terms, maximize=maximize, deadline=deadline)
+
+    def fill(
+        self,
+        terms: Terms[Var],
+        bound: int,
+        *,
+        maximize: bool,
+        seconds: float,
+        effort: float,
+    ) -> Answer:
+        """The best that the configurations at hand allow; the answer has no bound.
+
+        `bound` is the proven one, at which the search may end.
+        """
+        cp = self.cp.clone()
+        columns = self._lp.columns
+        signatures = self.configurations.signatures
+        most = self.configurations.most
+        uses = [cp.new_int_var(0, len(signatures[c.signature].domains), "") for c in columns]
+        held: list[list[tuple[Var, int]]] = [[] for _ in self._needs]
+        within: list[list[Var]] = [[] for _ in signatures]
+        for use, column in zip(uses, columns, strict=True):
+            within[column.signature].append(use)
+            for k, times in column.parts:
+                held[k].append((use, times))
+        for signature, mine in zip(signatures, within, strict=True):
+            if mine:
+                cp.add(cp_model.LinearExpr.sum(mine) <= len(signature.domains))
+        for k, (needs, holds) in enumerate(zip(self._needs, held, strict=True)):
+            if needs and most[k]:
+                cp.add(dot([*needs, *((use, -times) for use, times in holds)]) <= 0)
+        if maximize:
+            cp.add(dot(terms) <= bound)
+        else:
+            cp.add(dot(terms) >= bound)
+        for index, value in self._hint.items():
+            cp.add_hint(cp.get_int_var_from_proto_index(index), value)
+        found = optimise(
+            cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
+        )
+        if isinstance(found, Answer):
+            return Answer(None, None, None, proven=False)
+        value_of = found.solver.value
+        self._hint = {
+            i: int(value_of(cp.get_int_var_from_proto_index(i)))
+            for i in range(len(self.cp.proto.variables))
+        }
+        self._take([int(value_of(z)) for z in self._admitted], [int(value_of(use)) for use in uses])
+        return Answer(None, found.value, None, proven=False)
+
+    def _take(self, admitted: Sequence[int], uses: Sequence[int]) -> None:
+        left = [list(s.domains) for s in self.configurations.signatures]
+        domains: dict[int, dict[int, int]] = {}
+        for column, times in zip(self._lp.columns, uses, strict=True):
+            for _ in range(times):
+                domains[left[column.signature].pop()] = dict(column.parts)
+        both = zip(self.counting.classes, admitted, strict=True)
+        self.filling = Filling(tuple(g for c, k in both for g in c.gangs[:k]), domains)

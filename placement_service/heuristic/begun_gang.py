@@ -1,0 +1,74 @@
+"""Placing what is left of a gang some of whose units have their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.scope_tree import Part
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+
+class BegunGang(GangPlacer):
+    """A gang that is begun: the rest of a part goes to the domain where the part lies."""
+
+    def __init__(self, topology: Topology, residual: ResidualCapacity, gang: int) -> None:
+        super().__init__(topology, residual, topology.problem.gangs[gang])
+
+    def begin(self, units: Mapping[tuple[int, int], int]) -> None:
+        """Take these units, {(demand, node): count}; they are part of the minimum."""
+        for (d, node), count in units.items():
+            self._take(d, np.array([node]), np.array([count]))
+            self._want[d] -= count
+        for requirement in self.gang.requirements:
+            # Units of one demand may stand for those of another.
+            over = -sum(min(0, self._want[d]) for d in requirement.demands)
+            for d in requirement.demands:
+                less = min(over, self._want[d]) if self._want[d] > 0 else self._want[d]
+                self._want[d] -= less
+                over -= max(0, less)
+
+    def _candidates(self, part: Part, level: int, nodes: Ints | None) -> list[int]:
+        found = super()._candidates(part, level, nodes)
+        if level == part.required:
+            return self._used(part, self.problem.levels[level].domain) or found
+        used = self._used(part, self.problem.levels[level].place_of)
+        return used + [d for d in found if d not in used]
+
+    def _used(self, part: Part, domain: Ints) -> list[int]:
+        """Domains where the part lies, those with most units first."""
+        units: dict[int, int] = {}
+        mine = set(part.demands)
+        for (d, node), count in self.taken.items():
+            if d in mine and count:
+                units[int(domain[node])] = units.get(int(domain[node]), 0) + count
+        return sorted(units, key=lambda at: (-units[at], at))
+
+    def finish(self) -> bool:
+        """Place the rest; false if it does not fit."""
+        return self.run(None) and self._keeps_together() and self.residual.rules_hold()
+
+    def give_up(self) -> None:
+        """Give back all units, wherever others were taken since."""
+        for (d, node), count in self.taken.items():
+            if count:
+                pod_class = self.gang.demands[d].pod_class
+                self.residual.take(pod_class, np.array([node]), np.array([-count]))
+        self.taken.clear()
+
+    def _keeps_together(self) -> bool:
+        """Whether every scope that needs one domain lies in one, the one it is held to."""
+        for scope in self.gang.scopes:
+            if scope.required >= 0:
+                domain = self.problem.levels[scope.required].domain
+                used = {
+                    int(domain[n]) for (d, n), c in self.taken.items() if c and d in scope.demands
+                }
+                used |= {scope.pin} - {-1}
+                if len(used) > 1 or -1 in used:
+                    return False
+        return True

@@ -1,0 +1,291 @@
+"""From parts in domains to a plan: gangs, nodes, and what configurations leave out.
+
+Which gang gets which of the parts that a filling has is free, so gangs get them that want one
+domain of a broader level: as many of them whole as can be. Then the units of the parts in a
+domain get its nodes, and what is left of the gangs, such as small pods, is placed greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement_service.bounds.configurations import Configurations
+from placement_service.bounds.counting import bound_parts
+from placement_service.cp_sat.configuration_master import Filling
+from placement_service.cp_sat.part_assignment import Place, Wish, assign
+from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
+from placement_service.formulation.problem import Gang
+from placement_service.heuristic.begun_gang import BegunGang
+from placement_service.heuristic.gang_placer import mandatory
+from placement_service.heuristic.plan_builder import bases_first
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+#: A gang that must lie in one domain counts more than all that only would like to.
+REQUIRED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`units` of some requirements of a gang that share a domain, all of one kind.
+
+    `pin` is the domain that running pods hold it to, -1 for none.
+    """
+
+    kind: int
+    units: tuple[tuple[int, int], ...]
+    pin: int
+
+
+@dataclass(slots=True, eq=False)
+class Slots:
+    """Parts that lie in domains and are not yet given to gangs: {kind: times} by domain."""
+
+    left: dict[int, dict[int, int]]
+    given: dict[int, list[tuple[int, Piece]]] = field(default_factory=dict)
+
+    def take(self, gang: int, groups: list[list[Piece]], domains: Iterable[int]) -> bool:
+        """Give a gang slots in some domains for all its pieces, or none."""
+        domains = list(domains)
+        taken: list[tuple[int, Piece]] = []
+        for pieces in groups:
+            pin = next((p.pin for p in pieces if p.pin >= 0), -1)
+            able = [d for d in domains if pin in (-1, d) and self._has(d, pieces)]
+            if not able:
+                for domain, piece in taken:
+                    self.left[domain][piece.kind] += 1
+                return False
+            for piece in pieces:
+                self.left[able[0]][piece.kind] -= 1
+                taken.append((able[0], piece))
+        for domain, piece in taken:
+            self.given.setdefault(domain, []).append((gang, piece))
+        return True
+
+    def _has(self, domain: int, pieces: list[Piece]) -> bool:
+        left = self.left.get(domain, {})
+        need: dict[int, int] = {}
+        for p in pieces:
+            need[p.kind] = need.get(p.kind, 0) + 1
+        return all(left.get(k, 0) >= n for k, n in need.items())
+
+
+class Realisation:
+    """Makes plans of fillings of some configurations."""
+
+    def __init__(self, configurations: Configurations) -> None:
+        self.configurations = configurations
+        self.counting = configurations.counting
+        self.problem = configurations.counting.problem
+        self.topology = configurations.counting.topology
+        self._groups: dict[int, list[list[Piece]]] = {}
+
+    def plan(self, filling: Filling, *, seconds: float, effort: float) -> Plan:
+        """The gangs of a filling that can be placed as it says."""
+        every = self.problem.gangs
+        gangs = [every[i] for i in filling.gangs if self._is_plain(every[i])]
+        slots = Slots({d: dict(parts) for d, parts in filling.domains.items()})
+        self._give(slots, gangs, seconds, effort)
+        return self._place(slots, gangs)
+
+    def _is_plain(self, gang: Gang) -> bool:
+        """Whether nodes may be chosen for its units one by one."""
+        special = any(self.problem.special[d.pod_class] for d in gang.demands)
+        return not special and not gang.home and self.topology.tree(gang) is not None
+
+    # --- parts ----------------------------------------------------------------------
+
+    def groups(self, gang: Gang) -> list[list[Piece]]:
+        """The pieces of a gang; those in one list must share a domain."""
+        if gang.index not in self._groups:
+            self._groups[gang.index] = list(self._cut(gang))
+        return self._groups[gang.index]
+
+    def _cut(self, gang: Gang) -> Iterator[list[Piece]]:
+        tree = self.topology.tree(gang)
+        assert tree is not None
+        level = self.configurations.level
+        requirement_of = {d: i for i, q in enumerate(gang.requirements) for d in q.demands}
+        bound: set[int] = set()
+        for part in bound_parts(tree, lambda r: self.counting.within(r, level)):
+            inside = sorted({requirement_of[d] for d in part.demands})
+            assert part.scope is not None
+            pin = part.scope.pin if part.required == level else -1
+            pieces = self._pieces(gang, inside, pin)
+            bound.update(inside)
+            if pieces:
+                yield pieces
+        for i, requirement in enumerate(gang.requirements):
+            if i not in bound:
+                for piece in self._pieces(gang, [i], -1):
+                    shape = self.configurations.kinds[piece.kind].shape
+                    one = self.configurations.kind_of(shape, 1)
+                    for _ in range(requirement.missing):
+                        yield [Piece(one, ((i, 1),), -1)]
+
+    def _pieces(self, gang: Gang, requirements: list[int], pin: int) -> list[Piece]:
+        units: dict[int, list[tuple[int, int]]] = {}
+        for i in requirements:
+            q = gang.requirements[i]
+            classes = tuple(gang.demands[d].pod_class for d in q.demands)
+            shape = self.configurations.shape_of.get(classes, -1)
+            if shape >= 0 and q.missing:
+                units.setdefault(shape, []).append((i, q.missing))
+        return [
+            Piece(self.configurations.kind_of(shape, sum(n for _, n in mine)), tuple(mine), pin)
+            for shape, mine in units.items()
+        ]
+
+    # --- gangs to places ------------------------------------------------------------
+
+    def _give(self, slots: Slots, gangs: list[Gang], seconds: float, effort: float) -> None:
+        """Slots for gangs: those that lie whole in a broad domain first, then the others."""
+        places: list[Place] = []
+        inside: list[list[int]] = []
+        at_level: dict[int, list[int]] = {}
+        for level in sorted({self._broad(g) for g in gangs} - {-1}):
+            by_place: dict[int, list[int]] = {}
+            for domain in slots.left:
+                by_place.setdefault(self._place_of(level, domain), []).append(domain)
+            at_level[level] = list(range(len(inside), len(inside) + len(by_place)))
+            inside += by_place.values()
+        for mine in inside:
+            parts: dict[int, int] = {}
+            for domain in mine:
+                for k, n in slots.left[domain].items():
+                    parts[k] = parts.get(k, 0) + n
+            every = set(mine)
+            places.append(
+                Place(parts, frozenset(i for i, d in enumerate(inside) if every.issuperset(d)))
+            )
+        able = [g for g in gangs if self._broad(g) >= 0 and self.groups(g)]
+        wishes = []
+        for g in able:
+            need: dict[int, int] = {}
+            for piece in (p for pieces in self.groups(g) for p in pieces):
+                need[piece.kind] = need.get(piece.kind, 0) + 1
+            weight = REQUIRED if self._must(g) else 1
+            wishes.append(Wish(need, at_level[self._broad(g)], weight))
+        granted = assign(wishes, places, seconds=seconds, effort=effort)
+        waiting = {g.index: g for g in gangs}
+        for i, at in sorted(granted.items()):
+            if slots.take(able[i].index, self.groups(able[i]), inside[at]):
+                del waiting[able[i].index]
+        for g in sorted(waiting.values(), key=lambda g: (not self._must(g), -g.value, g.index)):
+            self._give_anywhere(slots, g, [inside[at] for at in at_level.get(self._broad(g), ())])
+
+    def _give_anywhere(self, slots: Slots, gang: Gang, places: list[list[int]]) -> None:
+        """In one place if it must be, else in the places that have most of it."""
+        groups = self.groups(gang)
+        if not groups:
+            return
+        if self._must(gang):
+            any(slots.take(gang.index, groups, inside) for inside in places)
+            return
+        rest = list(groups)
+        taken = Slots(slots.left)
+        for inside in sorted(places, key=lambda inside: -self._fitting(slots, groups, inside)):
+            rest = [g for g in rest if not taken.take(gang.index, [g], inside)]
+        if taken.take(gang.index, rest, list(slots.left)):
+            for domain, pieces in taken.given.items():
+                slots.given.setdefault(domain, []).extend(pieces)
+        else:
+            for domain, pieces in taken.given.items():
+                for _, piece in pieces:
+                    slots.left[domain][piece.kind] += 1
+
+    @staticmethod
+    def _fitting(slots: Slots, groups: list[list[Piece]], inside: list[int]) -> int:
+        """How many groups some domains have slots for, one kind at a time."""
+        have: dict[int, int] = {}
+        for domain in inside:
+            for k, n in slots.left[domain].items():
+                have[k] = have.get(k, 0) + n
+        found = 0
+        for pieces in groups:
+            if all(have.get(p.kind, 0) > 0 for p in pieces):
+                found += 1
+                for p in pieces:
+                    have[p.kind] -= 1
+        return found
+
+    def _broad(self, gang: Gang) -> int:
+        """The level at which all of a gang must or should be in one domain, -1 for none."""
+        whole = [s for s in gang.scopes if len(s.demands) == len(gang.demands)]
+        levels = [s.required if s.required >= 0 else s.preferred for s in whole]
+        mine = self.configurations.level
+        return max(
+            (i for i in levels if i >= 0 and i != mine and self.counting.within(mine, i)),
+            default=-1,
+        )
+
+    def _must(self, gang: Gang) -> bool:
+        broad = self._broad(gang)
+        return any(s.required == broad >= 0 for s in gang.scopes)
+
+    def _place_of(self, level: int, domain: int) -> int:
+        inside = self.topology.inside(self.configurations.level, domain)
+        return int(self.problem.levels[level].place_of[inside[0]])
+
+    # --- nodes ----------------------------------------------------------------------
+
+    def _place(self, slots: Slots, gangs: list[Gang]) -> Plan:
+        begun: dict[int, dict[tuple[int, int], int]] = {}
+        for domain, pieces in slots.given.items():
+            self._give_nodes(domain, pieces, begun)
+        residual = ResidualCapacity(self.problem)
+        works: dict[int, BegunGang] = {}
+        for g in gangs:
+            if len(self.groups(g)) and g.index not in begun:
+                continue
+            work = BegunGang(self.topology, residual, g.index)
+            work.begin(begun.get(g.index, {}))
+            works[g.index] = work
+        plan: dict[int, Units] = {}
+        mine = [g for g in gangs if g.index in works]
+        mine.sort(key=lambda g: (-g.priority, -g.value, oldest_first(g)))
+        for g in bases_first(mine):
+            may = g.base < 0 or is_placed(self.problem.gangs[g.base], plan)
+            may = may and residual.queues.allows(g, enumerate(mandatory(g)))
+            if may and works[g.index].finish():
+                plan[g.index] = works[g.index].units()
+                residual.queues.charge(g, ((d, n) for d, _, n in plan[g.index]))
+            else:
+                works[g.index].give_up()
+        return plan
+
+    def _give_nodes(
+        self,
+        domain: int,
+        pieces: list[tuple[int, Piece]],
+        begun: dict[int, dict[tuple[int, int], int]],
+    ) -> None:
+        """Nodes of a domain for all units of its pieces."""
+        kinds = self.configurations.kinds
+        units = np.zeros(len(self.configurations.accepts), dtype=np.int64)
+        for _, piece in pieces:
+            units[kinds[piece.kind].shape] += kinds[piece.kind].size
+        nodes = self.configurations.nodes_of(domain, units)
+        assert nodes is not None, "a configuration that does not fit its domain"
+        for index, piece in pieces:
+            gang = self.problem.gangs[index]
+            mine = begun.setdefault(index, {})
+            for i, count in piece.units:
+                for _ in range(count):
+                    node = nodes[kinds[piece.kind].shape].pop()
+                    d = self._demand(gang, i, node, mine)
+                    if d >= 0:
+                        mine[d, node] = mine.get((d, node), 0) + 1
+
+    def _demand(
+        self, gang: Gang, requirement: int, node: int, taken: dict[tuple[int, int], int]
+    ) -> int:
+        """Which demand of a requirement goes to a node; -1 for none."""
+        for d in gang.requirements[requirement].demands:
+            used = sum(n for (other, _), n in taken.items() if other == d)
+            fits = self.configurations.usable[gang.demands[d].pod_class][node]
+            if fits and used < gang.demands[d].count:
+                return d
+        return -1
