@@ -5,6 +5,8 @@ smallest wholly free partition that holds one. That keeps the most of every size
 from a block of size u costs one block of each size up to u, and the least u costs least.
 Where no partition of its size is free and the node does not insist, it gets free devices,
 again out of the smallest free partitions. Shares go to the fullest device that has room.
+Where that leads nowhere, as network devices and overlapping partitions may, the next best is
+tried. Pods in a reservation get its devices first, others none of them.
 
 Source of the rule: the partitions of an NVSwitch board nest, and so do binary buddies.
 """
@@ -12,116 +14,162 @@ Source of the rule: the partitions of an NVSwitch board nest, and so do binary b
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.entities.devices import PartitionPolicy
-from placement_service.entities.request import Binding, Node, PodTemplate, Policy, Snapshot
-from placement_service.formulation.devices import WHOLE, left_of, milli_of, nested
+from placement_service.entities.request import Binding, Node, Policy, Snapshot
+from placement_service.entities.reservations import Reservation
+from placement_service.formulation.device_boards import Gift, State, board_of, state_of
+from placement_service.formulation.device_wants import ALL, NONE, Want, want_of
+
+#: Ways to give devices to one pod that are compared, the most promising ones.
+MOST_WAYS = 500
+#: Ways that are tried on one node.
+MOST_TRIED = 20_000
+
+
+class _Taker(NamedTuple):
+    """A pod that gets devices; `own` are those of its reservation, `barred` those of others."""
+
+    pod: str
+    want: Want
+    own: frozenset[int]
+    barred: frozenset[int]
 
 
 def name_devices(
-    snapshot: Snapshot, policy: Policy, bindings: Sequence[Binding]
+    snapshot: Snapshot, policy: Policy, bindings: Sequence[Binding], gone: Collection[str] = ()
 ) -> tuple[Binding, ...]:
-    """The bindings with devices, in the same order.
+    """The bindings with devices, in the same order; the running pods in `gone` leave theirs.
 
     Raises ValueError when the devices of a node do not hold its pods: a defect of the engine.
     """
     columns = snapshot.columns
     with_devices = np.flatnonzero(columns.parts.where(lambda parts: parts.devices)).tolist()
     nodes = {columns.names[n]: n for n in with_devices}
-    if not nodes:
+    here: defaultdict[str, list[Binding]] = defaultdict(list)
+    for b in bindings:
+        if b.node in nodes:
+            here[b.node].append(b)
+    if not here:
         return tuple(bindings)
     template_of = {
-        pod.name: s.template
+        name: s.template
         for gang in snapshot.gangs
         for group in gang.groups
         for s in group.pod_sets
-        for pod in s.pods
+        for name in (*(p.name for p in s.pods), *(p.name for p in s.bound_pods if gone))
     }
-    here: defaultdict[str, list[str]] = defaultdict(list)
-    for b in bindings:
-        if b.node in nodes:
-            here[b.node].append(b.pod)
+    leaving = set(gone)
+    left: defaultdict[str, set[int]] = defaultdict(set)
+    for gang in snapshot.gangs if leaving else ():
+        for group in gang.groups:
+            for pod in group.running_pods:
+                if pod.name in leaving and not pod.reservation:
+                    left[pod.node].update(pod.devices)
+    held: defaultdict[str, list[Reservation]] = defaultdict(list)
+    for reservation in snapshot.reservations:
+        if reservation.devices:
+            held[reservation.node].append(reservation)
     given: dict[str, tuple[int, ...]] = {}
-    for name, pods in here.items():
-        board = _Board(columns[nodes[name]], policy)
-        given.update(board.give({pod: template_of[pod] for pod in pods}))
+    for name, mine in here.items():
+        takers = []
+        used = {b.reservation for b in mine}
+        for b in mine:
+            template = template_of[b.pod]
+            want = want_of(template, policy)
+            if want is None:
+                continue
+            own = frozenset(d for r in held[name] if r.name == b.reservation for d in r.devices)
+            others = (
+                r
+                for r in held[name]
+                if r.name != b.reservation and not (r.allocate_once and r.name in used)
+            )
+            barred = frozenset(
+                d for r in others if not template.ignores_reservations for d in r.devices
+            )
+            takers.append(_Taker(b.pod, want, own, barred - own))
+        given.update(_Board(columns[nodes[name]], left.get(name, ())).give(takers))
     return tuple(replace(b, devices=given.get(b.pod, ())) for b in bindings)
 
 
 class _Board:
     """The devices of one node while they are given out."""
 
-    def __init__(self, node: Node, policy: Policy) -> None:
+    def __init__(self, node: Node, freed: Collection[int]) -> None:
         self._node = node
-        self._policy = policy
-        self._left = {d.index: left_of(d) for d in node.devices}
-        self._memory = {d.index: d.memory_bytes for d in node.devices}
-        table = tuple(sorted({tuple(sorted(p.devices)) for p in node.partitions}))
-        self._insists = node.partition_policy is PartitionPolicy.HONOR and bool(table)
-        # Pods of a node that insists were counted by partitions that nest.
-        self._partitions = [frozenset(p) for p in (nested(table) if self._insists else table)]
+        self._board = board_of(node, switches=True)
+        state = state_of(self._board, node.devices)
+        self._start = state._replace(
+            left=tuple(
+                ALL if d.index in freed and d.healthy else left
+                for d, left in zip(node.devices, state.left, strict=True)
+            )
+        )
+        self._tries = 0
 
-    def give(self, pods: Mapping[str, PodTemplate]) -> dict[str, tuple[int, ...]]:
-        """Devices for each pod that asks for some."""
-        wholes = [
-            (self._policy.whole_gpus(t.requests), name)
-            for name, t in pods.items()
-            if t.device_share is None
-        ]
-        given = {
-            name: self._whole(count, name)
-            for count, name in sorted(wholes, key=lambda w: (-w[0], w[1]))
-            if count
-        }
-        shares = [(name, t) for name, t in pods.items() if t.device_share is not None]
-        for name, template in sorted(shares, key=lambda s: (-self._size(s[1]), s[0])):
-            given[name] = self._share(template, name)
+    def give(self, takers: Sequence[_Taker]) -> Mapping[str, tuple[int, ...]]:
+        """Devices for each pod."""
+        order = sorted(takers, key=self._turn)
+        given: dict[str, tuple[int, ...]] = {}
+        if not self._settle(order, 0, self._start, given):
+            pods = ", ".join(taker.pod for taker in order)
+            raise ValueError(f"{self._node.name} has no devices for {pods}")
         return given
 
-    def _free(self) -> frozenset[int]:
-        return frozenset(i for i, left in self._left.items() if left == WHOLE)
+    def _turn(self, taker: _Taker) -> tuple[object, ...]:
+        want = taker.want
+        loads = [want.load(memory) for memory in self._board.memory]
+        size = max((max(load) for load in loads if load is not None), default=0)
+        return not taker.own, not want.whole, -want.number * size, -want.nics, taker.pod
 
-    def _whole(self, count: int, pod: str) -> tuple[int, ...]:
-        free = self._free()
-        fitting = [p for p in self._partitions if len(p) == count and p <= free]
-        if fitting:
-            chosen = min(fitting, key=lambda p: (self._block(p, free), sorted(p)))
-        elif self._insists or len(free) < count:
-            raise ValueError(f"{self._node.name} has no {count} devices for {pod}")
-        else:
-            chosen = frozenset(self._smallest_first(free)[:count])
-        for i in chosen:
-            self._left[i] = 0
-        return tuple(sorted(chosen))
+    def _settle(
+        self, order: Sequence[_Taker], at: int, state: State, given: dict[str, tuple[int, ...]]
+    ) -> bool:
+        if at == len(order):
+            return True
+        for gift in self._best_first(state, order[at]):
+            self._tries += 1
+            if self._tries > MOST_TRIED:
+                return False
+            given[order[at].pod] = tuple(sorted(self._board.indices[i] for i in gift.devices))
+            if self._settle(order, at + 1, gift.after, given):
+                return True
+        return False
 
-    def _block(self, part: frozenset[int], free: frozenset[int]) -> int:
-        """The size of the largest wholly free partition around some devices."""
-        return max((len(p) for p in self._partitions if part <= p <= free), default=len(part))
+    def _best_first(self, state: State, taker: _Taker) -> Iterator[Gift]:
+        board, want = self._board, taker.want
+        barred = {i for i, index in enumerate(board.indices) if index in taker.barred}
+        own = {i for i, index in enumerate(board.indices) if index in taker.own}
+        open_to = state._replace(
+            left=tuple(NONE if i in barred else left for i, left in enumerate(state.left))
+        )
+        free = {i for i, left in enumerate(open_to.left) if left == ALL}
+        parts = board.free_partitions(open_to)
+        blocks = {i: max((len(p) for p in parts if i in p), default=1) for i in free}
+        turn = sorted(range(len(state.left)), key=lambda i: (i not in own, blocks.get(i, 0), i))
 
-    def _smallest_first(self, free: frozenset[int]) -> list[int]:
-        return sorted(free, key=lambda i: (self._block(frozenset((i,)), free), i))
+        def cost(gift: Gift) -> tuple[object, ...]:
+            mine = set(gift.devices)
+            partition = gift.devices in board.partitions
+            around = max((len(p) for p in parts if mine <= set(p)), default=len(board.indices))
+            rest = [sum(gift.after.left[i]) for i in gift.devices]
+            return (
+                -len(mine & own),
+                want.whole and bool(board.partitions) and not partition,
+                around if partition else sum(blocks.get(i, 0) for i in mine),
+                sum(rest),
+                gift.devices,
+            )
 
-    def _size(self, template: PodTemplate) -> int:
-        share = template.device_share
-        assert share is not None
-        return max(milli_of(share, memory) for memory in self._memory.values())
-
-    def _share(self, template: PodTemplate, pod: str) -> tuple[int, ...]:
-        share = template.device_share
-        assert share is not None
-        takes = {i: milli_of(share, memory) for i, memory in self._memory.items()}
-        free = self._free()
-        able = [i for i, left in self._left.items() if left >= takes[i]]
-        # The fullest first; of free ones those out of the smallest partitions.
-        turn = {i: k for k, i in enumerate(self._smallest_first(free))}
-        able.sort(key=lambda i: (self._left[i] - takes[i], turn.get(i, 0), i))
-        if len(able) < share.count:
-            raise ValueError(f"{self._node.name} has no {share.count} devices for {pod}")
-        chosen = able[: share.count]
-        for i in chosen:
-            self._left[i] -= takes[i]
-        return tuple(sorted(chosen))
+        gifts: Iterable[Gift] = board.gifts(open_to, want, turn)
+        for gift in sorted(islice(gifts, MOST_WAYS), key=cost):
+            left = tuple(
+                state.left[i] if i in barred else now for i, now in enumerate(gift.after.left)
+            )
+            yield Gift(gift.devices, State(left, gift.after.nics))

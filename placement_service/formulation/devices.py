@@ -1,270 +1,389 @@
 """Devices inside nodes as ordinary resources of the nodes (rule 16).
 
-Whole GPUs and shares of them are blocks that nest: a partition of four holds two of two,
-a GPU of 1000 thousandths two shares of 500. Let F_s be how often a block of size s is
-wholly free on a node. Where sizes divide each other a set of pods fits exactly when
+Nodes offer, and pods take, amounts of columns that say which pods fit the devices of a node
+together. Where whole GPUs and shares of them are blocks that nest the columns have a closed
+form (`device_blocks`). Else what fits is tried out (`device_patterns`): network devices on the
+switches of GPUs, partitions that overlap, shares that do not divide a GPU, running pods that
+may go and leave the devices that they have.
 
-    sum over pods of size t >= s of  (t / s)  <=  F_s        for every size s
+Where that is too much the blocks are used, which are stricter than the rules. Then, and where
+no columns say exactly what fits, `relaxed` is a snapshot that allows more than the rules do:
+what is proven of it is proven of the question.
 
-because large before small wastes nothing. So each size is a column: nodes offer F_s, pods
-take t / s. Which devices a pod gets is settled at the end (see `device_names`).
-
-Sizes that do not divide each other are rounded up to halves, quarters, eighths of a GPU;
-then a share may wait that would fit, and no bound is claimed (`Devices.exact`).
+Which devices a pod gets is settled at the end (see `device_names`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
-from placement_service.entities.devices import Device, DeviceShare, PartitionPolicy
-from placement_service.entities.request import Node, PodSet, PodTemplate, Policy, Snapshot
+import numpy as np
 
-#: A whole GPU, in thousandths.
-WHOLE = 1000
+from placement_service.entities.devices import Device
+from placement_service.entities.node import Node, Resources
+from placement_service.entities.nodes import KindColumn, Nodes
+from placement_service.entities.request import BoundPod, PodSet, PodTemplate, Policy, Snapshot
+from placement_service.entities.reservations import Reservation
+from placement_service.formulation.device_blocks import PLENTY, Blocks, honours
+from placement_service.formulation.device_boards import Board, board_of, left_of, state_of
+from placement_service.formulation.device_patterns import (
+    MOST_HOMES,
+    Columns,
+    Home,
+    Situation,
+    TooManyError,
+    columns_of,
+)
+from placement_service.formulation.device_wants import ALL, Load, Want, want_of
+from placement_service.formulation.prepared import Prepared
 
-#: What a node offers of a column that says nothing about it.
-PLENTY = 1 << 40
-
-#: The column that keeps shares off nodes that do not list their GPUs.
+#: The column that keeps parts of devices off nodes that do not list theirs.
 LISTED = "listed GPUs"
-#: The column of GPUs of which nothing is in use.
-FREE = "whole GPUs"
+
+#: A pod set by the indices of its gang, its group and itself.
+SetKey = tuple[int, int, int]
+Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
-    """A snapshot with devices as resources; `exact` when they say all there is to say."""
+class _Words:
+    """What nodes offer, also with some devices taken besides, and what pods of a set take."""
+
+    offers: Callable[[Node, Iterable[int]], Amounts]
+    takes: Callable[[SetKey, Want], Amounts]
+
+
+class _HomePod(NamedTuple):
+    """A running pod that may go: its set, and its devices."""
+
+    key: SetKey
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """`nodes` that list devices have all that running pods may leave."""
 
     snapshot: Snapshot
-    exact: bool = True
-
-
-class _Share(NamedTuple):
-    """A share on devices of one size of memory: what it takes, in thousandths."""
-
-    memory_bytes: int
-    milli: int
-
-
-def with_devices(snapshot: Snapshot, policy: Policy) -> Devices:
-    """The snapshot with a column for each size of block; itself where no device matters."""
-    templates = [s.template for s in _pod_sets(snapshot)]
-    shares = [t.device_share for t in templates if t.device_share is not None]
-    if not shares and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
-        return Devices(snapshot)
-    wholes = {policy.whole_gpus(t.requests) for t in templates if t.device_share is None} - {0}
-    memories = {d.memory_bytes for n in snapshot.nodes for d in n.devices}
-    sizes = {m: _sizes([milli_of(s, m) for s in shares]) for m in memories}
-    tables = dict.fromkeys(_table(n) for n in snapshot.nodes if _honours(n))
-    columns = _Columns(policy, sorted(wholes), sizes, list(tables))
-    exact = all(s.exact for s in sizes.values()) and all(_is_simple(s) for s in shares)
-    return Devices(
-        replace(
-            snapshot,
-            nodes=tuple(columns.of_node(n) for n in snapshot.nodes),
-            gangs=tuple(
-                replace(
-                    gang,
-                    groups=tuple(
-                        replace(
-                            group,
-                            pod_sets=tuple(
-                                replace(s, template=columns.of_pod(s.template))
-                                for s in group.pod_sets
-                            ),
-                        )
-                        for group in gang.groups
-                    ),
-                )
-                for gang in snapshot.gangs
-            ),
-        ),
-        exact and all(_nests(table) for table in tables),
-    )
-
-
-def milli_of(share: DeviceShare, memory_bytes: int) -> int:
-    """What a share takes of a device with so much memory, in thousandths of it.
-
-    More than a whole where the device is too small, or its memory is not known.
-    """
-    memory = share.memory_milli
-    if share.memory_bytes:
-        if not memory_bytes:
-            return WHOLE + 1
-        memory = -(-share.memory_bytes * WHOLE // memory_bytes)
-    return max(share.compute_milli, memory, 1)
-
-
-def left_of(device: Device) -> int:
-    """What is left of a device, in thousandths; nothing of one that is not healthy."""
-    used = max(device.used_milli, device.used_memory_milli)
-    return max(0, WHOLE - used) if device.healthy else 0
-
-
-# --- sizes of shares ------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """`rounded` maps what shares take to what they count as; `exact` where that is the same."""
-
-    rounded: Mapping[int, int]
-    exact: bool
+    policy: Policy
+    nodes: Mapping[str, Node]
+    homes: Mapping[str, tuple[_HomePod, ...]]
+    moves: bool
 
     @property
-    def distinct(self) -> list[int]:
-        return sorted(set(self.rounded.values()))
+    def wants(self) -> list[Want]:
+        """What pods want that have no devices yet, the largest first."""
+        at_home = {pod.key for pods in self.homes.values() for pod in pods}
+        found = {
+            want
+            for key, s in _sets(self.snapshot)
+            if s.pods and (self.moves or key not in at_home)
+            if (want := want_of(s.template, self.policy)) is not None
+        }
+        return sorted(found, key=lambda w: (w.whole, *w), reverse=True)
 
 
-def _sizes(asked: Iterable[int]) -> _Sizes:
-    # What no device holds is kept out by the blocks of a whole one.
-    found = sorted({min(milli, WHOLE) for milli in asked})
-    if all(large % small == 0 for small, large in pairwise(found)):
-        return _Sizes({milli: milli for milli in found}, exact=True)
-    rounded = {}
-    for milli in found:
-        part = WHOLE
-        while part % 2 == 0 and part // 2 >= milli:
-            part //= 2
-        rounded[milli] = part
-    return _Sizes(rounded, exact=False)
+def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared | None:
+    """The snapshot with devices as resources; itself where no device matters.
+
+    None when it cannot be said which running pods on listed devices may stay while others go.
+    """
+    snapshot = opened.snapshot
+    asked = {want for _, s in _sets(snapshot) if (want := want_of(s.template, policy))}
+    in_parts = any(not want.whole or want.nics for want in asked)
+    if not in_parts and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
+        return opened
+    question = _question(opened, request, policy)
+    blocks = Blocks(list(question.nodes.values()), question.wants)
+    counted = _Words(
+        lambda node, busy: blocks.offers(node, busy), lambda key, want: blocks.takes(want)
+    )
+    insists = any(honours(question.nodes[name]) for name in question.homes)
+    if blocks.exact and not (question.homes and (insists or in_parts)):
+        return _said(opened, question, counted)
+    if question.homes and question.moves:
+        # A pod that stays has devices of its own, one that comes takes any.
+        return None
+    try:
+        columns, offers = _columns(question)
+    except TooManyError:
+        if question.homes:
+            return None
+        return replace(
+            _said(opened, question, counted),
+            relaxed=_said(opened, question, _relaxed(question)).snapshot,
+        )
+    result = _said(opened, question, offers(columns.offers))
+    if columns.exact:
+        return result
+    return replace(result, relaxed=_said(opened, question, offers(columns.most)).snapshot)
 
 
-def _is_simple(share: DeviceShare) -> bool:
-    """Whether one number says what the share takes, of one device."""
-    same = share.compute_milli == share.memory_milli
-    return share.count == 1 and (same or not share.compute_milli or not share.memory_milli)
+def _question(opened: Prepared, request: Snapshot, policy: Policy) -> _Question:
+    snapshot = opened.snapshot
+    running: dict[str, BoundPod] = {}
+    if opened.homes:
+        running = {
+            pod.name: pod
+            for gang in request.gangs
+            for group in gang.groups
+            for s in group.pod_sets
+            for pod in s.bound_pods
+        }
+    homes: defaultdict[str, list[_HomePod]] = defaultdict(list)
+    columns = snapshot.columns
+    lists = columns.parts.where(lambda parts: parts.devices)
+    for home in opened.homes:
+        if lists[home.node]:
+            key = home.gang, home.group, home.pod_set
+            pods = snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods
+            name = columns.names[home.node]
+            homes[name] += [
+                _HomePod(key, running[pod.name].devices)
+                for pod in pods
+                if running[pod.name].node == name and running[pod.name].devices
+            ]
+    nodes = {
+        columns.names[i]: _freed(
+            columns[i], [d for pod in homes.get(columns.names[i], ()) for d in pod.devices]
+        )
+        for i in np.flatnonzero(lists).tolist()
+    }
+    frozen = {name: tuple(pods) for name, pods in homes.items()}
+    return _Question(snapshot, policy, nodes, frozen, moves=bool(opened.minimums))
 
 
-# --- partitions -----------------------------------------------------------------
-
-#: The partitions of a node, as sorted sets of devices.
-_Table = tuple[tuple[int, ...], ...]
-
-
-def _honours(node: Node) -> bool:
-    return node.partition_policy is PartitionPolicy.HONOR and bool(node.partitions)
-
-
-def _table(node: Node) -> _Table:
-    return tuple(sorted({tuple(sorted(p.devices)) for p in node.partitions}))
-
-
-def _nests(table: _Table) -> bool:
-    """Whether partitions lie inside each other or apart, and sizes divide each other."""
-    sets = [frozenset(p) for p in table]
-    sizes = sorted({len(s) for s in sets})
-    return all(b % a == 0 for a, b in pairwise(sizes)) and all(
-        not (a & b) or a <= b or b <= a for a in sets for b in sets
+def _freed(node: Node, devices: Iterable[int]) -> Node:
+    """The node with some devices free that pods have wholly."""
+    freed = set(devices)
+    if not freed:
+        return node
+    return replace(
+        node,
+        devices=tuple(
+            replace(d, used_milli=0, used_memory_milli=0) if d.index in freed else d
+            for d in node.devices
+        ),
     )
 
 
-def nested(table: _Table) -> _Table:
-    """The largest partitions first, as far as each nests with those before."""
-    kept: list[frozenset[int]] = []
-    for part in sorted(table, key=lambda p: (-len(p), p)):
-        mine = frozenset(part)
-        if all(
-            not (mine & other) or (mine <= other and len(other) % len(mine) == 0) for other in kept
-        ):
-            kept.append(mine)
-    return tuple(sorted(tuple(sorted(part)) for part in kept))
+# --- columns by trying -------------------------------------------------------------
 
 
-# --- columns --------------------------------------------------------------------
+def _columns(
+    question: _Question,
+) -> tuple[Columns, Callable[[Iterable[tuple[int, ...]]], _Words]]:
+    """Columns, and the words for what situations offer of them. Raises TooManyError."""
+    wants = question.wants
+    switches = any(want.nics for want in wants)
+    boards = {name: board_of(node, switches=switches) for name, node in question.nodes.items()}
+    held = _busy_sets(question.snapshot.reservations, question.nodes)
+    cases: dict[tuple[str, frozenset[int]], Situation] = {}
+    for name, node in question.nodes.items():
+        for busy in {frozenset[int](), *held.get(name, ())}:
+            cases[name, busy] = _situation(boards[name], node, question.homes.get(name, ()), busy)
+    columns = columns_of(list(cases.values()), wants)
+    labels = [f"devices together ({c + 1})" for c in range(len(columns.takes))]
+    kinds: dict[object, int] = {want: k for k, want in enumerate(wants)}
+    for pods in question.homes.values():
+        for h, pod in enumerate(pods):
+            kinds[pod.key] = len(wants) + h
+
+    def takes(key: SetKey, want: Want) -> Amounts:
+        kind = kinds.get(key, kinds.get(want, -1))
+        if kind < 0:
+            return {}
+        return {
+            label: row[kind] for label, row in zip(labels, columns.takes, strict=True) if row[kind]
+        }
+
+    def words(numbers: Iterable[tuple[int, ...]]) -> _Words:
+        table = dict(zip(cases, numbers, strict=True))
+        plenty = dict.fromkeys(labels, PLENTY)
+
+        def offers(node: Node, busy: Iterable[int]) -> Amounts:
+            there = table.get((node.name, frozenset(busy)))
+            return plenty if there is None else dict(zip(labels, there, strict=True))
+
+        return _Words(offers, takes)
+
+    return columns, words
 
 
-class _Columns:
-    """What nodes offer and pods take of each size of block."""
+def _situation(
+    board: Board, node: Node, pods: Iterable[_HomePod], busy: frozenset[int]
+) -> Situation:
+    position = {index: i for i, index in enumerate(board.indices)}
+    state = state_of(board, node.devices)
+    left = [Load(0, 0) if d.index in busy else left_of(d) for d in node.devices]
+    homes = tuple(
+        Home(tuple((position[d], ALL) for d in pod.devices), (0,) * len(state.nics))
+        for pod in pods
+        if not busy.intersection(pod.devices)
+    )
+    if len(homes) > MOST_HOMES:
+        raise TooManyError
+    return Situation(board, state._replace(left=tuple(left)), homes)
 
-    def __init__(
-        self,
-        policy: Policy,
-        wholes: Sequence[int],
-        sizes: Mapping[int, _Sizes],
-        tables: Sequence[_Table],
-    ) -> None:
-        self._policy = policy
-        self._wholes = wholes
-        self._sizes = sizes
-        self._tables = [nested(table) for table in tables]
-        self._table_of = {table: i for i, table in enumerate(tables)}
 
-    def of_node(self, node: Node) -> Node:
-        left = {d.index: left_of(d) for d in node.devices}
-        offers: dict[str, int] = {LISTED: PLENTY if left else 0}
-        offers[FREE] = sum(free == WHOLE for free in left.values()) if left else PLENTY
-        for memory, sizes in self._sizes.items():
-            mine = [left[d.index] for d in node.devices if d.memory_bytes == memory]
-            for size in sizes.distinct:
-                # Devices of another memory count in columns of their own.
-                here = sum(free // size for free in mine) if mine else PLENTY
-                offers[_share_column(memory, size)] = here
-        own = self._table_of.get(_table(node)) if _honours(node) else None
-        for i, table in enumerate(self._tables):
-            for size in self._sizes_of(table):
-                offers[_partition_column(i, size)] = (
-                    _free_partitions(table, left, size) if i == own else PLENTY
-                )
-        return replace(node, allocatable={**node.allocatable, **offers})
+# --- a relaxation ------------------------------------------------------------------
 
-    def of_pod(self, template: PodTemplate) -> PodTemplate:
-        share = template.device_share
-        takes: Counter[str] = Counter()
-        if share is not None:
+
+def _relaxed(question: _Question) -> _Words:
+    """What fits each device by itself, and the partitions that whole ones need."""
+    nodes = list(question.nodes.values())
+    wholes = Blocks(nodes, [want._replace(nics=0) for want in question.wants if want.whole])
+    parts = list(dict.fromkeys(_of_one(want) for want in question.wants))
+    alone = {d: _alone(d) for node in nodes for d in map(_anonymous, node.devices)}
+    try:
+        columns = columns_of(list(alone.values()), parts)
+    except TooManyError:
+        columns = Columns((), ((),) * len(alone), ((),) * len(alone))
+    most = dict(zip(alone, columns.most, strict=True))
+    labels = [f"devices one by one ({c + 1})" for c in range(len(columns.takes))]
+    rows = {part: [row[k] for row in columns.takes] for k, part in enumerate(parts)}
+
+    def offers(node: Node, busy: Iterable[int]) -> Amounts:
+        if not node.devices:
+            return dict.fromkeys(labels, PLENTY) | wholes.offers(node)
+        taken = frozenset(busy)
+        mine = [most[_anonymous(d)] for d in node.devices if d.index not in taken]
+        sums = {label: sum(m[c] for m in mine) for c, label in enumerate(labels)}
+        return sums | wholes.offers(node, taken) if wholes.exact else sums
+
+    def takes(key: SetKey, want: Want) -> Amounts:
+        mine = zip(labels, rows[_of_one(want)], strict=True)
+        found = {label: want.number * amount for label, amount in mine if amount}
+        return found | wholes.takes(want) if want.whole and wholes.exact else found
+
+    return _Words(offers, takes)
+
+
+def _of_one(want: Want) -> Want:
+    return want._replace(number=1, nics=0)
+
+
+def _anonymous(device: Device) -> Device:
+    return replace(device, index=0, numa_node=-1, pcie_switch="", nics=0)
+
+
+def _alone(device: Device) -> Situation:
+    board = board_of(Node("", devices=(device,)), switches=False)
+    return Situation(board, state_of(board, (device,)))
+
+
+# --- the snapshot in these words ---------------------------------------------------
+
+
+def _said(opened: Prepared, question: _Question, words: _Words) -> Prepared:
+    snapshot, policy = question.snapshot, question.policy
+    known: dict[tuple[object, ...], PodTemplate] = {}
+
+    def template(key: SetKey, old: PodTemplate) -> PodTemplate:
+        want = want_of(old, policy)
+        if want is None:
+            return old
+        takes = {r: n for r, n in words.takes(key, want).items() if n}
+        if not want.whole or want.nics:
             takes[LISTED] = 1
-            for memory, sizes in self._sizes.items():
-                milli = milli_of(share, memory)
-                for size in sizes.distinct:
-                    block = sizes.rounded.get(milli, PLENTY)
-                    takes[_share_column(memory, size)] = self._blocks(share, block, size)
-            if share.count > 1:
-                # Different devices each: only wholly free ones are sure to be.
-                takes[FREE] = share.count
-        elif whole := self._policy.whole_gpus(template.requests):
-            takes[FREE] = whole
-            for memory, sizes in self._sizes.items():
-                for size in sizes.distinct:
-                    takes[_share_column(memory, size)] = whole * (WHOLE // size)
-            for i, table in enumerate(self._tables):
-                for size in self._sizes_of(table):
-                    blocks = whole // size
-                    if size not in {len(p) for p in table}:
-                        # Not a size of the table: it holds back only pods of this size.
-                        blocks = int(size == whole)
-                    takes[_partition_column(i, size)] = blocks
-        if not takes:
-            return template
-        return replace(template, requests={**template.requests, **+takes})
+        same = (old, tuple(sorted(takes.items())))
+        if same not in known:
+            known[same] = replace(old, requests={**old.requests, **takes})
+        return known[same]
 
-    def _blocks(self, share: DeviceShare, block: int, size: int) -> int:
-        if share.count > 1:
-            return share.count * (WHOLE // size)
-        return block // size
-
-    def _sizes_of(self, table: _Table) -> list[int]:
-        return sorted({len(p) for p in table} | set(self._wholes))
-
-
-def _free_partitions(table: _Table, left: Mapping[int, int], size: int) -> int:
-    return sum(len(part) == size and all(left.get(d, 0) == WHOLE for d in part) for part in table)
+    gangs = tuple(
+        replace(
+            gang,
+            groups=tuple(
+                replace(
+                    group,
+                    pod_sets=tuple(
+                        replace(s, template=template((g, r, i), s.template))
+                        for i, s in enumerate(group.pod_sets)
+                    ),
+                )
+                for r, group in enumerate(gang.groups)
+            ),
+        )
+        for g, gang in enumerate(snapshot.gangs)
+    )
+    held = _Held(question.nodes, words)
+    reservations = tuple(held.more(r) for r in snapshot.reservations)
+    return replace(
+        opened,
+        snapshot=replace(
+            snapshot,
+            nodes=_with_offers(question, words),
+            gangs=gangs,
+            reservations=reservations,
+        ),
+        exact=opened.exact and not held.guessed,
+    )
 
 
-def _share_column(memory_bytes: int, size: int) -> str:
-    of = f" of {memory_bytes >> 30} GiB GPUs" if memory_bytes else ""
-    return f"shares of {size / 10:g} %{of}"
+def _with_offers(question: _Question, words: _Words) -> Nodes:
+    """The nodes, which allocate what they offer of the columns as well."""
+    columns = question.snapshot.columns
+    unlisted = {LISTED: 0, **words.offers(Node(""), ())}
+    kinds: dict[object, int] = {}
+    allocatable: list[Resources] = []
+    number = np.zeros(len(columns), dtype=np.int64)
+    for i, (name, old) in enumerate(zip(columns.names, columns.allocatable.number, strict=True)):
+        node = question.nodes.get(name)
+        offers = unlisted if node is None else {LISTED: PLENTY, **words.offers(node, ())}
+        same = int(old), tuple(offers.values())
+        if same not in kinds:
+            kinds[same] = len(kinds)
+            allocatable.append({**columns.allocatable.kinds[int(old)], **offers})
+        number[i] = kinds[same]
+    return replace(columns, allocatable=KindColumn(tuple(allocatable), number))
 
 
-def _partition_column(table: int, size: int) -> str:
-    more = f" ({table + 1})" if table else ""
-    return f"partitions of {size} GPUs{more}" if size > 1 else f"partitions of 1 GPU{more}"
+class _Held:
+    """What reservations hold of the columns: what their devices are worth to the node."""
+
+    def __init__(self, nodes: Mapping[str, Node], words: _Words) -> None:
+        self._nodes = nodes
+        self._words = words
+        self._before: dict[str, frozenset[int]] = {}
+        #: Whether several hold devices of one node, which together may be worth less.
+        self.guessed = False
+
+    def more(self, reservation: Reservation) -> Reservation:
+        """The reservation with what it holds of the columns."""
+        node = self._nodes.get(reservation.node)
+        if node is None or not reservation.devices:
+            return reservation
+        before = self._before.get(node.name, frozenset())
+        self.guessed = self.guessed or bool(before)
+        after = self._before[node.name] = before | set(reservation.devices)
+        worth = {
+            r: amount - self._words.offers(node, after)[r]
+            for r, amount in self._words.offers(node, before).items()
+        }
+        return replace(
+            reservation, held={**reservation.held, **{r: n for r, n in worth.items() if n > 0}}
+        )
 
 
-def _pod_sets(snapshot: Snapshot) -> Iterable[PodSet]:
-    return (s for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets)
+def _busy_sets(
+    reservations: Iterable[Reservation], nodes: Mapping[str, Node]
+) -> Mapping[str, list[frozenset[int]]]:
+    """By node the sets of devices that its reservations hold, the first, the first two, ..."""
+    found: defaultdict[str, list[frozenset[int]]] = defaultdict(lambda: [frozenset()])
+    for reservation in reservations:
+        if reservation.node in nodes and reservation.devices:
+            found[reservation.node].append(found[reservation.node][-1] | set(reservation.devices))
+    return found
+
+
+def _sets(snapshot: Snapshot) -> Iterable[tuple[SetKey, PodSet]]:
+    return (
+        ((g, r, i), s)
+        for g, gang in enumerate(snapshot.gangs)
+        for r, group in enumerate(gang.groups)
+        for i, s in enumerate(group.pod_sets)
+    )

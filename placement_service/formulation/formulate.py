@@ -40,6 +40,12 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     `prepared` is `prepare(request, policy)`, for callers who have it.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
+    if prepared.relaxed is not None:
+        loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None)
+        strict = replace(prepared, relaxed=None, exact=False)
+        return replace(
+            formulate(request, policy, strict), relaxation=formulate(request, policy, loose)
+        )
     snapshot = prepared.snapshot
     nodes = snapshot.columns
     levels = Levels(nodes)

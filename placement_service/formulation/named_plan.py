@@ -55,9 +55,9 @@ def name_plan(
     )
     # Devices and open gangs change what templates say: reservations are about the request.
     bindings = tuple(replace(b, reservation="") for b in bindings)
-    bindings = name_devices(request, policy, use_reservations(request, bindings))
+    bindings = use_reservations(request, bindings)
     if not running:
-        return NamedPlan(bindings, ())
+        return NamedPlan(name_devices(request, policy, bindings), ())
     placed = Counter[tuple[int, int, int, int]]()
     for a in assignments:
         placed[a.gang, a.group, a.pod_set, a.node] += a.count
@@ -65,7 +65,25 @@ def name_plan(
         lost = list(_moved(prepared, placed))
     else:
         lost = list(_gone(prepared, placed))
-    return NamedPlan(bindings, tuple(_evictions(request, policy, bindings, lost)))
+    evictions = tuple(_evictions(request, policy, bindings, lost))
+    return _with_devices(request, policy, bindings, evictions)
+
+
+def _with_devices(
+    request: Snapshot,
+    policy: Policy,
+    bindings: Sequence[Binding],
+    evictions: Sequence[Eviction],
+) -> NamedPlan:
+    """The plan with devices for new pods and moved ones, once all that go have left theirs."""
+    moved = [Binding(e.pod, e.to_node, e.gang, "") for e in evictions if e.to_node]
+    gone = [e.pod for e in evictions]
+    named = name_devices(request, policy, (*bindings, *moved), gone)
+    devices = {b.pod: b.devices for b in named[len(bindings) :]}
+    return NamedPlan(
+        named[: len(bindings)],
+        tuple(replace(e, to_devices=devices[e.pod]) if e.to_node else e for e in evictions),
+    )
 
 
 def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:

@@ -17,6 +17,10 @@ from placement_service.formulation.running_gangs import open_running_gangs
 
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
-    opened = open_running_gangs(snapshot, policy)
-    devices = with_devices(with_compute_domains(opened.snapshot), policy)
-    return replace(opened, snapshot=devices.snapshot, exact=opened.exact and devices.exact)
+    for on_devices in (True, False):
+        opened = open_running_gangs(snapshot, policy, on_devices=on_devices)
+        opened = replace(opened, snapshot=with_compute_domains(opened.snapshot))
+        prepared = with_devices(opened, snapshot, policy)
+        if prepared is not None:
+            return prepared
+    raise AssertionError("devices of gangs that stay can always be said")

@@ -18,12 +18,15 @@ class Prepared:
     only where gangs are moved and not evicted, the pods of each (gang, group) that have to
     stay at home for the rest of the gang to stay. `exact` is false where a rule is said more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
+    Where devices are said more strictly than they are, `relaxed` is the same snapshot with
+    them said less strictly: its bounds hold.
     """
 
     snapshot: Snapshot
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[tuple[int, int], int] = field(default_factory=dict)
     exact: bool = True
+    relaxed: Snapshot | None = None
 
     @property
     def opened(self) -> frozenset[int]:

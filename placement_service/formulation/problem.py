@@ -185,6 +185,8 @@ class Problem:
     demand_rank: Ints
     budgets: tuple[Budget, ...] = ()
     exact: bool = True
+    #: The same question with looser columns, whose bounds hold for this one where it is not exact.
+    relaxation: Problem | None = None
 
     @property
     def node_count(self) -> int:

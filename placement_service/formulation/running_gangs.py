@@ -14,8 +14,9 @@ columns of room here, one for each group of gangs that may not use all of it.
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
 minimum at all, when not every pod of it is told with its node, when it is the base of gangs
-that run, when its queue is not there, when it runs on nodes that list their devices, and
-when its pods have rules about other pods, ports, reservations or devices of their own.
+that run, when its queue is not there, when nothing says which of the listed devices of its
+nodes it has, and when its pods have rules about other pods, ports or reservations, or want
+shares of devices or network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
@@ -55,13 +56,16 @@ MUST_RUN = 2**31
 WAITING = " (waiting)"
 
 
-def open_running_gangs(snapshot: Snapshot, policy: Policy) -> Prepared:
-    """The snapshot with all gangs open that the policy allows to disturb."""
+def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool = True) -> Prepared:
+    """The snapshot with all gangs open that the policy allows to disturb.
+
+    `on_devices` is whether those are that run on nodes which list their devices.
+    """
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy)
     moves = policy.eviction is EvictionPolicy.REPACK
-    chosen = frozenset(_able(snapshot, rights, moves=moves))
+    chosen = frozenset(_able(snapshot, policy, rights, moves=moves, on_devices=on_devices))
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
@@ -86,7 +90,9 @@ def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -
     )
 
 
-def _able(snapshot: Snapshot, rights: EvictionRights, *, moves: bool) -> Iterator[int]:
+def _able(
+    snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool, on_devices: bool
+) -> Iterator[int]:
     usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
     queues = {"", *(queue.name for queue in snapshot.queues)}
     bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
@@ -96,6 +102,7 @@ def _able(snapshot: Snapshot, rights: EvictionRights, *, moves: bool) -> Iterato
             and gang.queue in queues
             and rights.may_be_disturbed(gang)
             and _is_told(gang, usable)
+            and _tells_devices(gang, usable, policy, on_devices=on_devices)
             and (_stays_in_place(gang, moves) or _keeps_its_levels(gang, usable))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
@@ -117,10 +124,21 @@ def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in usable and not p.reservation and not p.devices for p in running)
-        # Which of the listed devices a pod would leave is not told here.
-        and not any(usable[p.node].devices for p in running)
+        and all(p.node in usable and not p.reservation for p in running)
         and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
+    )
+
+
+def _tells_devices(
+    gang: PodGang, nodes: Mapping[str, Node], policy: Policy, *, on_devices: bool
+) -> bool:
+    """Whether the devices of all running pods are known where their nodes list them."""
+    return all(
+        not nodes[pod.node].devices
+        or (on_devices and len(pod.devices) == policy.whole_gpus(s.template.requests))
+        for group in gang.groups
+        for s in group.pod_sets
+        for pod in s.bound_pods
     )
 
 
@@ -152,6 +170,7 @@ def _is_plain(template: PodTemplate) -> bool:
         or template.spread_constraints
         or template.host_ports
         or template.device_share
+        or template.same_pcie_nics
         or template.compute_domain
         or template.required_reservation
     )
@@ -207,10 +226,11 @@ def _open_for_evictions(
                 if s.pods or not opens
             ]
             for s in group.pod_sets if opens else ():
-                at_home: defaultdict[str, list[Pod]] = defaultdict(list)
+                at_home: defaultdict[tuple[str, tuple[int, ...]], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
-                    at_home[pod.node].append(Pod(pod.name))
-                for node, pods in at_home.items():
+                    # Pods with devices of their own are not alike.
+                    at_home[pod.node, pod.devices].append(Pod(pod.name))
+                for (node, _), pods in at_home.items():
                     template = room.charged(gang, _at_home(s.template, node), opens=True)
                     homes.append(Assignment(i, r, len(sets), number[node], len(pods)))
                     sets.append(PodSet(template, tuple(pods)))

@@ -52,6 +52,8 @@ def search(
     state = State(problem, start, deadline, report, parameters)
     # Something is known at once: nobody can do better than everybody.
     report(state.solution())
+    if problem.relaxation is not None and not tolerances:
+        _prove(state, problem.relaxation, start)
     for i, (tier, share) in enumerate(tolerances):
         # What may be spent of a tier is a share of its best, so that is found first.
         if not problem.policy.deterministic:
@@ -63,6 +65,16 @@ def search(
     _improve(state)
     measure_fewest(state)
     return state.solution(final=True)
+
+
+def _prove(state: State, relaxation: Problem, start: Solution) -> None:
+    """Bounds from a looser problem; its plans may break rules, so they are dropped."""
+    late = time.monotonic() + state.at_most(state.left * state.parameters.relaxation_share)
+    loose = State(relaxation, start, late, lambda solution: None, state.parameters)
+    count(loose)
+    settle_aggregate(loose)
+    if relaxation.exact:
+        state.trust(loose.bounds)
 
 
 def _improve(state: State) -> None:

@@ -92,7 +92,8 @@ def measure_fewest(state: State) -> None:
     """
     problem, p = state.problem, state.parameters
     everywhere = np.arange(problem.node_count)
-    for index, units in state.plan.items():
+    # What is proven of a stricter problem is not proven of the request.
+    for index, units in state.plan.items() if problem.exact else ():
         gang = problem.gangs[index]
         if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
             continue

@@ -133,6 +133,11 @@ class State:
         self.bounds = (*self.bounds[:i], bound, *self._trivial[i + 1 :])
         return True
 
+    def trust(self, bounds: Sequence[int]) -> None:
+        """Take bounds of all goals that were proven of a looser problem."""
+        self.bounds = tuple(bounds)
+        self._report(self.solution())
+
     def tolerate(self, tier: TierName, share: float) -> None:
         """From now on later tiers may spend this share of what the tier has reached.
 

@@ -30,6 +30,8 @@ class SearchParameters:
     #: Seconds with which nothing worth while can be begun.
     least_seconds: float = 0.05
 
+    #: The share of the time that bounds from a looser problem may take, where there is one.
+    relaxation_share: float = 0.25
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from placement_service.api import not_yet
 from placement_service.api.validation import cluster, policy, workload
 from placement_service.entities.errors import MAX_VIOLATIONS, Violation
 from placement_service.entities.request import Request
@@ -24,7 +23,7 @@ RULES = (*cluster.RULES, *workload.RULES, *policy.RULES)
 
 def violations(request: Request) -> Iterator[Violation]:
     """Every violation of every rule."""
-    return chain.from_iterable(rule(request) for rule in (*RULES, *not_yet.RULES))
+    return chain.from_iterable(rule(request) for rule in RULES)
 
 
 def first_violations(every: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:

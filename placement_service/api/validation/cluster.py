@@ -38,6 +38,10 @@ from placement_service.entities.nodes import KindColumn, Parts
 from placement_service.entities.request import Request
 from placement_service.entities.reservations import Reservation
 
+#: More than any node has; what fits is tried out.
+MAX_DEVICES_OF_A_NODE = 256
+MAX_PARTITIONS_OF_A_NODE = 1024
+
 #: A whole device, in thousandths.
 WHOLE = 1000
 
@@ -132,6 +136,13 @@ def _in_order(problems: Iterable[_NodeProblem]) -> Iterator[Violation]:
 
 
 def _device_parts_problems(node: Parts) -> Iterator[Problem]:
+    for field, there, most in (
+        ("devices", len(node.devices), MAX_DEVICES_OF_A_NODE),
+        ("partitions", len(node.partitions), MAX_PARTITIONS_OF_A_NODE),
+    ):
+        if there > most:
+            yield field, f"are {there:,}, at most {most:,}"
+            return
     seen: dict[int, int] = {}
     for n, device in enumerate(node.devices):
         first = seen.setdefault(device.index, n)
@@ -162,6 +173,8 @@ def _device_problems(device: Device) -> Iterator[Problem]:
     for field, amount in (("memory_bytes", device.memory_bytes), ("nics", device.nics)):
         if amount < 0:
             yield field, f"must not be negative, is {amount}"
+    if device.nics > MAX_DEVICES_OF_A_NODE:
+        yield "nics", f"must be at most {MAX_DEVICES_OF_A_NODE}, is {device.nics}"
     if device.numa_node < -1:
         yield "numa_node", f"must be at least -1, is {device.numa_node}"
     if len(device.pcie_switch) > MAX_VALUE:

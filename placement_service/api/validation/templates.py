@@ -84,8 +84,13 @@ def device_shares_are_sound(
     template: PodTemplate, policy: Policy, lengths: Lengths
 ) -> Iterator[Problem]:
     share = template.device_share
-    if template.same_pcie_nics < 0:
-        yield "same_pcie_nics", f"must not be negative, is {template.same_pcie_nics}"
+    nics, whole = template.same_pcie_nics, policy.whole_gpus(template.requests)
+    if nics < 0:
+        yield "same_pcie_nics", f"must not be negative, is {nics}"
+    if nics > MAX_DEVICES:
+        yield "same_pcie_nics", f"must be at most {MAX_DEVICES}, is {nics}"
+    if nics > 0 and share is None and not whole:
+        yield "same_pcie_nics", "must be absent where no GPUs are asked for"
     if share is None:
         return
     for field, milli in (
@@ -102,7 +107,6 @@ def device_shares_are_sound(
         yield "device_share", "must ask for something"
     if not 1 <= share.count <= MAX_DEVICES:
         yield "device_share.count", f"must be from 0 to {MAX_DEVICES}, is {share.count}"
-    whole = policy.whole_gpus(template.requests)
     if whole:
         yield "device_share", f"must be absent where whole GPUs are asked for, here {whole}"
 

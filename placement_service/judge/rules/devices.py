@@ -108,23 +108,29 @@ def whole_devices_form_partitions(plan: Plan) -> Iterator[str]:
             if node.partition_policy is PartitionPolicy.HONOR:
                 yield f"{what}, which are no partition"
                 continue
-            free = [p for p in partitions if len(p) == len(pod.devices) and p <= board.idle]
-            if free:
+            # Network devices come before a partition that is only preferred.
+            usable = board.idle - _barred(plan, pod)
+            free = [p for p in partitions if len(p) == len(pod.devices) and p <= usable]
+            if free and not pod.template.same_pcie_nics:
                 yield f"{what}, which are no partition, though {_list(free[0])} is one and free"
 
 
 def network_devices_are_near(plan: Plan) -> Iterator[str]:
-    """The switches of a pod's GPUs have the network devices that it needs, each for one pod."""
+    """Every switch of a pod's GPUs gives it one, and they give it as many as it needs.
+
+    Each network device serves one pod.
+    """
     for board, pods in _boards(plan):
         nics: Counter[str] = Counter()
         for device in board.devices.values():
             nics[device.pcie_switch] = max(nics[device.pcie_switch], device.nics)
         slots = [(switch, n) for switch, most in nics.items() for n in range(most) if switch]
-        wishes = [
-            (pod, {board.devices[i].pcie_switch for i in pod.devices if i in board.devices})
-            for pod in pods
-            for _ in range(pod.template.same_pcie_nics)
-        ]
+        wishes: list[tuple[NewPod, set[str]]] = []
+        for pod in pods:
+            if needed := pod.template.same_pcie_nics:
+                near = {board.devices[i].pcie_switch for i in pod.devices if i in board.devices}
+                wishes += [(pod, {switch}) for switch in sorted(near)]
+                wishes += [(pod, near)] * (needed - len(near))
         owner: dict[tuple[str, int], int] = {}
         for w, (pod, _) in enumerate(wishes):
             if not _give(w, wishes, slots, owner, set()):
@@ -195,6 +201,19 @@ def _held_for_others(plan: Plan, board: _Board, pods: tuple[NewPod, ...]) -> Ite
                 f"pod {beyond.name} in {reservation.name} gets devices {_list(beyond.devices)} "
                 f"of node {board.node.name}, though {_list(left)} of the reservation are free"
             )
+
+
+def _barred(plan: Plan, pod: NewPod) -> set[int]:
+    """Devices of the pod's node that reservations hold for others."""
+    if pod.template.ignores_reservations:
+        return set()
+    return {
+        i
+        for reservation in plan.reservations_by_node.get(pod.node.name, ())
+        for i in reservation.devices
+        if reservation.name != pod.reservation
+        and not (reservation.allocate_once and plan.users_of.get(reservation.name))
+    }
 
 
 def _count(template: PodTemplate, policy: Policy) -> int:

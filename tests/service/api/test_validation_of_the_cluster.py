@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from placement.v1 import ComputePlacementRequest, workload_pb2
-from placement_service.api import not_yet
 from placement_service.api.wire.requests import parse_request
 from placement_service.entities.errors import InvalidRequest
 from tests.service.questions import gang, message, snapshot
 
 Spoil = Callable[[ComputePlacementRequest], object]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def everything_is_supported() -> Iterator[None]:
-    """What the engine cannot do yet is checked all the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(not_yet, "RULES", ())
-        yield
 
 
 def question() -> ComputePlacementRequest:

@@ -20,7 +20,6 @@ from placement.v1 import (
     placement_service_pb2,
     workload_pb2,
 )
-from placement_service.api import not_yet
 from placement_service.api.wire import nodes, parts, placements, requests, workload
 from placement_service.api.wire.requests import parse_request, request_to_proto
 from placement_service.entities.devices import (
@@ -303,14 +302,6 @@ PLACEMENT = PlacementValue(
     request_digest="sha256:" + "0" * 64,
     snapshot_digest="sha256:" + "1" * 64,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def everything_is_supported() -> Iterator[None]:
-    """What the engine cannot do yet is translated all the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(not_yet, "RULES", ())
-        yield
 
 
 def test_a_request_with_everything_comes_back_unchanged() -> None:

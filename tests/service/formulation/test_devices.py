@@ -147,11 +147,66 @@ def test_shares_need_a_node_that_lists_its_gpus() -> None:
     assert not placed([node("plain")], [pods_of("part", 1, share(500))])[0]
 
 
-def test_sizes_that_do_not_divide_each_other_claim_no_proof() -> None:
+def test_sizes_that_do_not_divide_each_other_fill_a_gpu() -> None:
+    """600 and 400 thousandths are a whole GPU, 900 take one alone: the two are worth more."""
     gangs = [pods_of(name, 1, share(milli)) for name, milli in (("a", 600), ("b", 400), ("c", 900))]
     bindings, proven = placed([board(gpus=1, policy=PartitionPolicy.PREFER)], gangs)
-    assert len(bindings) < 3
-    assert not proven
+    assert [b.gang.rpartition("/")[2] for b in bindings] == ["a", "b"]
+    assert proven
+
+
+def test_what_is_too_much_to_try_out_has_a_bound_all_the_same() -> None:
+    """Of so many sizes each is rounded up; by what they take together two GPUs hold no more."""
+    sizes = (330, 290, 270, 230, 210, 190, 170, 130, 110, 70)
+    gangs = [pods_of(f"g{milli}", 4, share(milli), minimum=1) for milli in sizes]
+    nodes = [board(name=f"h{i}", policy=PartitionPolicy.PREFER) for i in range(3)]
+    question = Snapshot(tuple(nodes), tuple(gangs))
+    problem = formulate(question, Policy())
+    assert not problem.exact
+    assert problem.relaxation is not None
+    assert problem.relaxation.exact
+    bindings, _ = placed(nodes, gangs)
+    assert len(bindings) == 40
+
+
+def with_nics(*switches: tuple[int, int], name: str = "h0") -> Node:
+    """A node of switches, each with so many GPUs and network devices."""
+    devices = tuple(
+        Device(i, pcie_switch=f"s{s}", nics=nics)
+        for i, (s, nics) in enumerate(
+            (s, nics) for s, (gpus, nics) in enumerate(switches) for _ in range(gpus)
+        )
+    )
+    return replace(node(name, gpus=len(devices)), devices=devices)
+
+
+def near(gpus: int, nics: int) -> PodTemplate:
+    return PodTemplate({GPU: gpus, PODS: 1}, same_pcie_nics=nics)
+
+
+def test_network_devices_hang_on_the_switches_of_the_gpus() -> None:
+    """One switch has none, on the other there is one for two GPUs."""
+    there = with_nics((2, 0), (2, 1))
+    bindings, proven = placed([there], [pods_of("one", 2, near(1, 1), minimum=1)])
+    assert devices(bindings) == [(2,)]
+    assert proven
+
+
+def test_gpus_of_several_switches_need_a_network_device_on_each() -> None:
+    assert not placed([with_nics((1, 1), (1, 0))], [pods_of("two", 1, near(2, 1))])[0]
+    assert len(placed([with_nics((1, 1), (1, 1))], [pods_of("two", 1, near(2, 1))])[0]) == 1
+    assert not placed([with_nics((1, 1), (1, 1))], [pods_of("two", 1, near(2, 3))])[0]
+
+
+def test_pods_without_need_leave_the_switch_with_network_devices() -> None:
+    gangs = [pods_of("plain", 2, near(1, 0)), pods_of("near", 2, near(1, 1))]
+    bindings, proven = placed([with_nics((2, 2), (2, 0))], gangs)
+    assert [b.devices for b in bindings if "/near-" in b.pod] == [(0,), (1,)]
+    assert proven
+
+
+def test_network_devices_are_given_on_nodes_that_list_them_only() -> None:
+    assert not placed([node("plain")], [pods_of("near", 1, near(1, 1))])[0]
 
 
 @pytest.mark.parametrize("seed", range(8))

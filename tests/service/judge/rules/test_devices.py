@@ -210,12 +210,27 @@ class TestNetworkDevices:
         plan = scenario.give(a_w_0=("x1", 0), b_w_0=("x1", 1))
         assert refuses(scenario, "needs 1 network devices", plan)
 
-    def test_several_switches_give_several(self) -> None:
-        """The pod on both switches takes that of b, for the other pod has no choice."""
+    def test_every_switch_of_a_pod_s_devices_gives_it_one(self) -> None:
+        """As Koordinator joins them: the switches of both are the same ones."""
         pair = Group("w", pods=1, gpus=2, asks={"same_pcie_nics": 1})
         one = Group("w", pods=1, gpus=1, asks={"same_pcie_nics": 1})
         scenario = board(pair, one, devices=self.DEVICES)
-        assert accepts(scenario, scenario.give(a_w_0=("x1", 0, 2), b_w_0=("x1", 1)))
+        assert accepts(scenario, scenario.give(a_w_0=("x1", 0, 2)))
+        assert accepts(scenario, scenario.give(a_w_0=("x1", 0, 1), b_w_0=("x1", 2)))
+        for plan in (
+            scenario.give(a_w_0=("x1", 0, 3)),
+            scenario.give(a_w_0=("x1", 0, 2), b_w_0=("x1", 1)),
+        ):
+            assert refuses(scenario, "needs 1 network devices on the switches", plan)
+
+    def test_they_give_as_many_as_are_needed(self) -> None:
+        more = tuple(replace(d, nics=2 * d.nics) for d in self.DEVICES)
+        for nics, given, fine in ((3, (0, 2), True), (5, (0, 2), False), (2, (0, 1), True)):
+            group = Group("w", pods=1, gpus=2, asks={"same_pcie_nics": nics})
+            scenario = board(group, devices=more)
+            plan = scenario.give(a_w_0=("x1", *given))
+            words = f"needs {nics} network devices"
+            assert accepts(scenario, plan) if fine else refuses(scenario, words, plan)
 
     def test_a_node_that_lists_nothing_gives_none(self) -> None:
         scenario = self.pods(1)

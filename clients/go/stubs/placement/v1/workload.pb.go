@@ -587,7 +587,9 @@ type PodTemplate struct {
 	// in requests.
 	DeviceShare *DeviceShare `protobuf:"bytes,10,opt,name=device_share,json=deviceShare,proto3" json:"device_share,omitempty"`
 	// same_pcie_nics is how many network devices (RDMA) the pod needs on the PCIe
-	// switches of its GPUs. Zero means that it does not matter.
+	// switches of its GPUs. Each of these switches gives it one at least, so that
+	// it may get more. Zero means that it does not matter. Only nodes that list
+	// their devices have any.
 	SamePcieNics int32 `protobuf:"varint,11,opt,name=same_pcie_nics,json=samePcieNics,proto3" json:"same_pcie_nics,omitempty"`
 	// compute_domain is the ComputeDomain of the pod, empty if none: its nodes
 	// serve pods of no other ComputeDomain.

@@ -1,0 +1,200 @@
+"""Blocks that nest: what nodes offer and pods take of devices, in closed form.
+
+A partition of four holds two of two, a GPU of 1000 thousandths two shares of 500. Let F_s be
+how often a block of size s is wholly free on a node. Where sizes divide each other a set of
+pods fits exactly when
+
+    sum over pods of size t >= s of  (t / s)  <=  F_s        for every size s
+
+because large before small wastes nothing. So each size is a column: nodes offer F_s, pods
+take t / s.
+
+Sizes that do not divide each other are rounded up to halves, quarters, eighths of a GPU, and
+of partitions that overlap only some are used: then a pod may wait that would fit. Pods that
+want network devices get none here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from placement_service.entities.devices import PartitionPolicy
+from placement_service.entities.request import Node
+from placement_service.formulation.device_boards import left_of
+from placement_service.formulation.device_wants import WHOLE, Want
+
+#: What a node offers of a column that says nothing about it.
+PLENTY = 1 << 40
+
+#: The column of GPUs of which nothing is in use.
+FREE = "whole GPUs"
+#: The column that holds back pods for which blocks have no word.
+NETWORK = "network devices beside GPUs"
+
+#: The partitions of a node, as sorted sets of devices.
+Table = tuple[tuple[int, ...], ...]
+
+
+class Blocks:
+    """The columns of a question."""
+
+    def __init__(self, nodes: Sequence[Node], wants: Sequence[Want]) -> None:
+        shares = [want for want in wants if not want.whole]
+        self._wholes = sorted({want.number for want in wants if want.whole})
+        memories = {d.memory_bytes for n in nodes for d in n.devices}
+        self._sizes = {m: _sizes([_milli(s, m) for s in shares]) for m in sorted(memories)}
+        tables = list(dict.fromkeys(_table(n) for n in nodes if honours(n)))
+        self._tables = [nested(table) for table in tables]
+        self._table_of = {table: i for i, table in enumerate(tables)}
+        self._networked = any(want.nics for want in wants)
+        #: Whether the columns say all there is to say.
+        self.exact = (
+            all(s.exact for s in self._sizes.values())
+            and all(map(_is_simple, shares))
+            and all(map(_nests, tables))
+            and not self._networked
+        )
+
+    def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:
+        """What a node offers when some devices are taken besides."""
+        taken = frozenset(busy)
+        left = {d.index: 0 if d.index in taken else min(left_of(d)) for d in node.devices}
+        offers = {FREE: sum(free == WHOLE for free in left.values()) if left else PLENTY}
+        if self._networked:
+            offers[NETWORK] = 0
+        for memory, sizes in self._sizes.items():
+            mine = [left[d.index] for d in node.devices if d.memory_bytes == memory]
+            for size in sizes.distinct:
+                # Devices of another memory count in columns of their own.
+                here = sum(free // size for free in mine) if mine else PLENTY
+                offers[_share_column(memory, size)] = here
+        own = self._table_of.get(_table(node)) if honours(node) else None
+        for i, table in enumerate(self._tables):
+            for size in self._sizes_of(table):
+                offers[_partition_column(i, size)] = (
+                    _free_partitions(table, left, size) if i == own else PLENTY
+                )
+        return offers
+
+    def takes(self, want: Want) -> dict[str, int]:
+        """What a pod takes of each column."""
+        takes: Counter[str] = Counter()
+        if want.nics:
+            takes[NETWORK] = 1
+        if not want.whole:
+            for memory, sizes in self._sizes.items():
+                milli = _milli(want, memory)
+                for size in sizes.distinct:
+                    block = sizes.rounded.get(milli, PLENTY)
+                    if want.number > 1:
+                        block = want.number * WHOLE
+                    takes[_share_column(memory, size)] = block // size
+            if want.number > 1:
+                # Different devices each: only wholly free ones are sure to be.
+                takes[FREE] = want.number
+            return takes
+        takes[FREE] = want.number
+        for memory, sizes in self._sizes.items():
+            for size in sizes.distinct:
+                takes[_share_column(memory, size)] = want.number * (WHOLE // size)
+        for i, table in enumerate(self._tables):
+            there = {len(p) for p in table}
+            for size in self._sizes_of(table):
+                # What is not a size of the table holds back only pods of this size.
+                blocks = want.number // size if size in there else int(size == want.number)
+                takes[_partition_column(i, size)] = blocks
+        return takes
+
+    def _sizes_of(self, table: Table) -> list[int]:
+        return sorted({len(p) for p in table} | set(self._wholes) - {0})
+
+
+def honours(node: Node) -> bool:
+    """Whether a node gives whole devices as partitions only."""
+    return node.partition_policy is PartitionPolicy.HONOR and bool(node.partitions)
+
+
+def nested(table: Table) -> Table:
+    """The largest partitions first, as far as each nests with those before."""
+    kept: list[frozenset[int]] = []
+    for part in sorted(table, key=lambda p: (-len(p), p)):
+        mine = frozenset(part)
+        if all(
+            not (mine & other) or (mine <= other and len(other) % len(mine) == 0) for other in kept
+        ):
+            kept.append(mine)
+    return tuple(sorted(tuple(sorted(part)) for part in kept))
+
+
+def _partition_column(table: int, size: int) -> str:
+    more = f" ({table + 1})" if table else ""
+    return f"partitions of {size} GPUs{more}" if size > 1 else f"partitions of 1 GPU{more}"
+
+
+# --- sizes of shares ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """`rounded` maps what shares take to what they count as; `exact` where that is the same."""
+
+    rounded: Mapping[int, int]
+    exact: bool
+
+    @property
+    def distinct(self) -> list[int]:
+        return sorted(set(self.rounded.values()))
+
+
+def _sizes(asked: Iterable[int]) -> _Sizes:
+    # What no device holds is kept out by the blocks of a whole one.
+    found = sorted({min(milli, WHOLE) for milli in asked})
+    if all(large % small == 0 for small, large in pairwise(found)):
+        return _Sizes({milli: milli for milli in found}, exact=True)
+    rounded = {}
+    for milli in found:
+        part = WHOLE
+        while part % 2 == 0 and part // 2 >= milli:
+            part //= 2
+        rounded[milli] = part
+    return _Sizes(rounded, exact=False)
+
+
+def _is_simple(share: Want) -> bool:
+    """Whether one number says what the share takes, of one device."""
+    same = share.compute == share.memory
+    return share.number == 1 and (same or not share.compute or not share.memory)
+
+
+def _milli(share: Want, memory_bytes: int) -> int:
+    """The more of compute and memory; more than a whole where a device cannot serve it."""
+    load = share.load(memory_bytes)
+    return WHOLE + 1 if load is None else max(*load, 1)
+
+
+def _share_column(memory_bytes: int, size: int) -> str:
+    of = f" of {memory_bytes >> 30} GiB GPUs" if memory_bytes else ""
+    return f"shares of {size / 10:g} %{of}"
+
+
+# --- partitions -----------------------------------------------------------------
+
+
+def _table(node: Node) -> Table:
+    return tuple(sorted({tuple(sorted(p.devices)) for p in node.partitions}))
+
+
+def _nests(table: Table) -> bool:
+    """Whether partitions lie inside each other or apart, and sizes divide each other."""
+    sets = [frozenset(p) for p in table]
+    sizes = sorted({len(s) for s in sets})
+    return all(b % a == 0 for a, b in pairwise(sizes)) and all(
+        not (a & b) or a <= b or b <= a for a in sets for b in sets
+    )
+
+
+def _free_partitions(table: Table, left: Mapping[int, int], size: int) -> int:
+    return sum(len(part) == size and all(left.get(d, 0) == WHOLE for d in part) for part in table)

@@ -1,0 +1,218 @@
+"""The devices of one node: what is left of them, and the ways to give a pod some.
+
+Two states are alike when partitions and switches can be exchanged so that one becomes the
+other; `Board.key` is equal for such states where partitions and switches lie inside each
+other or apart, as they do on every board we know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from placement_service.entities.devices import Device, PartitionPolicy
+from placement_service.entities.request import Node
+from placement_service.formulation.device_wants import ALL, NONE, WHOLE, Load, Want
+
+Position = int
+Set = tuple[Position, ...]
+
+
+class State(NamedTuple):
+    """What is left of each device, and how many network devices of each switch."""
+
+    left: tuple[Load, ...]
+    nics: tuple[int, ...]
+
+
+class Gift(NamedTuple):
+    """Devices by position, and what is there afterwards."""
+
+    devices: Set
+    after: State
+
+
+class _Group(NamedTuple):
+    """A partition, a switch or both, with the groups and single devices right inside."""
+
+    is_partition: bool
+    switch: int
+    inner: tuple[_Group, ...]
+    devices: Set
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What of a node's devices does not change. Devices are told by their position.
+
+    `switches` are devices by switch, where that matters. `insists` says that whole devices
+    are given as a partition only. `singles` are devices that are partitions of their own.
+    """
+
+    indices: tuple[int, ...]
+    memory: tuple[int, ...]
+    switches: tuple[Set, ...]
+    partitions: tuple[Set, ...]
+    insists: bool
+
+    def key(self, state: State, numbers: dict[object, int]) -> object:
+        """Equal only for states that take the same pods; `numbers` are those given before."""
+        forest = _forest(len(self.indices), self.switches, self.partitions if self.insists else ())
+        if forest is None:
+            return self, state
+
+        def number(what: object) -> int:
+            return numbers.setdefault(what, len(numbers))
+
+        def leaf(i: int) -> int:
+            single = self.insists and (i,) in self.partitions
+            return number((state.left[i], self.memory[i], single))
+
+        def of(group: _Group) -> int:
+            nics = state.nics[group.switch] if group.switch >= 0 else -1
+            inner = sorted([*map(of, group.inner), *map(leaf, group.devices)])
+            return number((group.is_partition, nics, *inner))
+
+        return self.insists, of(forest)
+
+    def free_partitions(self, state: State) -> list[Set]:
+        """Partitions of which nothing is in use."""
+        return [p for p in self.partitions if all(state.left[i] == ALL for i in p)]
+
+    def gifts(self, state: State, want: Want, turn: Sequence[int] | None = None) -> Iterator[Gift]:
+        """The ways to give a pod what it wants; of ways that are alike at least one.
+
+        With a `turn`, the order in which devices are preferred, those that keep partitions
+        whole are ways of their own.
+        """
+        for devices in self._chosen(state, want, turn):
+            left = list(state.left)
+            for i in devices:
+                load = want.load(self.memory[i])
+                assert load is not None
+                left[i] = load.off(left[i])
+            for nics in self._nics(state.nics, devices, want.nics):
+                yield Gift(devices, State(tuple(left), nics))
+
+    def _chosen(self, state: State, want: Want, turn: Sequence[int] | None) -> Iterator[Set]:
+        if not want.number:
+            if not want.nics:
+                yield ()
+            return
+        if want.whole and (self.insists or turn is not None):
+            fitting = [p for p in self.free_partitions(state) if len(p) == want.number]
+            yield from fitting
+            if self.insists or (fitting and not want.nics):
+                return
+        alike: dict[object, list[int]] = {}
+        switch_of = self._switch_of()
+        for i in range(len(state.left)) if turn is None else turn:
+            left = state.left[i]
+            load = want.load(self.memory[i])
+            if load is not None and load != NONE and load.fits(left):
+                # Which partitions are left whole matters only where they count.
+                at = i if self.insists else switch_of.get(i, -1)
+                alike.setdefault((left, self.memory[i], at), []).append(i)
+        yield from _pick(list(alike.values()), want.number)
+
+    def _switch_of(self) -> Mapping[int, int]:
+        return {i: s for s, devices in enumerate(self.switches) for i in devices}
+
+    def _nics(self, nics: tuple[int, ...], devices: Set, wanted: int) -> Iterator[tuple[int, ...]]:
+        """One at least on every switch of the devices, on no other."""
+        if not wanted:
+            yield nics
+            return
+        switch_of = self._switch_of()
+        mine = sorted({switch_of.get(i, -1) for i in devices})
+        if mine[0] < 0 or any(not nics[s] for s in mine):
+            return
+        for more in _spread([nics[s] - 1 for s in mine], max(0, wanted - len(mine))):
+            after = list(nics)
+            for s, n in zip(mine, more, strict=True):
+                after[s] -= 1 + n
+            yield tuple(after)
+
+
+def board_of(node: Node, *, switches: bool) -> Board:
+    """The board of a node; switches only where some pod wants network devices."""
+    positions = {d.index: i for i, d in enumerate(node.devices)}
+    table = sorted({tuple(sorted(positions[d] for d in p.devices)) for p in node.partitions})
+    by_switch: dict[str, list[int]] = {}
+    for i, device in enumerate(node.devices):
+        if device.pcie_switch and switches:
+            by_switch.setdefault(device.pcie_switch, []).append(i)
+    return Board(
+        tuple(positions),
+        tuple(d.memory_bytes for d in node.devices),
+        tuple(map(tuple, by_switch.values())),
+        tuple(table),
+        node.partition_policy is PartitionPolicy.HONOR and bool(table),
+    )
+
+
+def state_of(board: Board, devices: Sequence[Device]) -> State:
+    """What is left of a board's devices; nothing of those that are not healthy."""
+    return State(
+        tuple(left_of(d) for d in devices),
+        tuple(max(devices[i].nics for i in switch) for switch in board.switches),
+    )
+
+
+def left_of(device: Device) -> Load:
+    if not device.healthy:
+        return NONE
+    return Load(max(0, WHOLE - device.used_milli), max(0, WHOLE - device.used_memory_milli))
+
+
+def _pick(groups: Sequence[Sequence[int]], count: int) -> Iterator[Set]:
+    """So many devices, the first ones of each group."""
+    for taken in _spread([len(g) for g in groups], count):
+        yield tuple(sorted(i for g, n in zip(groups, taken, strict=True) for i in g[:n]))
+
+
+def _spread(room: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Every way to take so many out of several."""
+    if count > sum(room):
+        return
+    if not room:
+        yield ()
+        return
+    for here in range(min(room[0], count), -1, -1):
+        for rest in _spread(room[1:], count - here):
+            yield (here, *rest)
+
+
+@lru_cache(maxsize=4096)
+def _forest(count: int, switches: tuple[Set, ...], partitions: tuple[Set, ...]) -> _Group | None:
+    """Partitions and switches as they lie inside each other; None when some only overlap."""
+    sets: dict[frozenset[int], tuple[bool, int]] = {}
+    for part in partitions:
+        if len(part) > 1:
+            sets[frozenset(part)] = True, -1
+    for s, devices in enumerate(switches):
+        found = sets.get(frozenset(devices))
+        sets[frozenset(devices)] = found is not None, s
+    ordered = sorted(sets, key=lambda s: (-len(s), sorted(s)))
+    if any(a & b and not (a <= b or b <= a) for a in ordered for b in ordered):
+        return None
+
+    def group(
+        devices: frozenset[int], inside: Collection[frozenset[int]], *, partition: bool, switch: int
+    ) -> _Group:
+        tops = [s for s in inside if not any(s < other for other in inside)]
+        inner = (
+            group(
+                s,
+                [other for other in inside if other < s],
+                partition=sets[s][0],
+                switch=sets[s][1],
+            )
+            for s in tops
+        )
+        alone = devices.difference(*tops)
+        return _Group(partition, switch, tuple(inner), tuple(sorted(alone)))
+
+    return group(frozenset(range(count)), ordered, partition=False, switch=-1)

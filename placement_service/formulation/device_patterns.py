@@ -1,0 +1,237 @@
+"""What fits the devices of nodes, tried out, as columns of resources.
+
+For each board all multisets of pods that it serves are listed; boards that are alike share
+the work. A column is a row a >= 0 over the kinds of pods: a pod takes its a, a node offers
+the most that any of its multisets takes. So every multiset keeps every column; and columns
+are added until each multiset that does not fit breaks one on its board (`separation`).
+
+Where such a multiset lies among convex combinations of those that fit, no column can tell.
+Then the board offers less: patterns are given up until the others can be told (`offers`).
+`most` is what it offers if none is given up, which all that fits still keeps: a relaxation.
+
+A running pod that may go has devices of its own while it stays, and is a kind of its own on
+its board: the first such pods of all boards are one kind, and so are the second ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from operator import le
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.device_boards import Board, State
+from placement_service.formulation.device_wants import Load, Want
+from placement_service.formulation.separation import Point, separate
+
+#: Multisets that may be looked at for all boards together; beyond that nothing is listed.
+MOST_STEPS = 300_000
+#: Patterns of one board between which columns are sought.
+MOST_PATTERNS = 400
+#: Running pods of one board that may go.
+MOST_HOMES = 6
+#: Rows that are tried; far fewer are needed in the end.
+MOST_ROWS = 400
+
+
+class TooManyError(Exception):
+    """There is more to list than is worth it."""
+
+
+class Home(NamedTuple):
+    """A running pod that may go: what it takes of which devices, by position."""
+
+    loads: tuple[tuple[int, Load], ...]
+    nics: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A board, what is left of it when all `homes` are gone, and those that may stay."""
+
+    board: Board
+    state: State
+    homes: tuple[Home, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`takes[c]` is what a pod of each kind takes of column c; homes come behind the wants.
+
+    `offers[b][c]` and `most[b][c]` are what the b-th situation offers.
+    """
+
+    takes: tuple[Point, ...]
+    offers: tuple[Point, ...]
+    most: tuple[Point, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the columns say all there is to say."""
+        return self.offers == self.most
+
+
+def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Columns:
+    """Columns for pods of some kinds on some boards. Raises TooManyError."""
+    listing = _Listing(wants)
+    homes = max((len(s.homes) for s in situations), default=0)
+    if homes > MOST_HOMES:
+        raise TooManyError
+    fitting = [listing.of_situation(s, homes) for s in situations]
+    sets = {found: _Set.of(found) for found in dict.fromkeys(fitting)}
+    most = {found: s.patterns for found, s in sets.items()}
+    rows: dict[Point, None] = {}
+    # The largest first: what tells most of them apart tells the others apart as well.
+    for found in sorted(sets, key=lambda s: (-len(s), sorted(s))):
+        sets[found].tell_apart(rows)
+    takes = _needed(np.array(list(rows), dtype=np.int64), list(sets.values()))
+    return Columns(
+        tuple(map(tuple, takes.tolist())),
+        tuple(_offers(takes, sets[found].patterns) for found in fitting),
+        tuple(_offers(takes, most[found]) for found in fitting),
+    )
+
+
+def _offers(rows: Ints, patterns: Ints) -> Point:
+    return tuple((rows @ patterns.T).max(axis=1).tolist()) if len(rows) else ()
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The multisets that fit, by state."""
+
+    wants: Sequence[Want]
+    steps: int = 0
+    known: dict[object, frozenset[Point]] = field(default_factory=dict)
+    numbers: dict[object, int] = field(default_factory=dict)
+
+    def of_situation(self, s: Situation, homes: int) -> frozenset[Point]:
+        """Points over the wants and `homes` further kinds."""
+        if not homes:
+            return self.fitting(s.board, s.state, 0)
+        found: set[Point] = set()
+        for size in range(len(s.homes) + 1):
+            for stay in combinations(range(len(s.homes)), size):
+                state = s.state
+                for h in stay:
+                    state = _with_home(state, s.homes[h])
+                tail = tuple(int(h in stay) for h in range(homes))
+                found |= {x + tail for x in self.fitting(s.board, state, 0)}
+        return frozenset(found)
+
+    def fitting(self, board: Board, state: State, first: int) -> frozenset[Point]:
+        """All multisets of the wants from `first` on that fit a state."""
+        key = board.key(state, self.numbers), first
+        if key in self.known:
+            return self.known[key]
+        if first == len(self.wants):
+            return frozenset(((0,) * first,))
+        found = set(self.fitting(board, state, first + 1))
+        seen: set[object] = set()
+        for gift in board.gifts(state, self.wants[first]):
+            after = board.key(gift.after, self.numbers)
+            if after in seen:
+                continue
+            seen.add(after)
+            fitting = self.fitting(board, gift.after, first)
+            self.steps += len(board.indices) + len(fitting)
+            if self.steps > MOST_STEPS:
+                raise TooManyError
+            found |= {(*x[:first], x[first] + 1, *x[first + 1 :]) for x in fitting}
+        result = self.known[key] = frozenset(found)
+        return result
+
+
+def _with_home(state: State, home: Home) -> State:
+    left = list(state.left)
+    for i, load in home.loads:
+        left[i] = load.off(left[i])
+    return State(tuple(left), tuple(a - b for a, b in zip(state.nics, home.nics, strict=True)))
+
+
+def _maximal(fitting: Iterable[Point]) -> list[Point]:
+    points = set(fitting)
+    return sorted(p for p in points if not any(_raised(p, k) in points for k in range(len(p))))
+
+
+def _raised(point: Point, k: int, by: int = 1) -> Point:
+    return (*point[:k], point[k] + by, *point[k + 1 :])
+
+
+def _least_outside(fitting: frozenset[Point]) -> list[Point]:
+    """The multisets that do not fit although all that are smaller do."""
+    found: set[Point] = set()
+    for point in fitting:
+        for k in range(len(point)):
+            out = _raised(point, k)
+            if out not in fitting and out not in found:
+                smaller = (_raised(out, j, -1) for j in range(len(out)) if out[j])
+                if all(s in fitting for s in smaller):
+                    found.add(out)
+    return sorted(found)
+
+
+@dataclass(slots=True)
+class _Set:
+    """What fits some boards: `patterns` are the largest, `outside` the smallest that do not."""
+
+    patterns: Ints
+    outside: Ints
+
+    @classmethod
+    def of(cls, fitting: frozenset[Point]) -> _Set:
+        patterns = np.array(_maximal(fitting), dtype=np.int64)
+        if len(patterns) > MOST_PATTERNS:
+            raise TooManyError
+        size = patterns.shape[1]
+        outside = np.array(_least_outside(fitting), dtype=np.int64).reshape(-1, size)
+        return cls(patterns, outside)
+
+    def tell_apart(self, rows: dict[Point, None]) -> None:
+        """Adds rows until they tell what fits; patterns are given up where none does."""
+        for out in self.outside:
+            while not any(out @ row > (self.patterns @ row).max() for row in map(np.array, rows)):
+                found = separate(self.patterns, tuple(map(int, out)))
+                if found.row is not None:
+                    rows[found.row] = None
+                    if len(rows) > MOST_ROWS:
+                        raise TooManyError
+                    break
+                # Of those that it lies between the one goes that serves fewest pods.
+                self._give_up(min(found.inside, key=lambda p: (sum(p), p)))
+
+    def _give_up(self, gone: Point) -> None:
+        rest = [p for p in map(tuple, self.patterns.tolist()) if p != gone]
+        below = (_raised(gone, k, -1) for k in range(len(gone)) if gone[k])
+        rest += [b for b in below if not any(all(map(le, b, p)) for p in rest)]
+        self.patterns = np.array(sorted(rest), dtype=np.int64)
+
+    def breaks(self, rows: Ints) -> Bools:
+        """Which rows [R] tell each multiset outside apart [R, O]."""
+        most: Ints = (rows @ self.patterns.T).max(axis=1)
+        broken: Bools = rows @ self.outside.T > most[:, None]
+        return broken
+
+
+def _needed(rows: Ints, sets: Sequence[_Set]) -> Ints:
+    """The rows without those that tell nothing apart which others do not."""
+    if not len(rows):
+        return rows
+    breaks = np.concatenate([s.breaks(rows) for s in sets], axis=1)
+    times = breaks.sum(axis=0)
+    kept = np.ones(len(rows), dtype=bool)
+    # What tells least apart goes first.
+    for r in np.argsort(breaks.sum(axis=1), kind="stable"):
+        if (times[breaks[r]] > 1).all():
+            kept[r] = False
+            times -= breaks[r]
+    return rows[kept]
+
+
+def by_kind(columns: Columns, kind: int) -> Mapping[int, int]:
+    """What a pod of a kind takes of each column, as far as it takes any."""
+    return {c: row[kind] for c, row in enumerate(columns.takes) if row[kind]}
