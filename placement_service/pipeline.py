@@ -92,6 +92,20 @@ class Search(Protocol):
     ) -> Found: ...
 
 
+class AskSolver(Protocol):
+    """As `pool.SolverPool.call`: None when there is no answer in time."""
+
+    def __call__(
+        self, function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
+    ) -> object | None: ...
+
+
+def ask_nobody(
+    function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
+) -> None:
+    """For those who have no solver but the search."""
+
+
 class Offer(Protocol):
     """Takes the best verified answer so far, for the edge to send should we be late.
 
@@ -121,6 +135,7 @@ class Stages:
     verify: Callable[[Snapshot, Policy, Sequence[Binding], Sequence[Eviction]], Sequence[str]]
     score: Callable[[Snapshot, Policy, Sequence[Binding], Sequence[Eviction]], Score]
     explain: Explain
+    call: AskSolver = ask_nobody
     #: Name and version of what computes the answer.
     engine: str = ""
 

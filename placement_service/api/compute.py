@@ -26,7 +26,7 @@ from google.protobuf.message import Message
 
 from placement.v1 import placement_service_pb2
 from placement_service import pipeline
-from placement_service.api import questions
+from placement_service.api import planning, questions
 from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
 from placement_service.api.status import to_status
@@ -34,6 +34,7 @@ from placement_service.api.wire import placements, requests
 from placement_service.entities.errors import InvalidRequest, PlacementError, Violation
 from placement_service.entities.placement import Placement, Progress
 from placement_service.entities.progress import Interrupted, Switch
+from placement_service.entities.request import Request
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
@@ -68,6 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
         formulate=formulate,
         first_answer=first_answer,
         search=solver.search,
+        call=solver.call,
         verify=verify,
         score=score,
         explain=explain,
@@ -125,7 +127,11 @@ class _Computation:
     """One job, from bytes to bytes."""
 
     def __init__(
-        self, channel: Channel, stages: pipeline.Stages, largest_answer: int, job: _Job
+        self,
+        channel: Channel,
+        stages: pipeline.Stages,
+        largest_answer: int,
+        job: _Job,
     ) -> None:
         self._channel = channel
         self._stages = stages
@@ -155,20 +161,14 @@ class _Computation:
         if head.call is Call.TRANSLATE_OBJECTS:
             translation = questions.translation(self._job.request)
             return "translated\ntranslated", self._fitting(translation)
+        if head.call in planning.ASKED:
+            return self._planned(planning.read(head.call, self._job.request))
         question = questions.read(head.call, self._job.request)
         self._warnings = question.warnings
         request = requests.parse_request(question.message)
         # It may be large, and nobody looks at it any more.
         del question
-        placement = pipeline.place(
-            request,
-            stages=self._stages,
-            budget=pipeline.Budget(head.arrival, head.answer_by, head.deadline),
-            observer=self._progress,
-            interrupter=self._job.switch,
-            report_defect=self._defect,
-            offer=self._offer,
-        )
+        placement = self._placed(request, head.answer_by)
         stop = placement.termination
         end = "checked" if stop is None else "optimal" if stop.optimal else "feasible"
         summary = (
@@ -177,6 +177,28 @@ class _Computation:
             + (f"gap {stop.gap}" if stop is not None and not stop.optimal else end)
         )
         return summary, self._written(placement)
+
+    def _placed(self, request: Request, answer_by: float) -> Placement:
+        head = self._job.head
+        return pipeline.place(
+            request,
+            stages=self._stages,
+            budget=pipeline.Budget(head.arrival, answer_by, head.deadline),
+            observer=self._progress,
+            interrupter=self._job.switch,
+            report_defect=self._defect,
+            offer=self._offer,
+        )
+
+    def _planned(self, asked: planning.Asked) -> tuple[str, bytes]:
+        """The same for a question of planning."""
+        request = requests.parse_request(asked.question)
+        work = planning.Planning(
+            self._stages, self._job.switch, self._job.head.answer_by, self._placed
+        )
+        answer = self._fitting(work.answer(asked, request))
+        call = self._job.head.call.name.lower().replace("_", " ")
+        return f"planned\n{call}, {len(request.snapshot.nodes)} nodes", answer
 
     def _progress(self, progress: Progress) -> None:
         if self._job.head.call is Call.STREAM_PLACEMENT:
@@ -208,6 +230,8 @@ class _Computation:
 
     def _around(self, placement: Placement) -> Message:
         message = placements.placement_to_proto(placement)
+        if self._job.head.call in planning.ASKED:
+            return planning.around(self._job.head.call, message)
         return questions.answer(self._job.head.call, message, self._warnings)
 
     def _fitting(self, answer: Message) -> bytes:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 
-from placement.v1 import placement_service_pb2
+from placement.v1 import placement_service_pb2, planning_pb2
 
 
 class Call(IntEnum):
@@ -22,6 +22,8 @@ class Call(IntEnum):
     STREAM_PLACEMENT = 2
     PLACE_OBJECTS = 3
     TRANSLATE_OBJECTS = 4
+    EXPLAIN_GANG = 5
+    COMPUTE_CAPACITY = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ def methods() -> tuple[Method, ...]:
     served = [
         _method(Call.COMPUTE_PLACEMENT, service, "ComputePlacement"),
         _method(Call.STREAM_PLACEMENT, service, "StreamPlacement"),
+    ]
+    service = planning_pb2.DESCRIPTOR.services_by_name["PlanningService"]
+    served += [
+        _method(Call.EXPLAIN_GANG, service, "ExplainGang"),
+        _method(Call.COMPUTE_CAPACITY, service, "ComputeCapacity"),
     ]
     if find_spec("yaml") is not None:
         # Only here: the package needs PyYAML.

@@ -99,9 +99,8 @@ class Counting:
         self._offers: dict[int, Ints] = {}
         self._most: dict[int, Ints] = {}
         self._weights: dict[Content, Ints] = {}
-        self._parts: dict[tuple[int, int], Parts] = {}
+        self._parts: dict[tuple[Gang, int], Parts] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
-        self.classes = self._classes()
 
     def _part_levels(self) -> tuple[int, ...]:
         """The levels that parts are bound to, -1 for single nodes first."""
@@ -141,7 +140,7 @@ class Counting:
 
         Units that nothing binds are parts of one.
         """
-        key = (gang.index, level)
+        key = (gang, level)
         if key not in self._parts:
             self._parts[key] = self._cut(gang, level)
         return self._parts[key]
@@ -176,7 +175,9 @@ class Counting:
         """Whether each domain of a narrow level lies in one of a broad level."""
         return narrow == level or self.topology.parent(narrow, level) is not None
 
-    def _classes(self) -> tuple[GangClass, ...]:
+    @cached_property
+    def classes(self) -> tuple[GangClass, ...]:
+        """The pending gangs that fit alone, those that are alike together."""
         found: dict[GangClass, list[int]] = {}
         alone: dict[object, bool] = {}
         for gang in sorted(self.problem.pending, key=oldest_first):
@@ -231,16 +232,16 @@ class Counting:
             for c, gang in enumerate(self.classes):
                 if r in gang.queue_rows:
                     weight[c] = sum(
-                        times * self._least(row, content) for content, times in gang.parts[0]
+                        times * self.least(row, content) for content, times in gang.parts[0]
                     )
                     extra[c] = min(
-                        (self._least(row, ((classes, 1),)) for classes, _ in gang.extras),
+                        (self.least(row, ((classes, 1),)) for classes, _ in gang.extras),
                         default=0,
                     )
             yield Row(weight, extra, row.capacity)
 
     @staticmethod
-    def _least(row: QueueRow, content: Content) -> int:
+    def least(row: QueueRow, content: Content) -> int:
         """The least that content can take of a queue."""
         return sum(
             count * min(int(row.weight[c]) for c in pod_classes) for pod_classes, count in content
@@ -277,11 +278,11 @@ class Counting:
         """False only if the gang cannot be placed on the snapshot even alone."""
         for r in gang.queue_rows:
             row = self.problem.queue_rows[r]
-            least = sum(times * self._least(row, c) for c, times in self.parts(gang, -1))
+            least = sum(times * self.least(row, c) for c, times in self.parts(gang, -1))
             if least > row.capacity:
                 return False
         for scope in gang.scopes:
-            binds = scope.required >= 0 and bool(self._content(gang, scope.demands))
+            binds = scope.required >= 0 and bool(self.content(gang, scope.demands))
             if binds and not self.domains_for(gang, scope).any():
                 return False
         whole = sum(
@@ -302,7 +303,7 @@ class Counting:
     def domains_for(self, gang: Gang, scope: Scope) -> Bools:
         """Domains [D] of a scope's required level that counting does not rule out."""
         level = self.problem.levels[scope.required]
-        key = (self._content(gang, scope.demands), scope.required)
+        key = (self.content(gang, scope.demands), scope.required)
         if key not in self._domains:
             offers = self.offers(scope.required)[:, : level.count]
             self._domains[key] = np.all(offers >= self.weigh(key[0])[:, None], axis=0)
@@ -313,13 +314,13 @@ class Counting:
 
     def places_for(self, gang: Gang, scope: Scope) -> Bools:
         """Places of a scope's preferred level that may hold its minimum whole."""
-        need = self.weigh(self._content(gang, scope.demands))
+        need = self.weigh(self.content(gang, scope.demands))
         able: Bools = np.all(self.offers(scope.preferred) >= need[:, None], axis=0)
         return able
 
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""
-        content = self._content(gang, scope.demands)
+        content = self.content(gang, scope.demands)
         bound = [p for p in scope.running if p >= 0]
         offers = self.offers(scope.preferred)
         need = self.weigh(content) - offers[:, bound].sum(axis=1)
@@ -344,7 +345,7 @@ class Counting:
         return sum(self.fewest_places(gang, s) for s in gang.scopes if s.preferred >= 0)
 
     @staticmethod
-    def _content(gang: Gang, demands: Sequence[int]) -> Content:
+    def content(gang: Gang, demands: Sequence[int]) -> Content:
         """The minimum of the requirements that lie wholly in some demands."""
         inside = set(demands)
         return tuple(

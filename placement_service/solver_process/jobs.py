@@ -1,9 +1,9 @@
 """What the server and a solver process say to each other, pickled over a socket.
 
-The server sends a `Job` and then, by itself, the seconds that are left for it:
+The server sends a `Job` or a `Task` and then, by itself, the seconds that are left for it:
 what reading a large job takes does not stretch the deadline. The solver process
 says `Ready` once, and for each job any number of `Better`, then either `Done`
-or `Failed`.
+or `Failed`. A task is answered with `Returned` or `Failed`.
 
 The messages have a module of their own because a class of the module that runs
 as ``__main__`` would be another class on the other side.
@@ -21,6 +21,21 @@ from placement_service.formulation.problem import Problem
 class Job:
     problem: Problem
     start: Solution
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function, as ``module:function``, that is called with an argument and a deadline."""
+
+    function: str
+    argument: object
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the function of a task returned."""
+
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +67,4 @@ class Failed:
     peak_memory_bytes: int
 
 
-Message = Ready | Better | Done | Failed
+Message = Ready | Better | Done | Returned | Failed

@@ -26,7 +26,16 @@ from multiprocessing.connection import Connection
 from placement_service.entities.progress import NEVER, Interrupter
 from placement_service.entities.solution import Limit, Solution
 from placement_service.formulation.problem import Problem
-from placement_service.solver_process.jobs import Better, Done, Failed, Job, Message, Ready
+from placement_service.solver_process.jobs import (
+    Better,
+    Done,
+    Failed,
+    Job,
+    Message,
+    Ready,
+    Returned,
+    Task,
+)
 from placement_service.solver_process.worker import DEFAULT_ENGINE
 
 logger = logging.getLogger(__name__)
@@ -92,6 +101,28 @@ class SolverPool:
         try:
             with interrupter.calling(process.kill):
                 return process.search(Job(problem, start), deadline, report)
+        finally:
+            self._give_back(process)
+
+    def call(
+        self,
+        function: str,
+        argument: object,
+        /,
+        *,
+        deadline: float,
+        interrupter: Interrupter = NEVER,
+    ) -> object | None:
+        """What ``module:function`` returns in a solver process, None when it does not in time.
+
+        It is called as ``function(argument, deadline=...)`` and must be loadable there.
+        """
+        process = self._take(deadline, interrupter)
+        if process is None:
+            return None
+        try:
+            with interrupter.calling(process.kill):
+                return process.call(Task(function, argument), deadline)
         finally:
             self._give_back(process)
 
@@ -293,12 +324,29 @@ class _Process:
                     case Failed(traceback, memory):
                         self.is_idle = True
                         return Found(best, Limit.SOLVER_LOST, memory, traceback)
-                    case Ready():
-                        raise OSError("a solver process started twice")
+                    case Ready() | Returned():
+                        raise OSError("a solver process says what nobody asked")
         except (EOFError, OSError):
             return Found(best, Limit.SOLVER_LOST, memory)
 
-    def _send(self, job: Job, deadline: float) -> None:
+    def call(self, task: Task, deadline: float) -> object | None:
+        """What a task returned; `is_idle` says whether the process can go on."""
+        self.is_idle = False
+        try:
+            self._send(task, deadline)
+            message = self._receive(deadline)
+        except (EOFError, OSError):
+            return None
+        match message:
+            case Returned(value):
+                self.is_idle = True
+                return value
+            case Failed(traceback, _):
+                self.is_idle = True
+                logger.error("%s failed: %s", task.function, traceback)
+        return None
+
+    def _send(self, job: Job | Task, deadline: float) -> None:
         payload = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
         self._limit_io(socket.SO_SNDTIMEO, deadline)
         self._connection.send_bytes(payload)

@@ -36,7 +36,16 @@ from typing import Protocol, cast
 
 from placement_service.entities.solution import Solution
 from placement_service.formulation.problem import Problem
-from placement_service.solver_process.jobs import Better, Done, Failed, Job, Message, Ready
+from placement_service.solver_process.jobs import (
+    Better,
+    Done,
+    Failed,
+    Job,
+    Message,
+    Ready,
+    Returned,
+    Task,
+)
 
 DEFAULT_ENGINE = "placement_service.search.engine:search"
 
@@ -59,6 +68,17 @@ def load_engine(name: str) -> Engine:
     """The function that ``module:function`` names."""
     module, _, function = name.partition(":")
     return cast("Engine", getattr(importlib.import_module(module), function))
+
+
+class Question(Protocol):
+    """What a task calls."""
+
+    def __call__(self, argument: object, /, *, deadline: float) -> object: ...
+
+
+def load_task(name: str) -> Question:
+    """The function that ``module:function`` names."""
+    return cast("Question", load_engine(name))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -105,9 +125,13 @@ def _work(connection: Connection, engine: Engine, payload: bytes, deadline: floa
         _send(connection, Better(solution, _peak_memory()))
 
     try:
-        job: Job = pickle.loads(payload)
-        solution = engine(job.problem, job.start, deadline=deadline, report=report)
-        answer: Message = Done(solution, _peak_memory())
+        answer: Message
+        job: Job | Task = pickle.loads(payload)
+        if isinstance(job, Task):
+            answer = Returned(load_task(job.function)(job.argument, deadline=deadline))
+        else:
+            solution = engine(job.problem, job.start, deadline=deadline, report=report)
+            answer = Done(solution, _peak_memory())
     except Exception:
         answer = Failed(traceback.format_exc(), _peak_memory())
     _send(connection, answer)

@@ -14,14 +14,18 @@ from tests.waiting import LONG
 
 
 @pytest.fixture(scope="package")
-def ask() -> Iterator[Ask]:
-    with serve() as address, PlacementClient(address) as client:
+def client() -> Iterator[PlacementClient]:
+    with serve() as address, PlacementClient(address, timeout=LONG) as client:
+        yield client
 
-        def one(request: v1.ComputePlacementRequest, seconds: float) -> v1.Placement:
-            request.time_limit.FromNanoseconds(round(seconds * 1e9))
-            return client.compute(request, timeout=LONG)
 
-        yield one
+@pytest.fixture(scope="package")
+def ask(client: PlacementClient) -> Ask:
+    def one(request: v1.ComputePlacementRequest, seconds: float) -> v1.Placement:
+        request.time_limit.FromNanoseconds(round(seconds * 1e9))
+        return client.compute(request, timeout=LONG)
+
+    return one
 
 
 @pytest.fixture

@@ -12,30 +12,40 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import grpc
 
 from placement.errors import from_rpc_error
 from placement.v1 import (
+    ComputeCapacityRequest,
+    ComputeCapacityResponse,
     ComputePlacementRequest,
     ComputePlacementResponse,
+    ExplainGangRequest,
+    ExplainGangResponse,
     Placement,
     Progress,
     StreamPlacementRequest,
     StreamPlacementResponse,
 )
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+from placement.v1.planning_pb2_grpc import PlanningServiceStub
 
 #: Seconds until a call ends when neither the client nor the call says otherwise.
 DEFAULT_TIMEOUT = 60.0
+
+_Answer = TypeVar("_Answer")
 
 _SERVICE_CONFIG = {
     # Several addresses behind one name are replicas; a retry goes to the next one.
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [
         {
-            "name": [{"service": "placement.v1.PlacementService"}],
+            "name": [
+                {"service": "placement.v1.PlacementService"},
+                {"service": "placement.v1.PlanningService"},
+            ],
             "retryPolicy": {
                 "maxAttempts": 5,  # gRPC allows no more.
                 "initialBackoff": "0.1s",
@@ -108,6 +118,13 @@ class PlacementClient:
             channel = target
         else:
             raise ValueError("credentials go with an address; a channel has its own")
+        planning = PlanningServiceStub(channel)
+        self._explain: grpc.UnaryUnaryMultiCallable[ExplainGangRequest, ExplainGangResponse] = (
+            planning.ExplainGang
+        )
+        self._capacity: grpc.UnaryUnaryMultiCallable[
+            ComputeCapacityRequest, ComputeCapacityResponse
+        ] = planning.ComputeCapacity
         stub = PlacementServiceStub(channel)
         self._compute: grpc.UnaryUnaryMultiCallable[
             ComputePlacementRequest, ComputePlacementResponse
@@ -140,6 +157,18 @@ class PlacementClient:
             self._stream(StreamPlacementRequest(request=request), timeout=self._seconds(timeout))
         )
 
+    def explain(
+        self, request: ExplainGangRequest, *, timeout: float | None = None
+    ) -> ExplainGangResponse:
+        """Why a gang waits and what would let it in; as `compute`."""
+        return _result(self._explain.future(request, timeout=self._seconds(timeout)))
+
+    def capacity(
+        self, request: ComputeCapacityRequest, *, timeout: float | None = None
+    ) -> ComputeCapacityResponse:
+        """How much more fits, or how much is missing; as `compute`."""
+        return _result(self._capacity.future(request, timeout=self._seconds(timeout)))
+
     def close(self) -> None:
         """Close the connection and cancel what still runs on it."""
         if self._own_channel is not None:
@@ -158,6 +187,16 @@ class PlacementClient:
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
+
+
+def _result(call: grpc.CallFuture[_Answer]) -> _Answer:
+    """What a call answers; leaving it before by an exception cancels it."""
+    try:
+        return call.result()
+    except grpc.RpcError as error:
+        raise from_rpc_error(error) from error
+    finally:
+        call.cancel()  # Does nothing to a call that has ended.
 
 
 class PlacementStream(Iterator[Progress | Placement]):

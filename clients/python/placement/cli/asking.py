@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeVar
 
 from placement.cli.embedded import StartError, serving
 from placement.cli.failures import complain, no_answer, wrong_input
@@ -17,7 +17,18 @@ from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
 from placement.errors import BusyError, DeadlineTooShortError, InvalidRequestError, PlacementError
 from placement.planning.planner import OutOfTime, Planner
-from placement.v1 import ComputePlacementRequest, Placement, Progress
+from placement.v1 import (
+    ComputeCapacityRequest,
+    ComputeCapacityResponse,
+    ComputePlacementRequest,
+    ExplainGangRequest,
+    ExplainGangResponse,
+    Placement,
+    Progress,
+)
+
+_Answer = TypeVar("_Answer")
+_Question = ExplainGangRequest | ComputeCapacityRequest
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
@@ -83,6 +94,29 @@ class Asker:
                     return event
                 progress.show(event)
         raise no_answer("the service ended the stream without an answer")
+
+    def explain(self, request: ExplainGangRequest) -> ExplainGangResponse:
+        """What would let a gang in. Raises `OutOfTime` and `Failure`."""
+        return self._patiently(self._connected().explain, request)
+
+    def capacity(self, request: ComputeCapacityRequest) -> ComputeCapacityResponse:
+        """How much more fits, or how much is missing. Raises `OutOfTime` and `Failure`."""
+        return self._patiently(self._connected().capacity, request)
+
+    def _patiently(self, call: Callable[..., _Answer], request: _Question) -> _Answer:
+        """The answer of a call that may find the service busy, or not warm yet."""
+        with self._errors():
+            if self._warm is not None:
+                self._warm()
+            seconds = self._service.time_limit
+            request.time_limit.FromNanoseconds(round(seconds * 1e9))
+            for _ in range(_MOST_ATTEMPTS):
+                try:
+                    return call(request, timeout=seconds + PATIENCE)
+                except BusyError as error:
+                    # Its process may be starting anew.
+                    time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
+        raise OutOfTime("the service was too busy to answer in time")
 
     def planner(self) -> Planner:
         """For several questions within the time limit, which begins when they can be answered.

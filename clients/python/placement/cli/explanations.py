@@ -10,36 +10,39 @@ from placement.cli.options import GangName
 from placement.cli.words import count, gang_title, node_name
 from placement.kubernetes import Problem
 from placement.planning.capacity import Bounded, Copies, FurtherDomains
-from placement.planning.explain import Explanation
-from placement.planning.remedies import AddNodes, Evict, Reduce, Relax, Remedy, Uncordon
-
-#: Most names of one kind in a sentence.
-_MOST_NAMES = 8
+from placement.v1 import ExplainGangResponse, GangResult, Remedy
 
 
-def as_data(gang: GangName, explanation: Explanation, warnings: Iterable[Problem]) -> Json:
+def as_data(gang: GangName, explanation: ExplainGangResponse, warnings: Iterable[Problem]) -> Json:
     """`explain` for programs."""
+    result = _result(gang, explanation)
     return {
         "gang": str(gang),
-        "placed": explanation.placed,
-        "reasons": [reason(one) for one in explanation.reasons],
+        "placed": result.placed,
+        "reasons": [reason(one) for one in result.reasons],
         "remedies": [_remedy(one) for one in explanation.remedies],
         "warnings": warnings_as_data(warnings),
     }
 
 
-def as_text(gang: GangName, explanation: Explanation) -> str:
+def as_text(gang: GangName, explanation: ExplainGangResponse) -> str:
     """`explain` for people."""
-    lines = [f"{gang} {'is placed' if explanation.placed else 'waits'}"]
-    lines += [f"  {one.message}" for one in explanation.reasons]
-    if not explanation.placed:
+    result = _result(gang, explanation)
+    lines = [f"{gang} {'is placed' if result.placed else 'waits'}"]
+    lines += [f"  {one.message}" for one in result.reasons]
+    if not result.placed:
         lines.append("")
         if explanation.remedies:
             lines.append("Each of these alone lets it in, and displaces no other gang:")
-            lines += [f"  {_sentence(one)}" for one in explanation.remedies]
+            lines += [f"  {one.message}" for one in explanation.remedies]
         else:
             lines.append("No eviction, opening, relaxing, reducing or adding of nodes was found.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _result(gang: GangName, explanation: ExplainGangResponse) -> GangResult:
+    results = (one for one in explanation.placement.gangs if one.name == gang.resource_name)
+    return next(results, GangResult())
 
 
 def copies_as_data(gang: GangName, found: Copies, warnings: Iterable[Problem]) -> Json:
@@ -86,40 +89,20 @@ def _bounded(amount: Bounded) -> Json:
 
 
 def _remedy(remedy: Remedy) -> Json:
-    facts: dict[str, Any]
-    match remedy:
-        case Evict():
-            facts = {"gangs": [gang_title(name) for name in remedy.gangs], "pods": remedy.pods}
-        case Uncordon():
-            facts = {"nodes": [node_name(name) for name in remedy.nodes]}
-        case Relax():
-            facts = {"scope": remedy.scope, "level": remedy.level, "to": remedy.to or None}
-        case Reduce():
-            facts = {"group": remedy.group, "to": remedy.to}
-        case AddNodes():
-            facts = {"like": node_name(remedy.like), "count": remedy.count}
-    message = _sentence(remedy)
-    return {"kind": remedy.kind, **facts, "proven": remedy.proven, "message": message}
-
-
-def _sentence(remedy: Remedy) -> str:
-    match remedy:
-        case Evict():
-            names = _names(gang_title(name) for name in remedy.gangs)
-            told = f"evict {count(remedy.pods, 'pod')} of {names}"
-        case Uncordon():
-            told = f"open {_names(node_name(name) for name in remedy.nodes)}"
-        case Relax():
-            instead = f"require only {remedy.to}" if remedy.to else "require no one domain"
-            told = f"{remedy.scope}: {instead} instead of {remedy.level}"
-        case Reduce():
-            told = f"{remedy.group}: be content with {remedy.to} of {count(remedy.minimum, 'pod')}"
-        case AddNodes():
-            told = f"add {count(remedy.count, 'node')} like {node_name(remedy.like)}"
-    return f"{told} ({'proven to be the least' if remedy.proven else 'perhaps not the least'})"
-
-
-def _names(names: Iterable[str]) -> str:
-    several = list(names)
-    more = f" and {len(several) - _MOST_NAMES} more" if len(several) > _MOST_NAMES else ""
-    return ", ".join(several[:_MOST_NAMES]) + more
+    facts: dict[str, Any] = {}
+    kind = remedy.WhichOneof("kind") or ""
+    match kind:
+        case "evict":
+            names = [gang_title(name) for name in remedy.evict.gangs]
+            facts = {"gangs": names, "pods": len(remedy.evict.pods)}
+        case "uncordon":
+            facts = {"nodes": [node_name(name) for name in remedy.uncordon.nodes]}
+        case "relax":
+            found = remedy.relax
+            facts = {"scope": found.scope or "gang", "level": found.level, "to": found.to or None}
+        case "reduce":
+            facts = {"group": remedy.reduce.group, "to": remedy.reduce.to}
+        case "add_nodes":
+            added = remedy.add_nodes
+            facts = {"like": node_name(added.like), "count": added.count}
+    return {"kind": kind.upper(), **facts, "proven": remedy.proven, "message": remedy.message}

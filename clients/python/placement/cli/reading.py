@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 from google.protobuf import json_format
 
 from placement.cli.failures import Failure, Status, warn, wrong_input
-from placement.cli.options import Source, WhatIf
+from placement.cli.options import GangName, Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
 from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
 from placement.kubernetes.bounded_files import read_file
@@ -27,7 +27,7 @@ from placement.kubernetes.loading import files_in
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
-from placement.v1 import ComputePlacementRequest, Policy
+from placement.v1 import ComputePlacementRequest, PodGang, Policy
 
 if TYPE_CHECKING:
     from placement.cli.live import Found
@@ -112,6 +112,14 @@ def changed(
     except ValueError as error:
         raise wrong_input(error) from error
     return request
+
+
+def find_gang(request: ComputePlacementRequest, gang: GangName) -> PodGang:
+    """The gang of that name. Raises `Failure` with the nearest name."""
+    try:
+        return changes.find_gang(request, gang.resource_name)
+    except ValueError as error:
+        raise wrong_input(error) from error
 
 
 def read_saved(path: str) -> ComputePlacementRequest | None:

@@ -6,7 +6,6 @@ import click
 
 from placement.cli import options
 from placement.cli.asking import asking
-from placement.cli.failures import wrong_input
 from placement.cli.options import GangName, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -29,20 +28,19 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     A remedy alone is enough, and no other gang that the plan places is displaced.
     """
     from placement.cli.explanations import as_data, as_text
-    from placement.cli.reading import read_question, standard_input
-    from placement.planning.explain import explain
+    from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.v1 import ExplainGangRequest
 
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
-        planner = asker.planner()
-        try:
-            explanation = explain(
-                question.request, gang.resource_name, planner=planner, levels=question.levels
+        find_gang(question.request, gang)
+        explanation = asker.explain(
+            ExplainGangRequest(
+                question=question.request, gang=gang.resource_name, levels=question.levels
             )
-        except ValueError as error:
-            raise wrong_input(error) from error
+        )
         if output == "table":
             write_text(as_text(gang, explanation))
         else:

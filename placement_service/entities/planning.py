@@ -1,0 +1,80 @@
+"""What planning answers: remedies for a gang that waits, amounts with bounds, moves.
+
+Names are resource names as on the wire. A remedy is the least of its kind that was found;
+`proven` says that all lesser ones are known not to be enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement_service.entities.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Running gangs that would have to go, whole or some of their extras: these pods."""
+
+    gangs: tuple[str, ...]
+    pods: tuple[str, ...]
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Closed nodes that would have to be open."""
+
+    nodes: tuple[str, ...]
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relax:
+    """A packing scope that would have to be content with a coarser level, "" for none.
+
+    `scope` is "" for the scope of the whole gang.
+    """
+
+    scope: str
+    level: str
+    to: str
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A group that would have to be content with `to` pods instead of its minimum."""
+
+    group: str
+    minimum: int
+    to: int
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddNodes:
+    """So many further nodes like one that is there."""
+
+    like: str
+    count: int
+    proven: bool
+
+
+Remedy = Evict | Uncordon | Relax | Reduce | AddNodes
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A gang of the plan, and what would let it in; no remedies for one that is placed."""
+
+    gang: str
+    remedies: tuple[Remedy, ...]
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """What was reached, and the proven bound; None where nothing is known."""
+
+    value: int | None
+    bound: int | None

@@ -1,0 +1,58 @@
+"""Questions to a solver process beyond the search for a placement, as arrays, and the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement_service.formulation.arrays import Bools, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """Pods that leave together, or one after another up to `most` times: `pods` each time.
+
+    `frees` are (node, row of `EvictionQuestion.amounts`), once each time. `part_of` is the
+    leaver that all of these leave with, -1 for none.
+    """
+
+    pods: int
+    most: int
+    frees: tuple[tuple[int, int], ...]
+    part_of: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """At most `most` of the pods of these leavers (index, pods each time) may leave."""
+
+    leavers: tuple[tuple[int, int], ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvictionQuestion:
+    """The fewest pods that leave, so that units of some demands fit.
+
+    N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
+    is what a unit takes, `eligible[D, N]` where it may run. `needs` are (demands, units of them
+    together). Each scope is (demands, domain of each node [N], -1 for none); its units share a
+    domain. No set of `forbidden` is asked for again: leavers with the times that they leave.
+    """
+
+    free: Ints
+    request: Ints
+    eligible: Bools
+    amounts: Ints
+    needs: tuple[tuple[tuple[int, ...], int], ...]
+    scopes: tuple[tuple[tuple[int, ...], Ints], ...]
+    leavers: tuple[Leaver, ...]
+    limits: tuple[Together, ...]
+    forbidden: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionAnswer:
+    """How often each leaver leaves, None when that cannot be enough; the least pods proven."""
+
+    times: tuple[int, ...] | None
+    bound: int

@@ -1,0 +1,135 @@
+"""A gang that waits, what has to hold for a remedy, and how that is settled in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.solution import Solution, TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan, from_solution, is_placed
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.planning.trial import EarlierPlan, Trial
+
+#: Seconds with which no search is worth while.
+_SHORTEST = 0.1
+
+#: The part of the time that is left that one search gets.
+_SHARE = 0.5
+
+
+class Fit(Enum):
+    """Whether gangs fit together."""
+
+    YES = "yes"
+    NO = "no, which is proven"
+    UNKNOWN = "not known"
+
+
+class Answer(NamedTuple):
+    """Whether gangs fit together, and if so how; None where it is only known that they do."""
+
+    fit: Fit
+    plan: Plan | None = None
+
+
+class Solver(Protocol):
+    """What asks a solver process: a search from a first answer, or one of its functions."""
+
+    def search(
+        self,
+        problem: Problem,
+        start: Solution,
+        /,
+        *,
+        deadline: float,
+    ) -> Solution: ...
+
+    def call(self, function: str, argument: object, /, *, deadline: float) -> object | None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """`whole` is all that waits, `wanted` what has to be placed together: the gang, its base
+    and what the plan places. `snapshot` is `whole` without others. `levels`: coarse first.
+    `deadline` is in `time.monotonic` seconds.
+    """
+
+    whole: Snapshot
+    snapshot: Snapshot
+    policy: Policy
+    gang: PodGang
+    wanted: frozenset[str]
+    earlier: EarlierPlan
+    levels: Sequence[str]
+    solver: Solver
+    deadline: float
+    here: Trial
+    """The snapshot as it is."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def within(self, share: float) -> Case:
+        """The case with a part of the time that is left."""
+        return replace(self, deadline=time.monotonic() + max(0.0, share * self.left))
+
+    def trial(self, snapshot: Snapshot) -> Trial:
+        """The case on a changed snapshot."""
+        return Trial(snapshot, self.policy, self.gang.name, self.earlier)
+
+    def fit(self, trial: Trial) -> Answer:
+        """Whether everyone that is wanted fits together in a trial's snapshot."""
+        plan = trial.place()
+        if plan is not None:
+            return Answer(Fit.YES, plan)
+        if trial.is_refuted():
+            return Answer(Fit.NO)
+        return self._search(trial.problem, trial.plan, self.wanted, trial.snapshot)
+
+    def prefers_others(
+        self, change: Callable[[Snapshot], Snapshot], plan: Plan, gone: Collection[str] = ()
+    ) -> bool:
+        """Whether it is known that the best plan for all that waits leaves someone wanted out.
+
+        `plan` places everyone that is wanted, in the changed snapshot; `gone` are not there.
+        """
+        whole = change(self.whole)
+        names = {gang.name for gang in self.snapshot.gangs}
+        if all(g.name in names or not g.is_pending for g in whole.gangs):
+            return False
+        problem = formulate(whole, self.policy)
+        index = {gang.name: i for i, gang in enumerate(whole.gangs)}
+        mine = [gang.name for gang in change(self.snapshot).gangs]
+        start = {index[mine[i]]: units for i, units in plan.items()}
+        wanted = self.wanted.difference(gone)
+        return self._search(problem, start, wanted, whole).fit is Fit.NO
+
+    def _search(
+        self, problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Snapshot
+    ) -> Answer:
+        seconds = _SHARE * self.left
+        if seconds < _SHORTEST:
+            return Answer(Fit.UNKNOWN)
+        deadline = time.monotonic() + seconds
+        earlier = to_solution(problem, plan)
+        start = first_answer(problem, earlier.assignments, deadline=deadline)
+        found = self.solver.search(problem, start, deadline=deadline)
+        after = from_solution(problem, found)
+        left_out = [
+            gang.name
+            for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
+            if gang.name in wanted and not is_placed(arrays, after)
+        ]
+        if not left_out:
+            return Answer(Fit.YES, after)
+        admitted = [tier for tier in found.tiers if tier.name is TierName.ADMITTED]
+        return Answer(Fit.NO if all(tier.proven for tier in admitted) else Fit.UNKNOWN)

@@ -1,0 +1,322 @@
+"""What if: a snapshot as it would be if nodes or gangs were other than they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from placement_service.entities.request import (
+    HOSTNAME,
+    BoundPod,
+    Node,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Resources,
+    Snapshot,
+)
+
+#: Taints that Kubernetes puts on nodes that are closed or in trouble.
+_TROUBLE = "node.kubernetes.io/"
+
+
+def only(snapshot: Snapshot, gangs: Collection[str]) -> Snapshot:
+    """The snapshot without what waits of other gangs; what runs of them stays."""
+    kept = []
+    for gang in snapshot.gangs:
+        if gang.name not in gangs:
+            gang = running_part(gang)
+            if not any(group.running_count for group in gang.groups):
+                continue
+        kept.append(gang)
+    names = {gang.name for gang in kept}
+    return replace(
+        snapshot,
+        gangs=tuple(
+            gang if gang.base_gang in names else replace(gang, base_gang="") for gang in kept
+        ),
+    )
+
+
+def running_part(gang: PodGang) -> PodGang:
+    """The gang without pods that wait."""
+    if not any(group.pending_count for group in gang.groups):
+        return gang
+    groups = (
+        replace(
+            group,
+            pod_sets=tuple(replace(s, pods=()) for s in group.pod_sets if s.bound_pods),
+        )
+        for group in gang.groups
+    )
+    return replace(gang, groups=tuple(groups))
+
+
+def with_gang(snapshot: Snapshot, name: str, change: Callable[[PodGang], PodGang]) -> Snapshot:
+    """The snapshot with one gang changed."""
+    gangs = (change(gang) if gang.name == name else gang for gang in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+def reduced(gang: PodGang, group: str, to: int) -> PodGang:
+    """The gang with a group that needs so many pods; its others are extras."""
+    groups = (replace(g, min_replicas=to) if g.name == group else g for g in gang.groups)
+    return replace(gang, groups=tuple(groups))
+
+
+def relaxed(gang: PodGang, scope: int, to: str) -> PodGang:
+    """The gang with another required level of one scope, by its index; "" for none."""
+    scopes = list(gang.packing_scopes)
+    scopes[scope] = replace(scopes[scope], required_level=to)
+    return replace(gang, packing_scopes=tuple(scopes))
+
+
+def opened(snapshot: Snapshot, nodes: Collection[str]) -> Snapshot:
+    """These nodes are open again."""
+    return replace(
+        snapshot,
+        nodes=tuple(_open(node) if node.name in nodes else node for node in snapshot.nodes),
+    )
+
+
+def with_nodes(snapshot: Snapshot, models: Iterable[tuple[Node, int]]) -> Snapshot:
+    """For each model so many further nodes like it, empty and healthy, after all others."""
+    names = {node.name for node in snapshot.nodes}
+    return replace(
+        snapshot,
+        nodes=snapshot.nodes
+        + tuple(
+            twin(model, _free_name(f"{model.name}-added-{number}", names))
+            for model, count in models
+            for number in range(count)
+        ),
+    )
+
+
+def with_domains(
+    snapshot: Snapshot, level: str, like: str, count: int, inner: Sequence[str]
+) -> Snapshot:
+    """So many further domains like one of a level, empty and healthy, in the same parents.
+
+    `inner` are the levels inside it, whose domains are new ones as well.
+    """
+    models = [node for node in snapshot.nodes if node.labels.get(level) == like]
+    names = {node.name for node in snapshot.nodes}
+    own = [key for key in (level, *inner) if key != HOSTNAME]
+    added = []
+    for number in range(count):
+        suffix = f"-added-{number}"
+        for model in models:
+            name = _free_name(model.name + suffix, names)
+            labels = {key: f"{model.labels[key]}{suffix}" for key in own if key in model.labels}
+            added.append(twin(model, name, labels))
+    return replace(snapshot, nodes=(*snapshot.nodes, *added))
+
+
+def twin(model: Node, name: str, labels: dict[str, str] | None = None) -> Node:
+    """An empty, healthy node like `model`, with other values of some labels."""
+    return replace(
+        model,
+        name=name,
+        labels={**model.labels, **(labels or {}), HOSTNAME: name.removeprefix("nodes/")},
+        requested={},
+        host_ports=(),
+        unschedulable=False,
+        ready=True,
+        compute_domain="",
+        taints=tuple(t for t in model.taints if not t.key.startswith(_TROUBLE)),
+        devices=tuple(
+            replace(d, healthy=True, used_milli=0, used_memory_milli=0) for d in model.devices
+        ),
+    )
+
+
+def without_pods(
+    snapshot: Snapshot, pods: Collection[str], gangs: Collection[str] = ()
+) -> Snapshot:
+    """These running pods are not there, and neither are these gangs; other gangs run on."""
+    if not pods and not gangs:
+        return snapshot
+    leaving: dict[str, list[tuple[BoundPod, PodTemplate]]] = {}
+    staying: set[tuple[str, str]] = set()
+    kept = []
+    for gang in snapshot.gangs:
+        gone = False
+        for _, pod_set in _sets(gang):
+            for pod in pod_set.bound_pods:
+                if pod.name in pods:
+                    leaving.setdefault(pod.node, []).append((pod, pod_set.template))
+                    gone = True
+                else:
+                    staying.add((pod.node, pod_set.template.compute_domain))
+        if gang.name not in gangs:
+            kept.append(_without(gang, pods) if gone else gang)
+    nodes = tuple(
+        _left(node, leaving[node.name], staying) if node.name in leaving else node
+        for node in snapshot.nodes
+    )
+    return replace(
+        snapshot,
+        nodes=nodes,
+        gangs=tuple(
+            replace(gang, base_gang="") if gang.base_gang in gangs else gang for gang in kept
+        ),
+        running_pods=tuple(pod for pod in snapshot.running_pods if pod.name not in pods),
+        reservations=tuple(
+            replace(one, held=_sum([one.held, *_given(leaving, one.name)]))
+            for one in snapshot.reservations
+        ),
+    )
+
+
+def released(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
+    """These running pods wait again, and give back what they hold."""
+    if not pods:
+        return snapshot
+
+    def wait(pod_set: PodSet) -> PodSet:
+        mine = tuple(Pod(pod.name) for pod in pod_set.bound_pods if pod.name in pods)
+        return replace(pod_set, pods=(*pod_set.pods, *mine)) if mine else pod_set
+
+    waiting = replace(snapshot, gangs=tuple(_with_sets(gang, wait) for gang in snapshot.gangs))
+    return without_pods(waiting, pods)
+
+
+def bound(snapshot: Snapshot, nodes: dict[str, str]) -> Snapshot:
+    """Waiting pods of gangs run on these nodes, by name; what they ask for is taken there."""
+    taken: dict[str, list[PodTemplate]] = {}
+
+    def settle(pod_set: PodSet) -> PodSet:
+        mine = [pod for pod in pod_set.pods if pod.name in nodes]
+        if not mine:
+            return pod_set
+        for pod in mine:
+            taken.setdefault(nodes[pod.name], []).append(pod_set.template)
+        return replace(
+            pod_set,
+            pods=tuple(pod for pod in pod_set.pods if pod.name not in nodes),
+            bound_pods=(*pod_set.bound_pods, *(BoundPod(p.name, nodes[p.name]) for p in mine)),
+        )
+
+    gangs = tuple(_with_sets(gang, settle) for gang in snapshot.gangs)
+    after = tuple(
+        replace(
+            node,
+            requested=_sum([node.requested, *(t.requests for t in taken[node.name])]),
+            host_ports=node.host_ports
+            + tuple(port for t in taken[node.name] for port in t.host_ports),
+        )
+        if node.name in taken
+        else node
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, gangs=gangs, nodes=after)
+
+
+def pending_copy(model: PodGang, suffix: str) -> PodGang:
+    """A gang that asks for the same under other names, with nothing running."""
+
+    def waits(pod_set: PodSet) -> PodSet:
+        waiting = (pod.name for pod in pod_set.pods)
+        running = (pod.name for pod in pod_set.bound_pods)
+        names = (f"{name}{suffix}" for name in (*waiting, *running))
+        pods = tuple(Pod(name, "", rank) for rank, name in enumerate(names))
+        return replace(pod_set, pods=pods, bound_pods=())
+
+    return replace(
+        _with_sets(model, waits), name=f"{model.name}{suffix}", previous_nodes=(), start=None
+    )
+
+
+def _sets(gang: PodGang) -> Iterable[tuple[PodGroup, PodSet]]:
+    return ((group, pod_set) for group in gang.groups for pod_set in group.pod_sets)
+
+
+def _with_sets(gang: PodGang, change: Callable[[PodSet], PodSet]) -> PodGang:
+    return replace(
+        gang,
+        groups=tuple(
+            replace(group, pod_sets=tuple(map(change, group.pod_sets))) for group in gang.groups
+        ),
+    )
+
+
+def _without(gang: PodGang, pods: Collection[str]) -> PodGang:
+    return _with_sets(
+        gang,
+        lambda s: replace(s, bound_pods=tuple(pod for pod in s.bound_pods if pod.name not in pods)),
+    )
+
+
+def _left(
+    node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]], staying: Collection[tuple[str, str]]
+) -> Node:
+    """The node without some pods that run on it."""
+    requested = Counter(node.requested)
+    ports = list(node.host_ports)
+    devices = {device.index: device for device in node.devices}
+    for pod, template in pods:
+        requested.subtract(template.requests)
+        for port in template.host_ports:
+            if port in ports:
+                ports.remove(port)
+        share = template.device_share
+        for index in pod.devices:
+            device = devices.get(index)
+            if device is None:
+                continue
+            compute = 1000 if share is None else share.compute_milli
+            memory = 1000 if share is None else share.memory_milli
+            if share is not None and not memory and device.memory_bytes:
+                memory = -(-1000 * share.memory_bytes // device.memory_bytes)
+            devices[index] = replace(
+                device,
+                used_milli=max(0, device.used_milli - compute),
+                used_memory_milli=max(0, device.used_memory_milli - memory),
+            )
+    busy = (node.name, node.compute_domain) in staying
+    return replace(
+        node,
+        requested={name: max(0, amount) for name, amount in requested.items()},
+        host_ports=tuple(ports),
+        devices=tuple(devices.values()),
+        compute_domain=node.compute_domain if busy else "",
+    )
+
+
+def _given(
+    leaving: dict[str, list[tuple[BoundPod, PodTemplate]]], reservation: str
+) -> list[Resources]:
+    return [
+        template.requests
+        for pods in leaving.values()
+        for pod, template in pods
+        if pod.reservation == reservation
+    ]
+
+
+def _sum(amounts: Iterable[Resources]) -> Resources:
+    total: Counter[str] = Counter()
+    for one in amounts:
+        total.update(one)
+    return dict(total)
+
+
+def _open(node: Node) -> Node:
+    """No new pods are kept away any more because the node was closed by hand."""
+    return replace(
+        node,
+        unschedulable=False,
+        taints=tuple(t for t in node.taints if t.key != f"{_TROUBLE}unschedulable"),
+    )
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    name = wanted
+    while name in taken:
+        name += "x"
+    taken.add(name)
+    return name

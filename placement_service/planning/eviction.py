@@ -1,0 +1,235 @@
+"""The fewest running pods that would have to go for a gang that waits.
+
+Who may go: gangs of lower priority that are preemptible and have run long enough, whole with all
+that is based on them, or extras of theirs; within disruption budgets. A solver process chooses;
+what it chooses is tried, and where a rule between pods refuses it the next best is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, cast
+
+import numpy as np
+
+from placement_service.entities.planning import Evict
+from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.formulation.planning_questions import (
+    EvictionAnswer,
+    EvictionQuestion,
+    Leaver,
+    Together,
+)
+from placement_service.planning import changes
+from placement_service.planning.case import Case, Fit
+from placement_service.planning.trial import Trial
+
+_FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
+
+#: Sets that are asked for when those before were refused.
+_MOST_TRIED: Final = 8
+
+
+def evict(case: Case) -> Iterator[Evict]:
+    """The least eviction that is enough."""
+    trial = case.here
+    if not trial.gang.placeable:
+        return
+    leavers = Leavers(case.snapshot, case.gang)
+    if not leavers.names:
+        return
+    question = _question(trial, leavers)
+    proven = trial.problem.exact and _is_exact(trial, leavers)
+    for _ in range(_MOST_TRIED):
+        answer = _asked(case, question)
+        if answer is None or answer.times is None:
+            return
+        gangs, pods = leavers.chosen(answer.times)
+        change = partial(changes.without_pods, pods=pods, gangs=gangs)
+        after = case.trial(change(case.snapshot))
+        fit, plan = case.fit(after)
+        if plan is not None and case.prefers_others(change, plan, gangs):
+            fit = Fit.NO
+        if fit is Fit.YES:
+            sure = proven and answer.bound >= len(pods) and _is_least(case, question, trial, pods)
+            named = {name for name, some in leavers.members.items() if some & pods}
+            yield Evict(tuple(sorted(named)), tuple(sorted(pods)), sure)
+            return
+        proven = proven and fit is Fit.NO
+        question = replace(question, forbidden=(*question.forbidden, answer.times))
+
+
+def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
+    answer = case.solver.call(_FUNCTION, question, deadline=case.deadline)
+    return cast("EvictionAnswer | None", answer)
+
+
+def _is_least(case: Case, question: EvictionQuestion, trial: Trial, pods: frozenset[str]) -> bool:
+    """Whether fewer would not do either if what the plan places were elsewhere."""
+    if not trial.plan:
+        return True
+    free = replace(question, free=trial.problem.free, forbidden=())
+    answer = _asked(case, free)
+    return answer is not None and answer.bound >= len(pods)
+
+
+def _is_exact(trial: Trial, leavers: Leavers) -> bool:
+    """Whether room is all that counts, so that no fewer can be enough for other reasons."""
+    problem = trial.problem
+    classes = [d.pod_class for d in trial.gang.demands]
+    names = {name for one in leavers.templates for name in one.requests}
+    others = [i for i, column in enumerate(problem.columns) if column not in names]
+    return not any(problem.special[s] or problem.request[s][others].any() for s in classes)
+
+
+class Leavers:
+    """Who may leave for a gang: `names` of the victims, one for each leaver.
+
+    `members` are the running pods of each gang.
+    """
+
+    def __init__(self, snapshot: Snapshot, gang: PodGang) -> None:
+        self.snapshot = snapshot
+        self.names: list[tuple[str, ...]] = []
+        self.templates: list[PodTemplate] = []
+        self.leavers: list[Leaver] = []
+        self._pods: list[tuple[str, ...]] = []
+        self._node = {node.name: i for i, node in enumerate(snapshot.nodes)}
+        self._rows: dict[int, int] = {}
+        self.limits: list[Together] = []
+        self.members = {one.name: frozenset(_bound(one)) for one in snapshot.gangs}
+        followers: dict[str, list[PodGang]] = {}
+        for other in snapshot.gangs:
+            if other.base_gang and self.members[other.name]:
+                followers.setdefault(other.base_gang, []).append(other)
+        for other in snapshot.gangs:
+            if other.name == gang.name or not _may_go(other, gang):
+                continue
+            together = [other, *followers.get(other.name, ())]
+            whole = -1
+            if all(_may_go(one, gang) and not _is_protected(one, snapshot) for one in together):
+                whole = len(self.leavers)
+                self._add_whole(together)
+            self._add_extras(other, whole)
+        self._add_budgets()
+
+    def chosen(self, times: Sequence[int]) -> tuple[frozenset[str], frozenset[str]]:
+        """The gangs that leave whole, and all pods that leave."""
+        gangs: set[str] = set()
+        pods: set[str] = set()
+        for count, leaver, names, mine in zip(
+            times, self.leavers, self.names, self._pods, strict=True
+        ):
+            if count and leaver.most == 1 and len(mine) == leaver.pods and names:
+                gangs.update(names)
+            pods.update(mine if leaver.pods == len(mine) and count else mine[:count])
+        return frozenset(gangs), frozenset(pods)
+
+    def _add_whole(self, gangs: Sequence[PodGang]) -> None:
+        frees = []
+        pods = []
+        for one in gangs:
+            for group in one.groups:
+                for pod_set in group.pod_sets:
+                    row = self._row(pod_set.template)
+                    for pod in pod_set.bound_pods:
+                        pods.append(pod.name)
+                        if pod.node in self._node:
+                            frees.append((self._node[pod.node], row))
+        self.leavers.append(Leaver(len(pods), 1, tuple(frees)))
+        self.names.append(tuple(one.name for one in gangs))
+        self._pods.append(tuple(pods))
+
+    def _add_extras(self, gang: PodGang, whole: int) -> None:
+        for group in gang.groups:
+            spare = group.running_count - group.min_replicas
+            mine: list[tuple[int, int]] = []
+            for pod_set in group.pod_sets if spare > 0 else ():
+                row = self._row(pod_set.template)
+                by_node: dict[str, list[str]] = {}
+                for pod in pod_set.bound_pods:
+                    by_node.setdefault(pod.node, []).append(pod.name)
+                for node, pods in by_node.items():
+                    if node in self._node:
+                        mine.append((len(self.leavers), 1))
+                        most = min(spare, len(pods))
+                        frees = ((self._node[node], row),)
+                        self.leavers.append(Leaver(1, most, frees, whole))
+                        self.names.append(())
+                        self._pods.append(tuple(sorted(pods)))
+            if mine:
+                self.limits.append(Together(tuple(mine), spare))
+
+    def _add_budgets(self) -> None:
+        for budget in self.snapshot.disruption_budgets:
+            covered = frozenset(
+                pod.name
+                for gang in self.snapshot.gangs
+                for group in gang.groups
+                for pod_set in group.pod_sets
+                if budget.matches(gang.namespace, pod_set.template.labels)
+                for pod in pod_set.bound_pods
+            )
+            counts = []
+            for i, (leaver, pods) in enumerate(zip(self.leavers, self._pods, strict=True)):
+                inside = len(covered.intersection(pods))
+                if inside:
+                    counts.append((i, inside if self.names[i] else leaver.pods))
+            if counts:
+                self.limits.append(Together(tuple(counts), budget.allowed))
+
+    def _row(self, template: PodTemplate) -> int:
+        if id(template) not in self._rows:
+            self._rows[id(template)] = len(self.templates)
+            self.templates.append(template)
+        return self._rows[id(template)]
+
+
+def _question(trial: Trial, leavers: Leavers) -> EvictionQuestion:
+    problem, gang = trial.problem, trial.gang
+    amounts = np.array(
+        [[one.requests.get(column, 0) for column in problem.columns] for one in leavers.templates],
+        dtype=np.int64,
+    )
+    classes = [d.pod_class for d in gang.demands]
+    scopes = []
+    for scope in gang.scopes:
+        if scope.required >= 0:
+            domain = problem.levels[scope.required].domain
+            pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
+            scopes.append((scope.demands, pinned))
+    return EvictionQuestion(
+        free=trial.residual.free.copy(),
+        request=problem.request[classes],
+        eligible=problem.eligible[classes],
+        amounts=amounts,
+        needs=tuple((r.demands, r.missing) for r in gang.requirements if r.missing),
+        scopes=tuple(scopes),
+        leavers=tuple(leavers.leavers),
+        limits=tuple(leavers.limits),
+    )
+
+
+def _bound(gang: PodGang) -> Iterator[str]:
+    return (pod.name for g in gang.groups for s in g.pod_sets for pod in s.bound_pods)
+
+
+def _may_go(gang: PodGang, winner: PodGang) -> bool:
+    return (
+        gang.priority < winner.priority
+        and not gang.not_preemptible
+        and not winner.never_preempts
+        and not any(group.fixed_pods for group in gang.groups)
+        and any(s.bound_pods for group in gang.groups for s in group.pod_sets)
+    )
+
+
+def _is_protected(gang: PodGang, snapshot: Snapshot) -> bool:
+    """Whether its minimum run time is not over yet."""
+    if not gang.minimum_run_time:
+        return False
+    if gang.start is None or snapshot.as_of is None:
+        return True
+    return snapshot.as_of - gang.start < gang.minimum_run_time

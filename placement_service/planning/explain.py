@@ -1,0 +1,103 @@
+"""For each kind of remedy the least that lets a gang in that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+from placement_service.entities.eviction import Eviction, EvictionPolicy
+from placement_service.entities.planning import (
+    AddNodes,
+    Evict,
+    Reduce,
+    Relax,
+    Remedy,
+    Uncordon,
+)
+from placement_service.entities.pod_assignment import count_pods
+from placement_service.entities.request import Binding, Policy, Snapshot
+from placement_service.entities.solution import Assignment
+from placement_service.planning import changes
+from placement_service.planning.case import Case, Solver
+from placement_service.planning.eviction import evict
+from placement_service.planning.levels import levels_of
+from placement_service.planning.remedies import Finder, add_nodes, reduce, relax, uncordon
+from placement_service.planning.trial import EarlierPlan, Trial
+
+#: How the least of each kind is found; the quick ones first, so that time is left for all.
+KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)
+
+#: The part of the time that is left that one kind may take.
+_SHARE: Final = 0.4
+
+
+def remedies(
+    snapshot: Snapshot,
+    policy: Policy,
+    gang: str,
+    *,
+    bindings: Sequence[Binding],
+    evictions: Sequence[Eviction],
+    placed: Collection[str],
+    solver: Solver,
+    deadline: float,
+    levels: Sequence[str] = (),
+) -> tuple[Remedy, ...]:
+    """What lets a gang in beside a plan that does not place it.
+
+    `placed` are the gangs that the plan places; `levels` names topology levels, coarse ones
+    first. `deadline` is in `time.monotonic` seconds.
+    """
+    whole = _carried_out(snapshot, bindings, evictions)
+    (asked,) = (one for one in whole.gangs if one.name == gang)
+    wanted = frozenset(placed) | {gang, asked.base_gang} - {""}
+    snapshot = changes.only(whole, wanted)
+    policy = replace(policy, eviction=EvictionPolicy.NONE)
+    earlier = _earlier(whole, bindings)
+    case = Case(
+        whole=whole,
+        snapshot=snapshot,
+        policy=policy,
+        gang=asked,
+        wanted=wanted,
+        earlier=earlier,
+        levels=levels_of(whole, levels),
+        solver=solver,
+        deadline=deadline,
+        here=Trial(snapshot, policy, gang, earlier),
+    )
+    found: list[Remedy] = []
+    for done, kind in enumerate(KINDS):
+        # Most are quick and leave their time to the others.
+        share = max(_SHARE, 1 / (len(KINDS) - done))
+        found += list(kind(case.within(share)))[-1:]
+    if evictions:
+        # Others might have been evicted instead.
+        return tuple(replace(one, proven=False) for one in found)
+    return tuple(found)
+
+
+def cheapest(found: Sequence[Remedy]) -> Remedy | None:
+    """The remedy that asks least of people: nothing is evicted or bought where a word is enough."""
+    order: Sequence[type] = (Uncordon, Relax, Reduce, Evict, AddNodes)
+    return min(found, key=lambda one: order.index(type(one)), default=None)
+
+
+def _carried_out(
+    snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction]
+) -> Snapshot:
+    """The snapshot after the evictions of a plan; what they move runs where it was moved to."""
+    if not evictions:
+        return snapshot
+    moved = {one.pod: one.to_node for one in evictions if one.to_node}
+    gone = {one.pod for one in evictions}
+    waiting = changes.released(snapshot, moved.keys())
+    return changes.bound(changes.without_pods(waiting, gone - moved.keys()), moved)
+
+
+def _earlier(snapshot: Snapshot, bindings: Sequence[Binding]) -> EarlierPlan:
+    found: dict[str, list[Assignment]] = {}
+    for one in count_pods(snapshot, bindings):
+        found.setdefault(snapshot.gangs[one.gang].name, []).append(one)
+    return EarlierPlan(found)

@@ -1,0 +1,407 @@
+"""Ways to let a gang in that waits: for each kind the least that is enough.
+
+A remedy is enough when with it a plan places the gang and every gang that the plan placed, and
+no better plan for all that waits is known that leaves one of them out. It is proven when all
+lesser ones of its kind are known not to be enough. Each finder yields ever better remedies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from placement_service.bounds.added_nodes import NEVER, AddedNodes
+from placement_service.bounds.counting import Counting
+from placement_service.entities.planning import AddNodes, Reduce, Relax, Remedy, Uncordon
+from placement_service.entities.request import HOSTNAME, Node, PodGang, PodGroup, Snapshot
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Gang
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.planning import changes
+from placement_service.planning.case import Case, Fit
+from placement_service.planning.levels import coarser
+from placement_service.planning.trial import Trial
+
+#: Finds ever better remedies of one kind; the last one counts.
+Finder = Callable[[Case], Iterator[Remedy]]
+
+#: Most kinds of nodes, or domains with closed nodes, that are tried for a first answer.
+MOST_TRIED = 8
+
+#: Most nodes that are added.
+MOST_ADDED = 5_000
+
+
+def relax(case: Case) -> Iterator[Relax]:
+    """The fewest steps up the levels, for one scope."""
+    scopes = [
+        (i, scope, [*coarser(case.snapshot, scope.required_level, case.levels), ""])
+        for i, scope in enumerate(case.gang.packing_scopes)
+        if scope.required_level
+    ]
+    if not scopes or not _may_help(case, _without_scopes):
+        return
+    everything = {group.name for group in case.gang.groups}
+    proven = True
+    for step in range(max((len(ladder) for _, _, ladder in scopes), default=0)):
+        for i, scope, ladder in scopes:
+            if step >= len(ladder):
+                continue
+            change = _of_gang(case, partial(changes.relaxed, scope=i, to=ladder[step]))
+            fit = _settled(case, change)
+            if fit is Fit.YES:
+                name = "" if set(scope.groups) == everything else scope.name
+                yield Relax(name, scope.required_level, ladder[step], proven)
+                return
+            proven = proven and fit is Fit.NO
+
+
+def reduce(case: Case) -> Iterator[Reduce]:
+    """The fewest replicas given up, in one group."""
+    best: Reduce | None = None
+    proven = True
+    if not _may_help(case, _with_least_groups):
+        return
+    for group in case.gang.groups:
+        # More than the best so far is of no use.
+        most = group.min_replicas - max(1, group.running_count)
+        if best is not None:
+            most = min(most, best.minimum - best.to - 1)
+        less, sure = _fewest_given_up(case, group, most)
+        proven = proven and sure
+        if less is not None:
+            best = Reduce(group.name, group.min_replicas, group.min_replicas - less, False)
+            yield best
+    if best is not None and proven:
+        yield replace(best, proven=True)
+
+
+def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None, bool]:
+    """The fewest replicas that a group gives up, None when none suffice; whether that is sure."""
+
+    def change(less: int) -> Callable[[Snapshot], Snapshot]:
+        to = group.min_replicas - less
+        return _of_gang(case, partial(changes.reduced, group=group.name, to=to))
+
+    def places(less: int) -> bool:
+        lighter = _lighter(case, group, less)
+        if lighter is not None:
+            return case.here.place(gang=lighter) is not None
+        return case.trial(change(less)(case.snapshot)).place() is not None
+
+    def fit(less: int) -> Fit:
+        lighter = _lighter(case, group, less)
+        if lighter is not None and case.here.is_refuted(gang=lighter):
+            return Fit.NO
+        return _settled(case, change(less))
+
+    if most < 1:
+        return None, True
+    low, high = 0, most  # What `low` gives up is too little, as far as is known.
+    if not places(most):
+        answer = fit(most)
+        if answer is not Fit.YES:
+            return None, answer is Fit.NO
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if places(middle) else (middle, high)
+    # Trials refuse too much; what is left is for proofs, and for the search.
+    while high <= most:
+        answer = Fit.UNKNOWN if high <= 1 else fit(high - 1)
+        if answer is Fit.YES:
+            high -= 1
+            continue
+        refuted = high <= 1 or answer is Fit.NO
+        while high <= most:
+            trial = case.trial(change(high)(case.snapshot))
+            plan = trial.place()
+            if plan is None or not case.prefers_others(change(high), plan):
+                return high, refuted
+            high += 1
+    return None, False
+
+
+def _lighter(case: Case, group: PodGroup, less: int) -> Gang | None:
+    """The gang whose group needs so many replicas less, None where that is another problem."""
+    gang = case.here.gang
+    at = [g.name for g in case.gang.groups].index(group.name)
+    if not gang.placeable:
+        return None
+    for i, requirement in enumerate(gang.requirements):
+        members = [m for d in requirement.demands for m in gang.demands[d].members]
+        if all(member.group == at and member.pods == 1 for member in members):
+            lighter = replace(requirement, missing=max(0, requirement.missing - less))
+            requirements = (*gang.requirements[:i], lighter, *gang.requirements[i + 1 :])
+            return replace(gang, requirements=requirements)
+    return None
+
+
+def add_nodes(case: Case) -> Iterator[AddNodes]:
+    """The fewest further nodes, all like one that is there."""
+    models = models_of(case.snapshot)
+    count = len(case.snapshot.nodes)
+    problem = formulate(
+        changes.with_nodes(case.snapshot, ((model, 1) for model in models)), case.policy
+    )
+    gang = problem.gangs[[g.name for g in case.snapshot.gangs].index(case.gang.name)]
+    least = AddedNodes(Counting(Topology(problem)), count).alike(gang)
+    if not gang.placeable or least.min(initial=NEVER) > _missing([case.gang]):
+        return
+    # Where others wait as well, they may get what is added first.
+    most = min(_missing(case.whole.gangs), MOST_ADDED)
+    yield from _least_added(case, models, np.maximum(1, least), most)
+
+
+def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> Iterator[AddNodes]:
+    """Kinds of nodes and numbers of them in order of the number."""
+    # What the plan leaves tells better which kind will do.
+    after = _least_after(case, models)
+    order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), models[i].name))
+    known: tuple[int, int] | None = None
+    for i in order[:MOST_TRIED]:
+        number = max(int(after[i]), int(least[i]))
+        if number > most or (known is not None and number >= known[0]):
+            break
+        trial = case.trial(changes.with_nodes(case.snapshot, [(models[i], number)]))
+        if trial.place() is not None:
+            known = (number, i)
+    proven = True
+    lowest = int(least.min())
+    if known is not None and known[0] > lowest:
+        # A first answer, in case that time does not suffice for a proof.
+        yield AddNodes(models[known[1]].name, known[0], False)
+    for number in range(lowest, most + 1):
+        able = np.flatnonzero(least <= number).tolist()
+        if known is not None and number >= known[0]:
+            # It fits; if others get it first, so they do with another kind, as far as is known.
+            proven = proven and (number == known[0] or len(able) == 1)
+            able = [known[1]]
+        for i in sorted(able, key=lambda i: (after[i], models[i].name)):
+            answer = _settled(case, partial(_with_nodes, model=models[i], number=number))
+            if answer is Fit.YES:
+                yield AddNodes(models[i].name, number, proven)
+                return
+            proven = proven and answer is Fit.NO
+            if case.left <= 0:
+                return
+
+
+def _missing(gangs: Iterable[PodGang]) -> int:
+    """Pods that are missing of the minimums of some gangs."""
+    return sum(group.missing for gang in gangs for group in gang.groups)
+
+
+def _may_help(case: Case, change: Callable[[PodGang], PodGang]) -> bool:
+    """False when counting shows that not even this change of the gang is enough."""
+    snapshot = changes.with_gang(case.snapshot, case.gang.name, change)
+    return not case.trial(snapshot).is_refuted()
+
+
+def _without_scopes(gang: PodGang) -> PodGang:
+    """The gang without any required level."""
+    scopes = (replace(scope, required_level="") for scope in gang.packing_scopes)
+    return replace(gang, packing_scopes=tuple(scopes))
+
+
+def _with_least_groups(gang: PodGang) -> PodGang:
+    """The gang with one pod of each group."""
+    groups = (replace(group, min_replicas=min(1, group.min_replicas)) for group in gang.groups)
+    return replace(gang, groups=tuple(groups))
+
+
+def _with_nodes(snapshot: Snapshot, model: Node, number: int) -> Snapshot:
+    return changes.with_nodes(snapshot, [(model, number)])
+
+
+def _least_after(case: Case, models: Sequence[Node]) -> Ints:
+    """For each kind the least number that counting lets suffice when the plan stays."""
+    alone = changes.only(case.snapshot, {case.gang.name, case.gang.base_gang} - {""})
+    trial = case.here
+    wide = changes.with_nodes(alone, ((model, 1) for model in models))
+    problem = formulate(wide, case.policy)
+    gang = problem.gangs[[g.name for g in alone.gangs].index(case.gang.name)]
+    free = problem.free.copy()
+    here = [trial.problem.columns.index(c) for c in problem.columns if c in trial.problem.columns]
+    there = [i for i, c in enumerate(problem.columns) if c in trial.problem.columns]
+    count = len(case.snapshot.nodes)
+    free[:count, there] = np.minimum(free[:count, there], trial.residual.free[:, here])
+    counting = Counting(Topology(replace(problem, free=free)))
+    return AddedNodes(counting, count).alike(gang)
+
+
+def uncordon(case: Case) -> Iterator[Uncordon]:
+    """The fewest closed nodes that would have to be open."""
+    nodes = case.snapshot.nodes
+    closed = [i for i, node in enumerate(nodes) if node.unschedulable and node.ready]
+    if not closed:
+        return
+    every = changes.opened(case.snapshot, {nodes[i].name for i in closed})
+    wide = case.trial(every)
+    always = np.setdiff1d(np.arange(len(nodes)), closed)
+
+    def places(chosen: Sequence[int]) -> bool:
+        return wide.place(within=np.union1d(always, np.array(chosen, dtype=np.int64))) is not None
+
+    if not places(closed):
+        _, plan = case.fit(wide)
+        if plan is not None:
+            # Only a search found it, so no trial can tell with how few it is possible.
+            used = {node for units in plan.values() for _, node, _ in units}
+            yield Uncordon(tuple(nodes[i].name for i in closed if i in used), False)
+        return
+    # 1. A set of which no node can be left out.
+    enough = min(
+        (_irreducible(some, places) for some in _candidates(case, wide, closed, places)), key=len
+    )
+    # 2. The least that counting lets suffice.
+    ordered = _closed_last(every, closed)
+    problem = formulate(ordered, case.policy)
+    gang = problem.gangs[wide.gang.index]
+    lowest = max(1, AddedNodes(Counting(Topology(problem)), len(always)).mixed(gang))
+    chosen = tuple(nodes[i].name for i in enough)
+    change = partial(_opened, nodes=nodes, chosen=enough)
+    trial = case.trial(change(case.snapshot))
+    plan = trial.place()
+    if plan is not None and case.prefers_others(change, plan):
+        if _settled(case, partial(_opened, nodes=nodes, chosen=closed)) is Fit.YES:
+            yield Uncordon(tuple(nodes[i].name for i in closed), False)
+        return
+    yield Uncordon(chosen, len(enough) <= lowest)
+    if len(enough) > lowest:
+        yield from _fewer_opened(case, closed, enough, lowest)
+
+
+def _fewer_opened(
+    case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int
+) -> Iterator[Uncordon]:
+    """Sets of fewer nodes, one of each that are alike, until one suffices."""
+    nodes = case.snapshot.nodes
+    alike: dict[object, list[int]] = {}
+    for i in closed:
+        alike.setdefault(_likeness(nodes[i]), []).append(i)
+    kinds = list(alike.values())
+    proven = True
+    for size in range(lowest, len(enough)):
+        for counts in _shares(size, [len(kind) for kind in kinds]):
+            if case.left <= 0:
+                return
+            some = [i for kind, k in zip(kinds, counts, strict=True) for i in kind[:k]]
+            fit = _settled(case, partial(_opened, nodes=nodes, chosen=some))
+            if fit is Fit.YES:
+                yield Uncordon(tuple(nodes[i].name for i in some), proven)
+                return
+            proven = proven and fit is Fit.NO
+    yield Uncordon(tuple(nodes[i].name for i in enough), proven)
+
+
+def _shares(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All ways to take so many from some kinds."""
+    if not most:
+        if not total:
+            yield ()
+        return
+    for k in range(min(total, most[0]), -1, -1):
+        for rest in _shares(total - k, most[1:]):
+            yield (k, *rest)
+
+
+def _candidates(
+    case: Case, wide: Trial, closed: Sequence[int], places: Callable[[Sequence[int]], bool]
+) -> Iterator[Sequence[int]]:
+    """Sets of closed nodes that are enough, with likely small ones first."""
+    required = [s.required for s in wide.gang.scopes if s.required >= 0]
+    if required:
+        level = wide.problem.levels[min(required, key=lambda r: wide.problem.levels[r].count)]
+        domains: dict[int, list[int]] = {}
+        for i in closed:
+            domains.setdefault(int(level.domain[i]), []).append(i)
+        by_size = sorted((d for d in domains.items() if d[0] >= 0), key=lambda d: len(d[1]))
+        found = 0
+        for _, inside in by_size:
+            if found == MOST_TRIED or case.left <= 0:
+                break
+            if places(inside):
+                found += 1
+                yield inside
+    yield closed
+
+
+def _irreducible(items: Sequence[int], enough: Callable[[Sequence[int]], bool]) -> list[int]:
+    """A part of the items that is enough and of which none can be left out."""
+    kept = list(items)
+    size = max(1, len(kept) // 2)
+    while True:
+        for start in range(0, len(kept), size):
+            rest = kept[:start] + kept[start + size :]
+            if enough(rest):
+                kept = rest
+                break
+        else:
+            if size == 1:
+                return kept
+            size //= 2
+        size = min(size, max(1, len(kept) - 1))
+
+
+def _opened(snapshot: Snapshot, nodes: Sequence[Node], chosen: Sequence[int]) -> Snapshot:
+    return changes.opened(snapshot, {nodes[i].name for i in chosen})
+
+
+def _closed_last(snapshot: Snapshot, closed: Sequence[int]) -> Snapshot:
+    """The snapshot with some nodes after all others."""
+    last = set(closed)
+    nodes = snapshot.nodes
+    return replace(
+        snapshot,
+        nodes=(
+            *(node for i, node in enumerate(nodes) if i not in last),
+            *(nodes[i] for i in closed),
+        ),
+    )
+
+
+def _settled(case: Case, change: Callable[[Snapshot], Snapshot]) -> Fit:
+    """Whether a change is enough."""
+    fit, plan = case.fit(case.trial(change(case.snapshot)))
+    if plan is not None and case.prefers_others(change, plan):
+        return Fit.NO
+    return fit
+
+
+def _of_gang(case: Case, change: Callable[[PodGang], PodGang]) -> Callable[[Snapshot], Snapshot]:
+    return lambda snapshot: changes.with_gang(snapshot, case.gang.name, change)
+
+
+def models_of(snapshot: Snapshot) -> list[Node]:
+    """One node of each kind, in order of name: what is alike need be tried once."""
+    models: dict[object, Node] = {}
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
+        models.setdefault(_kind(node), node)
+    return list(models.values())
+
+
+def _kind(node: Node) -> object:
+    """What an empty, healthy node like this one is, its name aside."""
+    return (
+        frozenset(item for item in node.labels.items() if item[0] != HOSTNAME),
+        frozenset(node.allocatable.items()),
+        frozenset(t for t in node.taints if not t.key.startswith("node.kubernetes.io/")),
+        tuple((d.index, d.numa_node, d.pcie_switch, d.memory_bytes, d.nics) for d in node.devices),
+        node.partitions,
+        node.partition_policy,
+    )
+
+
+def _likeness(node: Node) -> object:
+    """What a closed node is once it is open, its name aside."""
+    return (
+        _kind(node),
+        frozenset(node.requested.items()),
+        node.host_ports,
+        node.devices,
+        node.compute_domain,
+    )

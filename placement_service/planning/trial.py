@@ -1,0 +1,120 @@
+"""One snapshot as it could be: whether a gang fits beside a plan, and whether it ever could.
+
+A trial places the gang into what the plan leaves, by the first answer's means: a yes is a plan.
+Counting over all gangs that are to be placed says no. Between the two lies what only a search
+can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.together import Offers, lacks, queues_allow
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierPlan:
+    """New pods of a plan, by the name of their gang; nodes by their place in the snapshot."""
+
+    assignments: Mapping[str, Sequence[Assignment]]
+
+    def on(self, snapshot: Snapshot, problem: Problem) -> dict[int, Units]:
+        """The plan in another snapshot that begins with the same nodes, without extras."""
+        mine = [
+            replace(a, gang=index)
+            for index, gang in enumerate(snapshot.gangs)
+            for a in self.assignments.get(gang.name, ())
+        ]
+        plan = from_solution(problem, Solution(tuple(mine), ()))
+        return {
+            index: _minimum(problem.gangs[index], units)
+            for index, units in plan.items()
+            if problem.gangs[index].pending
+        }
+
+
+def _minimum(gang: Gang, units: Units) -> Units:
+    """Without what goes beyond the minimum: extras come after everyone's minimum."""
+    left = {d: r.missing for r in gang.requirements for d in r.demands[:1]}
+    first = {d: r.demands[0] for r in gang.requirements for d in r.demands}
+    kept = []
+    for d, node, count in units:
+        taken = min(count, left[first[d]])
+        left[first[d]] -= taken
+        if taken:
+            kept.append((d, node, taken))
+    return tuple(kept)
+
+
+class Trial:
+    """A snapshot with a plan on it, and a gang that the plan does not place."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, gang: str, earlier: EarlierPlan) -> None:
+        self.snapshot = snapshot
+        self.problem = formulate(snapshot, policy)
+        self.plan: Plan = earlier.on(snapshot, self.problem)
+        names = [one.name for one in snapshot.gangs]
+        self.gang = self.problem.gangs[names.index(gang)]
+        self._builder = Builder(self.problem)
+        self.residual = ResidualCapacity(self.problem)
+        self.residual.take_plan(self.plan)
+
+    def place(self, *, gang: Gang | None = None, within: Ints | None = None) -> Plan | None:
+        """The plan with the gang (and its base) beside it, None where none was found.
+
+        `gang` is what it asks for if that is other than it says, `within` sorted nodes.
+        """
+        wanted = self.gang if gang is None else gang
+        mark = self.residual.mark()
+        plan = dict(self.plan)
+        try:
+            base = self.problem.gangs[wanted.base] if wanted.base >= 0 else None
+            for one in (base, wanted):
+                if one is None or is_placed(one, plan):
+                    continue
+                units = None
+                if one.placeable:
+                    units = self._builder.place(self.residual, one, within=within)
+                if units is None:
+                    return None
+                plan[one.index] = units
+            return plan
+        finally:
+            self.residual.undo(mark)
+
+    @cached_property
+    def counting(self) -> Counting:
+        """What counting says of the snapshot."""
+        return Counting(Topology(self.problem))
+
+    @cached_property
+    def _offers(self) -> Offers:
+        return Offers(self.counting, self.counting.room)
+
+    def is_refuted(self, *, gang: Gang | None = None) -> bool:
+        """Whether counting shows that not all gangs of the snapshot can be placed together.
+
+        `gang` is what the gang asks for if that is other than it says.
+        """
+        gang = self.gang if gang is None else gang
+        if not gang.placeable:
+            return True
+        base = [self.problem.gangs[gang.base]] if gang.base >= 0 else []
+        if not all(self.counting.fits_alone(one) for one in (gang, *base) if one.pending):
+            return True
+        everyone = [g for g in self.problem.pending if g.index != gang.index] + [gang]
+        return not queues_allow(self.counting, everyone) or any(
+            True for _ in lacks(self.counting, everyone, self._offers)
+        )
