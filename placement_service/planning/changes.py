@@ -87,11 +87,13 @@ def with_nodes(snapshot: Snapshot, models: Iterable[tuple[Node, int]]) -> Snapsh
     names = {node.name for node in snapshot.nodes}
     return replace(
         snapshot,
-        nodes=snapshot.nodes
-        + tuple(
-            twin(model, _free_name(f"{model.name}-added-{number}", names))
-            for model, count in models
-            for number in range(count)
+        nodes=(
+            *snapshot.nodes,
+            *(
+                twin(model, _free_name(f"{model.name}-added-{number}", names))
+                for model, count in models
+                for number in range(count)
+            ),
         ),
     )
 
