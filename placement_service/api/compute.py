@@ -19,18 +19,21 @@ import signal
 import threading
 import traceback
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
 from google.protobuf.message import Message
 
-from placement.v1 import placement_service_pb2
+from placement.v1 import ComputePlacementRequest, placement_service_pb2
 from placement_service import pipeline
 from placement_service.api import planning, questions
 from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
+from placement_service.api.snapshots import content
+from placement_service.api.snapshots.versions import Versions
 from placement_service.api.status import to_status
-from placement_service.api.wire import placements, requests
+from placement_service.api.wire import placements
 from placement_service.entities.errors import InvalidRequest, PlacementError, Violation
 from placement_service.entities.placement import Placement, Progress
 from placement_service.entities.progress import Interrupted, Switch
@@ -53,6 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--engine", required=True, help="module:function to search with")
     parser.add_argument("--solver-memory", type=int, default=0, help="limit in bytes")
     parser.add_argument("--largest-answer", type=int, required=True, help="in bytes")
+    parser.add_argument("--snapshots", type=int, default=0, help="bytes of those held")
     options = parser.parse_args(arguments)
 
     # Ctrl-C in a terminal is for the server, which decides what it means.
@@ -75,6 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         explain=explain,
         engine=_engine_version(options.engine),
     )
+    versions = Versions(options.snapshots)
     jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(channel, jobs), daemon=True).start()
     threading.Thread(target=_tell_when_warm, args=(channel, solver), daemon=True).start()
@@ -83,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         channel.send(Kind.READY)
         while True:
-            _Computation(channel, stages, options.largest_answer, jobs.get()).run()
+            _Computation(channel, stages, options.largest_answer, versions, jobs.get()).run()
     except OSError:
         end()
 
@@ -95,21 +100,29 @@ def end() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
+    """A request, and the snapshots to be held before it is read."""
+
     head: JobHead
     request: bytes
+    snapshots: tuple[bytearray, ...] = ()
     switch: Switch = field(default_factory=Switch)
 
 
 def _receive(channel: Channel, jobs: queue.SimpleQueue[_Job]) -> None:
     """Takes in jobs; ends the process when the edge is gone."""
     latest: _Job | None = None
+    told: list[bytearray] = []
     try:
         while True:
             kind, content = channel.receive()
             if kind is Kind.JOB:
                 with memoryview(content) as view:
-                    latest = _Job(JobHead.unpack(view), bytes(view[JobHead.SIZE :]))
+                    head, request = JobHead.unpack(view), bytes(view[JobHead.SIZE :])
+                latest = _Job(head, request, tuple(told))
+                told.clear()
                 jobs.put(latest)
+            elif kind is Kind.SNAPSHOT:
+                told.append(content)
             elif kind is Kind.CANCEL and latest is not None:
                 latest.switch.interrupt()
     except (EOFError, OSError):
@@ -131,13 +144,17 @@ class _Computation:
         channel: Channel,
         stages: pipeline.Stages,
         largest_answer: int,
+        versions: Versions,
         job: _Job,
     ) -> None:
         self._channel = channel
         self._stages = stages
         self._largest = largest_answer
+        self._versions = versions
         self._job = job
         self._warnings: tuple[str, ...] = ()
+        self._request_digest = ""
+        self._snapshot_digest = ""
 
     def run(self) -> None:
         """Sends what comes of it. Raises OSError when the edge is gone."""
@@ -154,6 +171,10 @@ class _Computation:
         else:
             self._channel.send(Kind.SUMMARY, summary.encode())
             self._channel.send(Kind.DONE, answer)
+            # Nobody waits for this.
+            whole = self._versions.whole()
+            if whole is not None:
+                self._channel.send(Kind.WHOLE, whole.digest + whole.told)
 
     def _answer(self) -> tuple[str, bytes]:
         """What to say of the answer, and its bytes."""
@@ -165,7 +186,7 @@ class _Computation:
             return self._planned(planning.read(head.call, self._job.request))
         question = questions.read(head.call, self._job.request)
         self._warnings = question.warnings
-        request = requests.parse_request(question.message)
+        request = self._read(question.message)
         # It may be large, and nobody looks at it any more.
         del question
         placement = self._placed(request, head.answer_by)
@@ -175,8 +196,19 @@ class _Computation:
             f"{end}\n{len(request.snapshot.nodes)} nodes, {len(request.snapshot.gangs)} gangs, "
             f"{len(placement.bindings)} bindings, "
             + (f"gap {stop.gap}" if stop is not None and not stop.optimal else end)
+            + f", {self._request_digest}"
         )
         return summary, self._written(placement)
+
+    def _read(self, message: ComputePlacementRequest) -> Request:
+        """The request in a message, whose snapshot is held from now on. Raises InvalidRequest."""
+        self._request_digest = content.text(sha256(self._job.request).digest())
+        for told in self._job.snapshots:
+            self._versions.read(ComputePlacementRequest.FromString(bytes(told)))
+        request, version = self._versions.read(message)
+        self._snapshot_digest = content.text(version.digest)
+        self._channel.send(Kind.HELD, b"".join(self._versions.held()))
+        return request
 
     def _placed(self, request: Request, answer_by: float) -> Placement:
         head = self._job.head
@@ -192,7 +224,7 @@ class _Computation:
 
     def _planned(self, asked: planning.Asked) -> tuple[str, bytes]:
         """The same for a question of planning."""
-        request = requests.parse_request(asked.question)
+        request = self._read(asked.question)
         work = planning.Planning(
             self._stages, self._job.switch, self._job.head.answer_by, self._placed
         )
@@ -229,7 +261,13 @@ class _Computation:
             return self._fitting(self._around(_with_short_reasons(placement)))
 
     def _around(self, placement: Placement) -> Message:
-        message = placements.placement_to_proto(placement)
+        message = placements.placement_to_proto(
+            replace(
+                placement,
+                request_digest=self._request_digest,
+                snapshot_digest=self._snapshot_digest,
+            )
+        )
         if self._job.head.call in planning.ASKED:
             return planning.around(self._job.head.call, message)
         return questions.answer(self._job.head.call, message, self._warnings)

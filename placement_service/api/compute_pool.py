@@ -17,10 +17,10 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
-from placement_service.api.frames import HEAD, LAST, JobHead, Kind
+from placement_service.api.frames import DIGEST_SIZE, HEAD, LAST, JobHead, Kind, digests
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,17 @@ class Frame:
 class ComputeProcess:
     """One compute process and the socket to it."""
 
-    def __init__(self, child: subprocess.Popen[bytes], edge: socket.socket) -> None:
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        edge: socket.socket,
+        on_whole: Callable[[bytes, bytes], None],
+    ) -> None:
+        """`on_whole` gets the digest of a snapshot, and a request that tells it as a whole."""
         self._child = child
+        self._on_whole = on_whole
+        #: Digests of the snapshots that it holds.
+        self.held: frozenset[bytes] = frozenset()
         self._socket = edge
         self._loop = asyncio.get_running_loop()
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
@@ -65,13 +74,18 @@ class ComputeProcess:
     def pid(self) -> int:
         return self._child.pid
 
-    async def begin(self, job: JobHead, request: memoryview) -> None:
-        """Sends a job; its frames follow from `next_frame`."""
+    async def begin(
+        self, job: JobHead, request: memoryview, snapshots: Iterable[bytes] = ()
+    ) -> None:
+        """Sends a job after the snapshots that it needs; frames follow from `next_frame`."""
         self.busy = True
         content = job.pack()
         head = HEAD.pack(Kind.JOB, len(content) + len(request)) + content
         self._sending = True
         with contextlib.suppress(OSError):
+            for told in snapshots:
+                await self._loop.sock_sendall(self._socket, HEAD.pack(Kind.SNAPSHOT, len(told)))
+                await self._loop.sock_sendall(self._socket, told)
             await self._loop.sock_sendall(self._socket, head)
             await self._loop.sock_sendall(self._socket, request)
         self._sending = False
@@ -141,7 +155,11 @@ class ComputeProcess:
                 self.loaded.set()
             case Kind.WARM:
                 self.warm.set()
+            case Kind.WHOLE:
+                self._on_whole(frame.content[:DIGEST_SIZE], frame.content[DIGEST_SIZE:])
             case _:
+                if frame.kind is Kind.HELD:
+                    self.held = frozenset(digests(frame.content))
                 self._frames.put_nowait(frame)
 
     async def _exactly(self, size: int) -> bytes:
@@ -165,10 +183,19 @@ class ComputePool:
     """`size` compute processes, lent to one caller at a time, first come first served."""
 
     def __init__(
-        self, size: int, arguments: Sequence[str], on_end: Callable[[], None] = lambda: None
+        self,
+        size: int,
+        arguments: Sequence[str],
+        *,
+        on_end: Callable[[], None] = lambda: None,
+        on_whole: Callable[[bytes, bytes], None] = lambda digest, told: None,
     ) -> None:
-        """`on_end` is told of each process that ends though the pool is open."""
+        """`on_end` is told of each process that ends though the pool is open.
+
+        `on_whole` as of `ComputeProcess`.
+        """
         self._size = size
+        self._on_whole = on_whole
         self._on_end = on_end
         self._arguments = tuple(arguments)
         self._idle: list[ComputeProcess] = []
@@ -186,10 +213,14 @@ class ComputePool:
         for _ in range(self._size):
             self._in_background(self._boot())
 
-    async def take(self) -> ComputeProcess:
-        """An idle process, as soon as it is this caller's turn; `give_back` it."""
+    async def take(self, wanted: bytes | None = None) -> ComputeProcess:
+        """An idle process, as soon as it is this caller's turn; `give_back` it.
+
+        If there is a choice one that holds the wanted snapshot.
+        """
         while self._idle and not self._waiting:
-            process = self._idle.pop()
+            process = next((p for p in self._idle if wanted in p.held), self._idle[-1])
+            self._idle.remove(process)
             if not process.ended.is_set():
                 return process
         mine: asyncio.Future[ComputeProcess] = asyncio.get_running_loop().create_future()
@@ -274,7 +305,8 @@ class ComputePool:
         """A new process that is idle, None when it does not come up."""
         begin = asyncio.get_running_loop().time()
         try:
-            process = ComputeProcess(*await asyncio.to_thread(_start, self._arguments))
+            child, edge = await asyncio.to_thread(_start, self._arguments)
+            process = ComputeProcess(child, edge, self._on_whole)
         except OSError:
             # No memory, no process or no file handle is left, as may be for a moment.
             logger.exception("the compute process could not be started")

@@ -1,8 +1,8 @@
 """Requests on which the service failed, saved for replay.
 
-A dump holds the bytes of the request as they came. ``python -m placement_service.api.dumps
-FILE`` prints one as JSON. Writing happens in the background: an answer may still be due. A
-request is saved once, however often it fails.
+A dump holds the request as it came, and as a whole where it came as changes to a base.
+``python -m placement_service.api.dumps FILE`` prints one as JSON. Writing happens in the
+background: an answer may still be due. A request is saved once, however often it fails.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import hashlib
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+from placement_service.api.snapshots.whole import whole_request
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +38,11 @@ class Dumps:
             for path in folder.glob(_UNFINISHED):
                 path.unlink(missing_ok=True)
 
-    def save(self, request: bytes | memoryview) -> str:
-        """Saves a request in the background; returns the file's name, "" for none."""
+    def save(self, request: bytes | memoryview, told: Sequence[bytes] = ()) -> str:
+        """Saves a request in the background; returns the file's name, "" for none.
+
+        `told` are the requests that its base is made from, a whole one first.
+        """
         if self._folder is None:
             return ""
         digest = hashlib.sha256(request).hexdigest()[:16]
@@ -49,11 +55,11 @@ class Dumps:
             while len(self._saved) > self._maximum:
                 del self._saved[next(iter(self._saved))]
         threading.Thread(
-            target=self._write, args=(self._folder, name, bytes(request)), name="dump"
+            target=self._write, args=(self._folder, name, bytes(request), told), name="dump"
         ).start()
         return name
 
-    def _write(self, folder: Path, name: str, request: bytes) -> None:
+    def _write(self, folder: Path, name: str, request: bytes, told: Sequence[bytes]) -> None:
         # Never a half-written dump, not even when we are killed; and for our eyes only, because
         # a dump tells what runs in a cluster.
         temporary = folder / f".{name}.tmp"
@@ -62,7 +68,7 @@ class Dumps:
             with open(
                 os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
             ) as file:
-                file.write(request)
+                file.write(whole_request(told, request) if told else request)
             os.replace(temporary, folder / name)
             with self._lock:
                 for old in sorted(folder.glob(_DUMPS))[: -self._maximum]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from google.protobuf import duration_pb2
 from google.protobuf.message import DecodeError, Message
 
+from placement.v1 import SnapshotBase
 from placement_service.entities.errors import InvalidRequest, Violation
 
 #: Fields between two breaks: a few milliseconds.
@@ -22,31 +23,48 @@ FIELDS_AT_ONCE = 10_000
 #: Bytes of a label that are looked at.
 LONGEST_LABEL = 4096
 
+#: The field of a base that holds its digest, and bytes of it that are looked at.
+DIGEST, LONGEST_DIGEST = SnapshotBase.DIGEST_FIELD_NUMBER, 128
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the edge reads of a request; `time_limit` is in seconds, None when absent."""
+    """What the edge reads of a request; `time_limit` is in seconds, None when absent.
+
+    `base` is the digest of the snapshot that the request is based on, None when it is whole.
+    """
 
     time_limit: float | None
     label: str
+    base: str | None
 
 
-async def read_header(request: memoryview, *, time_limit: int, label: int) -> Header:
+async def read_header(request: memoryview, *, time_limit: int, label: int, base: int = 0) -> Header:
     """What stands in the fields of those numbers; 0 is no field.
 
     Raises InvalidRequest when the bytes are no message.
     """
-    fields = await _fields(request, (time_limit, label))
-    limits, labels = fields[time_limit], fields[label]
+    fields = await _fields(request, (time_limit, label, base))
+    limits, labels, bases = fields[time_limit], fields[label], fields[base]
     try:
         # A field that comes more than once is merged, as protobuf does.
         duration = duration_pb2.Duration.FromString(b"".join(limits))
     except DecodeError as error:
         raise not_a_message() from error
     text = bytes(labels[-1][:LONGEST_LABEL]).decode(errors="replace") if labels else ""
-    return Header(duration.seconds + duration.nanos / 1e9 if limits else None, text)
+    return Header(
+        duration.seconds + duration.nanos / 1e9 if limits else None,
+        text,
+        await _digest(bases) if bases else None,
+    )
+
+
+async def _digest(bases: list[memoryview]) -> str:
+    """The digest in messages of a base, which are merged as protobuf does."""
+    digests = [d for base in bases for d in (await _fields(base, (DIGEST,)))[DIGEST]]
+    return bytes(digests[-1][:LONGEST_DIGEST]).decode(errors="replace") if digests else ""
 
 
 async def unwrapped(message: memoryview, field: int) -> memoryview:
@@ -61,15 +79,27 @@ async def unwrapped(message: memoryview, field: int) -> memoryview:
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
+async def only(message: memoryview, *fields: int) -> bytes:
+    """The bytes of a message that holds only these of its fields."""
+    found = await _fields(message, fields)
+    parts = (piece for f in fields for part in found[f] for piece in (*framed(f, len(part)), part))
+    return b"".join(parts)
+
+
 def amended(message: bytes, field: int, change: Message) -> bytes:
     """The bytes of a message in whose field some fields are changed: those that `change` sets."""
     content = change.SerializeToString()
-    size, varint = len(content), bytearray()
+    return b"".join((message, *framed(field, len(content)), content))
+
+
+def framed(field: int, size: int) -> tuple[bytes, bytes]:
+    """What stands before so many bytes in a field."""
+    varint = bytearray()
     while size > 0x7F:
         varint.append(size & 0x7F | 0x80)
         size >>= 7
     varint.append(size)
-    return b"".join((message, bytes((field << 3 | _BYTES,)), varint, content))
+    return bytes((field << 3 | _BYTES,)), bytes(varint)
 
 
 def not_a_message() -> InvalidRequest:

@@ -1,9 +1,10 @@
 """What the edge and a compute process say to each other: kind, size, and bytes.
 
-The edge sends a `JOB`, and `CANCEL` when nobody waits for it any more. The compute process
-says `READY` once, `WARM` when its solver is, and for each job any number of `PROGRESS`, `BEST`
-and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come
-at any time. Nothing is pickled: a compute process reads what strangers send, and the edge
+The edge sends a `JOB`, before it as a `SNAPSHOT` what the process lacks for it, and `CANCEL`
+when nobody waits for it any more. The compute process says `READY` once, `WARM` when its solver
+is, and for each job `HELD` once it is read, any number of `PROGRESS`, `BEST` and `DEFECT`, then
+exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come at any time, `WHOLE`
+after a job. Nothing is pickled: a compute process reads what strangers send, and the edge
 believes it nothing but lengths.
 """
 
@@ -44,6 +45,12 @@ class Kind(IntEnum):
     CANCELLED = 12
     LOG = 13
     """A level in decimals, the logger's name and the text, each on a line of its own."""
+    SNAPSHOT = 14
+    """A request whose snapshot is to be held; it is not answered."""
+    HELD = 15
+    """The digests of the snapshots that are held, that of the job last."""
+    WHOLE = 16
+    """A digest that is held, and a request that tells its snapshot as a whole."""
 
 
 class Standing(IntEnum):
@@ -58,6 +65,14 @@ class Standing(IntEnum):
 LAST: Final = frozenset({Kind.DONE, Kind.REFUSED, Kind.FAILED, Kind.CANCELLED})
 
 HEAD: Final = struct.Struct("!BQ")
+
+#: Bytes of a snapshot's digest.
+DIGEST_SIZE: Final = 32
+
+
+def digests(content: bytes) -> tuple[bytes, ...]:
+    """The digests in a `HELD` frame."""
+    return tuple(content[i : i + DIGEST_SIZE] for i in range(0, len(content), DIGEST_SIZE))
 
 
 _JOB = struct.Struct("!Bddd")

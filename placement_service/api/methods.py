@@ -31,7 +31,7 @@ class Method:
     """A call and the numbers of the fields that the edge must know, 0 where there is none.
 
     `inner` holds the request itself, where a message only wraps it; `placement` is in the
-    answer.
+    answer. `snapshot` and `base` are those of a request that may be told in changes.
     """
 
     call: Call
@@ -41,6 +41,8 @@ class Method:
     time_limit: int
     label: int
     placement: int
+    snapshot: int
+    base: int
 
 
 def methods() -> tuple[Method, ...]:
@@ -80,6 +82,8 @@ def _method(call: Call, service: ServiceDescriptor, name: str) -> Method:
         _number(request, "time_limit"),
         _number(request, "label"),
         _number(method.output_type, "placement"),
+        _number(request, "snapshot"),
+        _number(request, "base"),
     )
 
 

@@ -31,6 +31,16 @@ class Metrics:
         self.answers = self._counter("answers", "Placements sent, by what is proven.", "end")
         self.present = self._gauge("requests", "Requests that wait or are computed.")
         self.held = self._gauge("request_bytes_held", "Bytes of the requests that wait or compute.")
+        self.snapshots = self._counter(
+            "snapshots",
+            "Requests by how their snapshot came: whole, or based on one that the process held,"
+            " that it had to be told, or that is unknown.",
+            "result",
+        )
+        for result in ("whole", "held", "told", "unknown"):
+            self.snapshots.labels(result)
+        self.kept = self._gauge("snapshots_kept", "Snapshots that requests may be based on.")
+        self.kept_bytes = self._gauge("snapshot_bytes_kept", "Bytes of the snapshots kept.")
         self.processes = self._gauge("compute_processes", "Compute processes, by state.", "state")
         self.deaths = self._counter("process_ends", "Compute processes that ended, or had to.")
         self.late = self._counter("late_stages", "Computations that were late and cut off.")

@@ -22,6 +22,7 @@ from placement_service.api.health import Health
 from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls
 from placement_service.api.settings import Settings
+from placement_service.api.snapshots.store import SnapshotStore
 
 logger = logging.getLogger(__name__)
 
@@ -117,14 +118,17 @@ class _Edge:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._metrics = Metrics()
+        self._snapshots = SnapshotStore(settings.snapshot_bytes)
         self.pool = ComputePool(
             settings.max_concurrent,
             [
                 *("--engine", settings.engine),
                 *("--solver-memory", str(settings.solver_memory)),
                 *("--largest-answer", str(settings.max_message_bytes)),
+                *("--snapshots", str(settings.snapshot_bytes)),
             ],
             on_end=self._metrics.deaths.inc,
+            on_whole=self._snapshots.keep,
         )
         self.pool.open()
         self._admission = Admission(
@@ -139,6 +143,7 @@ class _Edge:
             settings,
             pool=self.pool,
             admission=self._admission,
+            snapshots=self._snapshots,
             dumps=Dumps(settings.dump_dir, settings.max_dumps),
             metrics=self._metrics,
         )
@@ -152,6 +157,8 @@ class _Edge:
         metrics, pool = self._metrics, self.pool
         metrics.present.set_function(lambda: self._admission.present)
         metrics.held.set_function(lambda: self._admission.held_bytes)
+        metrics.kept.set_function(lambda: len(self._snapshots))
+        metrics.kept_bytes.set_function(lambda: self._snapshots.bytes)
         metrics.processes.labels("idle").set_function(pool.idle_count)
         metrics.processes.labels("busy").set_function(
             lambda: len(pool.process_ids()) - pool.idle_count()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,13 +25,20 @@ from placement_service.api import envelope
 from placement_service.api.admission import Admission
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
-from placement_service.api.frames import JobHead, Kind, Standing
+from placement_service.api.frames import JobHead, Kind, Standing, digests
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import Method, methods
 from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
+from placement_service.api.snapshots import content
+from placement_service.api.snapshots.store import SnapshotStore
 from placement_service.api.status import to_status
-from placement_service.entities.errors import DeadlineTooShort, Internal, PlacementError
+from placement_service.entities.errors import (
+    DeadlineTooShort,
+    Internal,
+    PlacementError,
+    SnapshotUnknown,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +65,7 @@ class PlacementCalls:
         *,
         pool: ComputePool,
         admission: Admission,
+        snapshots: SnapshotStore,
         dumps: Dumps,
         metrics: Metrics,
     ) -> None:
@@ -66,6 +74,7 @@ class PlacementCalls:
         self._settings = settings
         self._pool = pool
         self._admission = admission
+        self._snapshots = snapshots
         self._dumps = dumps
         self._metrics = metrics
         self._running: list[_Call] = []
@@ -174,13 +183,14 @@ class PlacementCalls:
                 await envelope.unwrapped(message, method.inner) as request,
             ):
                 header = await envelope.read_header(
-                    request, time_limit=method.time_limit, label=method.label
+                    request, time_limit=method.time_limit, label=method.label, base=method.base
                 )
                 title = _title(header.label)
+                base = None if header.base is None else self._base(header.base)
                 budget = _budget(
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
-                call = _Call(method, request, title, budget, news.tell)
+                call = _Call(method, request, title, budget, news.tell, base)
                 process = await self._turn(call)
                 try:
                     return await self._in_time(process, call)
@@ -197,7 +207,7 @@ class PlacementCalls:
         """A compute process, when it is this call's turn."""
         try:
             async with asyncio.timeout_at(call.budget.turn_by):
-                return await self._pool.take()
+                return await self._pool.take(call.base)
         except TimeoutError:
             if call.budget.ended_by_deadline:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
@@ -208,7 +218,7 @@ class PlacementCalls:
             async with asyncio.timeout_at(call.budget.late) as end:
                 call.end = end
                 self._running.append(call)
-                await process.begin(call.head(), call.request)
+                await process.begin(call.head(), call.request, self._lacking(process, call))
                 return await self._followed(process, call)
         except TimeoutError:
             # It is far behind, and its caller is not to wait for it. It is told to stop when it is
@@ -227,6 +237,31 @@ class PlacementCalls:
             if call in self._running:
                 self._running.remove(call)
 
+    def _base(self, digest: str) -> bytes:
+        """A base that is kept; raises SnapshotUnknown."""
+        base = content.parse(digest)
+        if base is None or base not in self._snapshots:
+            self._metrics.snapshots.labels("unknown").inc()
+            raise SnapshotUnknown(digest)
+        self._snapshots.use(base)
+        return base
+
+    def _lacking(self, process: ComputeProcess, call: _Call) -> Sequence[bytes]:
+        """What a process has to be told before a call; raises SnapshotUnknown."""
+        if call.base is None:
+            self._metrics.snapshots.labels("whole").inc()
+            return ()
+        # Kept until the call ends, should it be saved.
+        whole = self._snapshots.told(call.base, ())
+        told = self._snapshots.told(call.base, process.held)
+        if whole is None or told is None:
+            # It went while the call waited.
+            self._metrics.snapshots.labels("unknown").inc()
+            raise SnapshotUnknown(content.text(call.base))
+        call.told = whole
+        self._metrics.snapshots.labels("told" if told else "held").inc()
+        return told
+
     def hurry(self) -> None:
         """The calls that are computed answer with the best they have, as soon as they have one."""
         for call in self._running:
@@ -238,30 +273,37 @@ class PlacementCalls:
             frame = await process.next_frame()
             if frame is None:
                 return self._after_death(call)
-            content = frame.content
+            body = frame.content
             match frame.kind:
                 case Kind.PROGRESS:
-                    call.tell(content)
+                    call.tell(body)
+                case Kind.HELD:
+                    await self._keep(call, body)
                 case Kind.BEST:
-                    call.standing, call.best = Standing(content[0]), content[1:]
+                    call.standing, call.best = Standing(body[0]), body[1:]
                     if call.hurried:
                         call.hurry()
                 case Kind.DEFECT:
-                    self._defect(call, content.decode(errors="replace"))
+                    self._defect(call, body.decode(errors="replace"))
                 case Kind.SUMMARY:
-                    end, _, summary = content.decode(errors="replace").partition("\n")
+                    end, _, summary = body.decode(errors="replace").partition("\n")
                     self._metrics.answers.labels(end).inc()
                     logger.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
                 case Kind.DONE:
-                    return content
+                    return body
                 case Kind.REFUSED:
-                    raise Refused(status_pb2.Status.FromString(content))
+                    raise Refused(status_pb2.Status.FromString(body))
                 case Kind.CANCELLED:
                     raise asyncio.CancelledError
                 case _:
-                    raise Internal(
-                        dump=self._defect(call, content.decode(errors="replace").strip())
-                    )
+                    raise Internal(dump=self._defect(call, body.decode(errors="replace").strip()))
+
+    async def _keep(self, call: _Call, held: bytes) -> None:
+        """Keeps what a request says of its snapshot, once a process made something of it."""
+        method = call.method
+        if held and method.base:
+            told = await envelope.only(call.request, method.snapshot, method.base)
+            self._snapshots.keep(digests(held)[-1], told, call.base or b"")
 
     def _after_death(self, call: _Call) -> bytes:
         dump = self._defect(call, "the compute process died")
@@ -273,7 +315,7 @@ class PlacementCalls:
 
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
-        name = self._dumps.save(call.request)
+        name = self._dumps.save(call.request, call.told)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 
@@ -317,6 +359,9 @@ class _Call:
     title: str
     budget: _Budget
     tell: Callable[[bytes], None]
+    #: The digest of the snapshot that it is based on, and the requests that this is made from.
+    base: bytes | None = None
+    told: Sequence[bytes] = field(default=(), init=False)
     best: bytes | None = field(default=None, init=False)
     standing: Standing = field(default=Standing.NOTHING, init=False)
     end: asyncio.Timeout | None = field(default=None, init=False)

@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     """Requests that may wait for their turn; more are refused as busy."""
     max_pending_bytes: int = Field(default=256 * _MIB, ge=1024)
     """Bytes of the requests that wait or are computed; more are refused as busy."""
+    snapshot_bytes: int = Field(default=256 * _MIB, ge=0)
+    """Bytes of the snapshots kept for requests that say only what has changed: on the edge, and
+    as much again, decoded, in each compute process; 0 keeps none."""
     max_connections: int = Field(default=256, ge=1)
     """Connections at once; more are closed."""
     max_calls_per_connection: int = Field(default=64, ge=1)

@@ -20,10 +20,20 @@ from placement_service.entities.request import Request
 
 RULES = (*cluster.RULES, *workload.RULES, *policy.RULES)
 
+#: Rules on how nodes and running pods go with the rest: they need all of them.
+RULES_ACROSS = (*cluster.RULES_ACROSS, *workload.RULES_ACROSS)
 
-def violations(request: Request) -> Iterator[Violation]:
-    """Every violation of every rule."""
-    return chain.from_iterable(rule(request) for rule in RULES)
+
+def violations(told: Request, whole: Request | None = None) -> Iterator[Violation]:
+    """Every violation of every rule.
+
+    `told` may hold only the nodes and running pods that are not checked yet, if in `whole`
+    are all of them.
+    """
+    return chain(
+        chain.from_iterable(rule(told) for rule in RULES),
+        chain.from_iterable(rule(whole or told) for rule in RULES_ACROSS),
+    )
 
 
 def first_violations(every: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:

@@ -181,16 +181,7 @@ def _device_problems(device: Device) -> Iterator[Problem]:
         yield "pcie_switch", f"has {len(device.pcie_switch):,} characters, at most {MAX_VALUE}"
 
 
-def running_pods_are_well_named_unique_and_not_pending(request: Request) -> Iterator[Violation]:
-    if not request.snapshot.running_pods:
-        return
-    pending = {
-        pod.name
-        for gang in request.snapshot.gangs
-        for group in gang.groups
-        for pod_set in group.pod_sets
-        for pod in pod_set.pods
-    }
+def running_pods_are_well_named_and_unique(request: Request) -> Iterator[Violation]:
     yield from named_and_unique(
         "snapshot.pods", (p.name for p in request.snapshot.running_pods), POD
     )
@@ -198,8 +189,19 @@ def running_pods_are_well_named_unique_and_not_pending(request: Request) -> Iter
         problem = NODE.problem(pod.node)
         if problem:
             yield Violation(f"snapshot.pods[{i}].node", problem)
-        if pod.name in pending:
-            yield Violation(f"snapshot.pods[{i}].name", f"{show(pod.name)} is to be placed as well")
+
+
+def pods_to_be_placed_do_not_run(request: Request) -> Iterator[Violation]:
+    if not request.snapshot.running_pods:
+        return
+    running = {pod.name for pod in request.snapshot.running_pods}
+    for i, gang in enumerate(request.snapshot.gangs):
+        for j, group in enumerate(gang.groups):
+            for k, pod_set in enumerate(group.pod_sets):
+                for n, pod in enumerate(pod_set.pods):
+                    if pod.name in running:
+                        path = f"gangs[{i}].groups[{j}].pod_sets[{k}].pods[{n}].name"
+                        yield Violation(path, f"{show(pod.name)} is a running pod as well")
 
 
 def terms_of_running_pods_are_sound(request: Request) -> Iterator[Violation]:
@@ -335,13 +337,17 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     texts_of_nodes_are_short,
     host_ports_of_nodes_exist,
     devices_are_sound,
-    running_pods_are_well_named_unique_and_not_pending,
+    running_pods_are_well_named_and_unique,
     terms_of_running_pods_are_sound,
     queue_names_are_well_formed_and_unique,
     queues_form_trees,
     amounts_of_queues_are_in_range,
     reservation_names_are_well_formed_and_unique,
-    reservations_are_on_nodes_of_the_snapshot,
     reservations_are_sound,
     disruption_budgets_are_sound,
+)
+
+RULES_ACROSS: tuple[Callable[[Request], Iterator[Violation]], ...] = (
+    pods_to_be_placed_do_not_run,
+    reservations_are_on_nodes_of_the_snapshot,
 )

@@ -242,7 +242,6 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     pod_counts_are_not_negative,
     pod_sets_hold_pods,
     pods_are_well_named_and_once_in_the_request,
-    bound_pods_are_where_pods_can_be,
     templates_are_sound,
     scopes_name_groups_of_their_gang,
     base_gangs_are_known_and_have_no_base,
@@ -250,4 +249,8 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     what_is_unsupported_is_said_briefly,
     queues_of_gangs_are_well_formed,
     times_of_gangs_are_times,
+)
+
+RULES_ACROSS: tuple[Callable[[Request], Iterator[Violation]], ...] = (
+    bound_pods_are_where_pods_can_be,
 )

@@ -10,7 +10,7 @@ the third node of the message is the third node of the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from placement.v1 import cluster_pb2, placement_service_pb2
@@ -48,10 +48,22 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
     """
     if message.HasField("base"):
         raise SnapshotUnknown(message.base.digest)
-    snapshot = message.snapshot
     size.check_message(message)
     found: list[Violation] = []
-    request = Request(
+    request = parse_told(message, found)
+    check(request, request, found)
+    return request
+
+
+def parse_told(
+    message: placement_service_pb2.ComputePlacementRequest, found: list[Violation]
+) -> Request:
+    """What a message says, checked for nothing but what no value can hold, which is `found`.
+
+    With a base, the nodes and running pods are only those that have changed since.
+    """
+    snapshot = message.snapshot
+    return Request(
         snapshot=Snapshot(
             nodes=nodes.parse_nodes(snapshot, found),
             gangs=tuple(workload.parse_gangs(message.gangs, found)),
@@ -70,11 +82,17 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
         validate_only=message.validate_only,
         label=message.label,
     )
-    size.check_tables(request)
-    first, count = validation.first_violations(chain(found, validation.violations(request)))
+
+
+def check(told: Request, whole: Request, found: Sequence[Violation] = ()) -> None:
+    """Raises InvalidRequest with every violation, those `found` already included.
+
+    `told` is what the message says, and `whole` the same with all nodes and running pods.
+    """
+    size.check_tables(whole)
+    first, count = validation.first_violations(chain(found, validation.violations(told, whole)))
     if count:
         raise InvalidRequest(first, count)
-    return request
 
 
 def request_to_proto(request: Request) -> placement_service_pb2.ComputePlacementRequest:

@@ -13,6 +13,7 @@ from placement.v1 import ComputePlacementResponse, StreamPlacementResponse
 from placement_service.api import compute
 from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
+from placement_service.api.snapshots.versions import Versions
 from placement_service.entities.progress import Interrupted
 from tests.service.questions import message
 from tests.service.test_pipeline import stages
@@ -25,9 +26,10 @@ def frames_of(call: Call, content: bytes, *, largest: int = 10**6, **broken: Any
     """What a job is answered with."""
     ours, theirs = socket.socketpair()
     now = time.monotonic()
+    versions = Versions(2**20)
     job = compute._Job(JobHead(call, now, now + LONG, float("inf")), content)
     edge, channel = Channel(ours.detach()), Channel(theirs.detach())
-    compute._Computation(channel, replace(stages(), **broken), largest, job).run()
+    compute._Computation(channel, replace(stages(), **broken), largest, versions, job).run()
     channel.send(Kind.READY)
     found: Frames = []
     while True:
@@ -40,14 +42,14 @@ def frames_of(call: Call, content: bytes, *, largest: int = 10**6, **broken: Any
 def test_each_better_answer_is_handed_out_before_the_last() -> None:
     found = frames_of(Call.COMPUTE_PLACEMENT, message().SerializeToString())
     kinds = [kind for kind, _ in found]
-    assert kinds == [Kind.BEST, Kind.BEST, Kind.SUMMARY, Kind.DONE]
+    assert kinds == [Kind.HELD, Kind.BEST, Kind.BEST, Kind.SUMMARY, Kind.DONE]
     assert [Standing(content[0]) for kind, content in found if kind is Kind.BEST] == [
         Standing.NOTHING,
         Standing.PROVEN,
     ]
-    assert found[2][1].startswith(b"optimal\n3 nodes, 1 gangs, 2 bindings")
-    nothing, best = (ComputePlacementResponse.FromString(content[1:]) for _, content in found[:2])
-    last = ComputePlacementResponse.FromString(found[3][1])
+    assert found[3][1].startswith(b"optimal\n3 nodes, 1 gangs, 2 bindings")
+    nothing, best = (ComputePlacementResponse.FromString(content[1:]) for _, content in found[1:3])
+    last = ComputePlacementResponse.FromString(found[4][1])
     assert len(nothing.placement.bindings) == 0
     assert best.placement.bindings == last.placement.bindings
 

@@ -38,7 +38,7 @@ def header(content: bytes) -> envelope.Header:
 def test_the_header_of_a_request() -> None:
     found = header(message(time_limit=2.5).SerializeToString())
     assert (found.time_limit, found.label) == (2.5, "test")
-    assert header(b"") == envelope.Header(None, "")
+    assert header(b"") == envelope.Header(None, "", None)
 
 
 def test_fields_that_come_twice_are_merged_as_protobuf_does() -> None:

@@ -24,6 +24,7 @@ from placement_service.api.dumps import Dumps
 from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls, Refused
 from placement_service.api.settings import Settings
+from placement_service.api.snapshots.store import SnapshotStore
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.judge.verify import verify
@@ -191,6 +192,7 @@ def test_a_caller_who_does_not_read_is_given_up() -> None:
                 retry_after_seconds=1.0,
                 arrival_seconds=1.0,
             ),
+            snapshots=SnapshotStore(0),
             dumps=Dumps(None, 1),
             metrics=Metrics(),
         )

@@ -122,7 +122,7 @@ def test_a_valid_request_has_no_violations() -> None:
         ),
         pytest.param(
             lambda m: setattr(m.snapshot.pods[0], "name", "namespaces/ml/pods/a-0"),
-            "snapshot.pods[0].name", "is to be placed as well",
+            "gangs[0].groups[0].pod_sets[0].pods[0].name", "is a running pod as well",
             id="running pod that is pending",
         ),
         pytest.param(

@@ -1,0 +1,120 @@
+"""The content of a snapshot, and its digest (see `Placement.snapshot_digest` in the protos).
+
+Content is nodes and running pods in order of their names, each with the canonical encoding of
+its message. A change costs what has changed, and a copy of two lists.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from placement_service.api.envelope import framed
+
+_HASH = 32
+
+
+class Change(NamedTuple):
+    """New content, and for each place in it what stands there.
+
+    `rows` are places in the old content, or behind it those in the list of what is new.
+    None: names are the same, and `replaced` are the new places by the old ones.
+    """
+
+    content: Entries
+    rows: Sequence[int] | None
+    replaced: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Messages of one kind by name, in ascending order; `hashes` one after the other."""
+
+    names: Sequence[str] = ()
+    encodings: Sequence[bytes] = ()
+    hashes: bytes = b""
+    size: int = 0
+
+    def find(self, name: str) -> int | None:
+        """The place of a name, None when it is not there."""
+        place = bisect_left(self.names, name)
+        return place if place < len(self.names) and self.names[place] == name else None
+
+    def changed(
+        self, new: Sequence[Message], names: Sequence[str], gone: Collection[str]
+    ) -> Change:
+        """With messages of these names set, and others gone that are there."""
+        encodings = [encoding(message) for message in new]
+        places = [self.find(name) for name in names]
+        replaced = {place: i for i, place in enumerate(places) if place is not None}
+        size = self.size + sum(map(len, encodings))
+        size -= sum(len(self.encodings[place]) for place in replaced)
+        if len(replaced) == len(new) and not gone:
+            return Change(self._replaced(replaced, encodings, size), None, replaced)
+        without = {self.find(name) for name in gone}
+        size -= sum(len(self.encodings[place]) for place in without if place is not None)
+        old = len(self.names)
+        every = (*self.names, *names)
+        rows = [i for i in range(old) if i not in replaced and i not in without]
+        rows += range(old, old + len(new))
+        rows.sort(key=every.__getitem__)
+        bodies = (*self.encodings, *encodings)
+        hashes = [self.hashes[i : i + _HASH] for i in range(0, len(self.hashes), _HASH)]
+        hashes += [sha256(body).digest() for body in encodings]
+        content = Entries(
+            [every[i] for i in rows],
+            [bodies[i] for i in rows],
+            b"".join([hashes[i] for i in rows]),
+            size,
+        )
+        return Change(content, rows, replaced)
+
+    def _replaced(self, replaced: dict[int, int], new: Sequence[bytes], size: int) -> Entries:
+        if not replaced:
+            return self
+        encodings, hashes = list(self.encodings), bytearray(self.hashes)
+        for place, i in replaced.items():
+            encodings[place] = new[i]
+            hashes[place * _HASH : (place + 1) * _HASH] = sha256(new[i]).digest()
+        return Entries(self.names, encodings, bytes(hashes), size)
+
+    def written(self, field: int) -> Iterable[bytes]:
+        """All messages as the repeated field of that number, in pieces."""
+        for body in self.encodings:
+            yield from framed(field, len(body))
+            yield body
+
+
+def digest(nodes: Entries, pods: Entries) -> bytes:
+    """The digest of a snapshot."""
+    return sha256(sha256(nodes.hashes).digest() + sha256(pods.hashes).digest()).digest()
+
+
+def encoding(message: Message) -> bytes:
+    """The canonical encoding of a message; fields that are not known are dropped from it."""
+    message.DiscardUnknownFields()
+    # Protobuf for Python sorts the keys of maps as if each ended in 0xFF, and fields by number.
+    # The golden files hold it to that.
+    content: bytes = message.SerializeToString(deterministic=True)
+    return content
+
+
+def text(raw: bytes) -> str:
+    """A digest as messages hold it."""
+    return f"sha256:{raw.hex()}"
+
+
+def parse(digest: str) -> bytes | None:
+    """The inverse of `text`; None where it is none."""
+    kind, _, digits = digest.partition(":")
+    if kind != "sha256" or len(digits) != 2 * _HASH or digits != digits.lower():
+        return None
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return None

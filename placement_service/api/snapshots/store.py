@@ -1,0 +1,79 @@
+"""What the edge keeps of snapshots: the bytes that they were told with.
+
+A snapshot is what a request said in whole, or what it said of changes to one that is kept. To
+have a process know one, it is told what it lacks, from the nearest that it holds. The edge
+looks into none of it: what is in the bytes, and their digest, a compute process says.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+#: What an entry takes besides its bytes, about.
+_ENTRY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Bytes of a request, and the digest of its base, empty for a whole snapshot."""
+
+    told: bytes
+    base: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.told) + _ENTRY
+
+
+class SnapshotStore:
+    """Snapshots by digest, at most so many bytes; the least recently used go first."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        # Those that others are made from stand behind these, so that they go later.
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def told(self, digest: bytes, held: Collection[bytes]) -> list[bytes] | None:
+        """What a process that holds some has to be told, in order, to hold this one.
+
+        None when that is not known.
+        """
+        way: list[bytes] = []
+        while digest not in held:
+            kept = self._kept.get(digest)
+            if kept is None:
+                return None
+            way.append(kept.told)
+            if not kept.base:
+                break
+            digest = kept.base
+        return way[::-1]
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._kept
+
+    def keep(self, digest: bytes, told: bytes, base: bytes = b"") -> None:
+        """Keeps a snapshot that these bytes tell of, in whole or of changes to a base."""
+        known = self._kept.get(digest)
+        if known is None or (known.base and not base):
+            if base and base not in self._kept:
+                return
+            if len(told) + _ENTRY > self._most:
+                return
+            kept = self._kept[digest] = _Kept(told, base)
+            self.bytes += kept.size - (0 if known is None else known.size)
+        self.use(digest)
+        while self.bytes > self._most:
+            self.bytes -= self._kept.popitem(last=False)[1].size
+
+    def use(self, digest: bytes) -> None:
+        """Takes note that a snapshot is used, and all that it is made from."""
+        while digest in self._kept:
+            self._kept.move_to_end(digest)
+            digest = self._kept[digest].base

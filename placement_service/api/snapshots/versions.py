@@ -1,0 +1,233 @@
+"""The versions of snapshots that a compute process holds, decoded and ready.
+
+A version never changes. One that is made from another shares with it all that is the same, so
+that a request costs what has changed, and no node is read, checked or encoded twice. Nodes and
+running pods are in order of their names, whatever the order in the request: the same content
+gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from placement.v1 import ClusterSnapshot, ComputePlacementRequest, SnapshotBase
+from placement_service.api import size
+from placement_service.api.envelope import framed
+from placement_service.api.snapshots import content
+from placement_service.api.snapshots.content import Change, Entries
+from placement_service.api.validation.names import show
+from placement_service.api.wire import requests
+from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
+from placement_service.entities.request import Node, Request, RunningPod
+
+#: What decoded content takes, as a multiple of its encoding.
+DECODED = 6
+
+#: What a version takes for each entry that it shares with the version before, in bytes.
+SHARED = 100
+
+#: Versions held at once, however small.
+MOST_VERSIONS = 256
+
+#: Changes after which the edge is told the whole, so that it need not keep them all.
+MOST_CHANGES = 64
+
+_SNAPSHOT = ComputePlacementRequest.SNAPSHOT_FIELD_NUMBER
+_NODES, _PODS = ClusterSnapshot.NODES_FIELD_NUMBER, ClusterSnapshot.PODS_FIELD_NUMBER
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)  # no slots: cached_property keeps its value in the instance
+class Version:
+    """One snapshot's nodes and running pods, decoded.
+
+    `changes` and `changed_bytes` count what the edge keeps to make it from a whole snapshot.
+    """
+
+    nodes: tuple[Node, ...]
+    pods: tuple[RunningPod, ...]
+    node_entries: Entries
+    pod_entries: Entries
+    changes: int = 0
+    changed_bytes: int = 0
+
+    @cached_property
+    def digest(self) -> bytes:
+        return content.digest(self.node_entries, self.pod_entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all encodings."""
+        return self.node_entries.size + self.pod_entries.size
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes in memory, about."""
+        if not self.changes:
+            return DECODED * self.size
+        entries = len(self.node_entries.names) + len(self.pod_entries.names)
+        return SHARED * entries + DECODED * self.changed_bytes
+
+    def whole(self) -> bytes:
+        """A request that holds the version as a whole."""
+        body = b"".join(chain(self.node_entries.written(_NODES), self.pod_entries.written(_PODS)))
+        return b"".join((*framed(_SNAPSHOT, len(body)), body))
+
+
+EMPTY = Version((), (), Entries(), Entries())
+
+
+class Read(NamedTuple):
+    """A request in which nothing is left to look up, and the version that it is about."""
+
+    request: Request
+    version: Version
+
+
+def read(message: ComputePlacementRequest, base: Version | None) -> Read:
+    """The request in a message; `base` is the one that it names, if it names one.
+
+    Raises InvalidRequest with every violation. Paths are those of the message.
+    """
+    size.check_message(message)
+    found: list[Violation] = []
+    told = requests.parse_told(message, found)
+    found += _misplaced(message, base)
+    version = EMPTY if base is None else base
+    if not found:
+        version = _updated(version, message, told)
+    nodes, pods = version.nodes, version.pods
+    whole = replace(told, snapshot=replace(told.snapshot, nodes=nodes, running_pods=pods))
+    requests.check(told, told if found else whole, found)
+    return Read(whole, version)
+
+
+def _misplaced(message: ComputePlacementRequest, base: Version | None) -> Iterator[Violation]:
+    """What is gone though it is not in the base, or is set as well."""
+    if base is None:
+        return
+    change, snapshot = message.base, message.snapshot
+    set_nodes, set_pods = {n.name for n in snapshot.nodes}, {p.name for p in snapshot.pods}
+    for field, gone, entries, present in (
+        ("base.gone_nodes", change.gone_nodes, base.node_entries, set_nodes),
+        ("base.gone_pods", change.gone_pods, base.pod_entries, set_pods),
+    ):
+        seen: set[str] = set()
+        for i, name in enumerate(gone):
+            if entries.find(name) is None:
+                yield Violation(f"{field}[{i}]", f"{show(name)} is not in the base")
+            elif name in present:
+                yield Violation(f"{field}[{i}]", f"{show(name)} is set by this request as well")
+            elif name in seen:
+                yield Violation(f"{field}[{i}]", f"{show(name)} is named twice")
+            seen.add(name)
+
+
+def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> Version:
+    """The version after what a message says; names in it are to be unique and in their place."""
+    snapshot, gone = message.snapshot, message.base
+    nodes = base.node_entries.changed(
+        snapshot.nodes, [n.name for n in snapshot.nodes], gone.gone_nodes
+    )
+    pods = base.pod_entries.changed(snapshot.pods, [p.name for p in snapshot.pods], gone.gone_pods)
+    _check_length("snapshot.nodes", nodes.content, size.MAX_NODES)
+    _check_length("snapshot.pods", pods.content, size.MAX_PODS)
+    known = base is not EMPTY
+    return Version(
+        _arranged(base.nodes, told.snapshot.nodes, nodes),
+        _arranged(base.pods, told.snapshot.running_pods, pods),
+        nodes.content,
+        pods.content,
+        base.changes + 1 if known else 0,
+        base.changed_bytes + _bytes_of(message) if known else 0,
+    )
+
+
+def _bytes_of(message: ComputePlacementRequest) -> int:
+    return message.snapshot.ByteSize() + message.base.ByteSize()
+
+
+def _check_length(field: str, entries: Entries, most: int) -> None:
+    if len(entries.names) > most:
+        problem = f"holds {len(entries.names):,} entries with those of the base, at most {most:,}"
+        raise InvalidRequest([Violation(field, problem)])
+
+
+def _arranged(old: Sequence[_T], new: Sequence[_T], change: Change) -> tuple[_T, ...]:
+    """The values of changed entries."""
+    if change.rows is not None:
+        every = (*old, *new)
+        return tuple([every[row] for row in change.rows])
+    if not change.replaced:
+        return tuple(old)
+    values = list(old)
+    for place, i in change.replaced.items():
+        values[place] = new[i]
+    return tuple(values)
+
+
+class Whole(NamedTuple):
+    """A request that tells a snapshot as a whole, and the snapshot's digest."""
+
+    digest: bytes
+    told: bytes
+
+
+class Versions:
+    """The versions that a process holds, by digest; at most so many bytes, about.
+
+    The least recently used go first; the latest stays, whatever it takes, unless nothing is
+    to be kept at all.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._held: OrderedDict[bytes, Version] = OrderedDict()
+
+    def read(self, message: ComputePlacementRequest) -> Read:
+        """The request in a message, whose version is held from now on.
+
+        Raises InvalidRequest, and SnapshotUnknown when the base is not held.
+        """
+        base = self._base(message.base) if message.HasField("base") else None
+        found = read(message, base)
+        self.keep(found.version)
+        return found
+
+    def keep(self, version: Version) -> None:
+        if not self._most:
+            return
+        # The same content may be had with fewer changes by now.
+        before = self._held.pop(version.digest, None)
+        self._bytes += version.cost - (0 if before is None else before.cost)
+        self._held[version.digest] = version
+        while len(self._held) > 1 and (self._bytes > self._most or len(self._held) > MOST_VERSIONS):
+            self._bytes -= self._held.popitem(last=False)[1].cost
+
+    def held(self) -> Collection[bytes]:
+        """The digests of all versions, the latest last."""
+        return self._held.keys()
+
+    def whole(self) -> Whole | None:
+        """The latest version as a whole, when it is made of so many changes that this is less."""
+        version = next(reversed(self._held.values()), EMPTY)
+        if version.changes < MOST_CHANGES and version.changed_bytes <= version.size:
+            return None
+        version = replace(version, changes=0, changed_bytes=0)
+        self.keep(version)
+        return Whole(version.digest, version.whole())
+
+    def _base(self, base: SnapshotBase) -> Version:
+        digest = content.parse(base.digest)
+        version = None if digest is None else self._held.get(digest)
+        if digest is None or version is None:
+            raise SnapshotUnknown(base.digest)
+        self._held.move_to_end(digest)
+        return version
