@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from operator import lt
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -93,9 +95,9 @@ class KindColumn(Generic[_K]):
         count = np.bincount(self.number, minlength=len(self.kinds)).tolist()
         return ((kind, n) for kind, n in zip(self.kinds, count, strict=True) if n)
 
-    def kept(self, keep: Bools) -> KindColumn[_K]:
-        """Of some things only."""
-        return KindColumn(self.kinds, self.number[keep], self._number_of)
+    def taken(self, rows: Ints) -> KindColumn[_K]:
+        """Of some things, in this order."""
+        return KindColumn(self.kinds, self.number[rows], self._number_of)
 
     def updated(
         self, size: int, at: Ints, values: Sequence[_K], content: Callable[[_K], Hashable]
@@ -255,18 +257,28 @@ class Nodes(Sequence[Node]):
         new.__dict__["row_of"] = rows
         return new
 
+    def in_order(self) -> Nodes:
+        """The same nodes in ascending order of their names."""
+        if all(map(lt, self.names, islice(self.names, 1, None))):
+            return self
+        return self._taken(sorted(range(len(self)), key=self.names.__getitem__))
+
     def _without(self, gone: Collection[str]) -> Nodes:
         names = set(gone)
-        keep = np.array([name not in names for name in self.names], dtype=bool)
+        return self._taken([i for i, name in enumerate(self.names) if name not in names])
+
+    def _taken(self, rows: Sequence[int]) -> Nodes:
+        """Some nodes, in this order."""
+        at = np.array(rows, dtype=np.int64)
         return Nodes(
-            tuple(name for name in self.names if name not in names),
-            self.labels.kept(keep),
-            self.allocatable.kept(keep),
-            {r: column[keep] for r, column in self.requested.items()},
-            self.taints.kept(keep),
-            self.unschedulable[keep],
-            self.ready[keep],
-            self.parts.kept(keep),
+            tuple(self.names[i] for i in rows),
+            self.labels.taken(at),
+            self.allocatable.taken(at),
+            {r: column[at] for r, column in self.requested.items()},
+            self.taints.taken(at),
+            self.unschedulable[at],
+            self.ready[at],
+            self.parts.taken(at),
         )
 
 

@@ -23,7 +23,8 @@ from placement_service.api.snapshots.content import Change, Entries
 from placement_service.api.validation.names import show
 from placement_service.api.wire import requests
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
-from placement_service.entities.request import Node, Request, RunningPod
+from placement_service.entities.nodes import NO_NODES, Nodes
+from placement_service.entities.request import Request, RunningPod
 
 #: What decoded content takes, as a multiple of its encoding.
 DECODED = 6
@@ -50,7 +51,7 @@ class Version:
     `changes` and `changed_bytes` count what the edge keeps to make it from a whole snapshot.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: Nodes
     pods: tuple[RunningPod, ...]
     node_entries: Entries
     pod_entries: Entries
@@ -80,7 +81,7 @@ class Version:
         return b"".join((*framed(_SNAPSHOT, len(body)), body))
 
 
-EMPTY = Version((), (), Entries(), Entries())
+EMPTY = Version(NO_NODES, (), Entries(), Entries())
 
 
 class Read(NamedTuple):
@@ -139,8 +140,11 @@ def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> 
     _check_length("snapshot.nodes", nodes.content, size.MAX_NODES)
     _check_length("snapshot.pods", pods.content, size.MAX_PODS)
     known = base is not EMPTY
+    columns = told.snapshot.columns
+    if known:
+        columns = base.nodes.updated(columns, gone.gone_nodes)
     return Version(
-        _arranged(base.nodes, told.snapshot.nodes, nodes),
+        columns.in_order() if nodes.rows is not None else columns,
         _arranged(base.pods, told.snapshot.running_pods, pods),
         nodes.content,
         pods.content,
