@@ -36,6 +36,7 @@ from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
 from placement_service.entities.solution import SAME, Assignment, Limit, Solution, Tier, TierName
+from placement_service.entities.stages import Stage, stage
 from placement_service.explain.request_reasons import plain_reasons
 from placement_service.formulation.named_plan import NamedPlan, name_plan
 from placement_service.formulation.objective import to_solution
@@ -180,8 +181,9 @@ def place(
 
     # 2. Names become arrays. Until then nothing is placed, and that may be said.
     offer(nothing_yet(request))
-    run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
-    problem = stages.formulate(request.snapshot, request.policy, run.prepared)
+    with stage(Stage.FORMULATE):
+        run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
+        problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()
 
     # 3. A first answer, good or not, so that there is one.
@@ -350,7 +352,8 @@ class _Run:
             deadline = now + (deadline - now) / 2
         previous = count_pods(self._request.snapshot, self._request.previous)
         try:
-            solution = self._stages.first_answer(problem, previous, deadline=deadline)
+            with stage(Stage.FIRST_ANSWER):
+                solution = self._stages.first_answer(problem, previous, deadline=deadline)
         except Exception as error:
             logger.exception("the first answer failed")
             self._report_defect("the first answer failed", repr(error))
@@ -393,13 +396,14 @@ class _Run:
                 now = self._clock()
                 next_judging = now + (now - begin) / VERIFYING_SHARE
 
-        found = self._stages.search(
-            problem,
-            best.solution,
-            deadline=deadline,
-            interrupter=self._interrupter,
-            report=report,
-        )
+        with stage(Stage.SEARCH):
+            found = self._stages.search(
+                problem,
+                best.solution,
+                deadline=deadline,
+                interrupter=self._interrupter,
+                report=report,
+            )
         if found.failure:
             self._report_defect("the engine failed", found.failure)
         if self._interrupter.interrupted:
@@ -423,13 +427,14 @@ class _Run:
     def explain(self, problem: Problem, best: _Candidate) -> Sequence[Sequence[Reason]]:
         """Reasons by gang; none when explaining itself fails."""
         try:
-            return self._stages.explain(
-                self.prepared.snapshot,
-                problem,
-                best.solution,
-                best.score,
-                deadline=self._budget.answer_by,
-            )
+            with stage(Stage.EXPLAIN):
+                return self._stages.explain(
+                    self.prepared.snapshot,
+                    problem,
+                    best.solution,
+                    best.score,
+                    deadline=self._budget.answer_by,
+                )
         except Exception as error:
             logger.exception("explaining failed")
             self._report_defect("explaining failed", repr(error))
@@ -475,6 +480,10 @@ class _Run:
 
     def _judge(self, solution: Solution) -> _Candidate | None:
         """The candidate in a solution, None when it is refused."""
+        with stage(Stage.JUDGE):
+            return self._judged(solution)
+
+    def _judged(self, solution: Solution) -> _Candidate | None:
         begin = self._clock()
         request = self._request
         try:

@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from placement.v1 import ComputePlacementRequest, placement_service_pb2
 from placement_service import pipeline
 from placement_service.api import planning, questions
-from placement_service.api.frames import Channel, JobHead, Kind, Standing
+from placement_service.api.frames import Channel, JobHead, Kind, Standing, stage_frame
 from placement_service.api.methods import Call
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.versions import Versions
@@ -38,6 +38,7 @@ from placement_service.entities.errors import InvalidRequest, PlacementError, Vi
 from placement_service.entities.placement import Placement, Progress
 from placement_service.entities.progress import Interrupted, Switch
 from placement_service.entities.request import Request
+from placement_service.entities.stages import Passed, Stage, stage, told
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
@@ -159,7 +160,8 @@ class _Computation:
     def run(self) -> None:
         """Sends what comes of it. Raises OSError when the edge is gone."""
         try:
-            summary, answer = self._answer()
+            with told(self._passed):
+                summary, answer = self._answer()
         except PlacementError as error:
             self._channel.send(Kind.REFUSED, to_status(error).SerializeToString())
         except Interrupted:
@@ -184,11 +186,12 @@ class _Computation:
             return "translated\ntranslated", self._fitting(translation)
         if head.call in planning.ASKED:
             return self._planned(planning.read(head.call, self._job.request))
-        question = questions.read(head.call, self._job.request)
-        self._warnings = question.warnings
-        request = self._read(question.message)
-        # It may be large, and nobody looks at it any more.
-        del question
+        with stage(Stage.READ):
+            question = questions.read(head.call, self._job.request)
+            self._warnings = question.warnings
+            request = self._read(question.message)
+            # It may be large, and nobody looks at it any more.
+            del question
         placement = self._placed(request, head.answer_by)
         stop = placement.termination
         end = "checked" if stop is None else "optimal" if stop.optimal else "feasible"
@@ -232,6 +235,9 @@ class _Computation:
         call = self._job.head.call.name.lower().replace("_", " ")
         return f"planned\n{call}, {len(request.snapshot.nodes)} nodes", answer
 
+    def _passed(self, passed: Passed) -> None:
+        self._channel.send(Kind.STAGE, stage_frame(passed))
+
     def _progress(self, progress: Progress) -> None:
         if self._job.head.call is Call.STREAM_PLACEMENT:
             event = placement_service_pb2.StreamPlacementResponse(
@@ -255,10 +261,11 @@ class _Computation:
 
         Raises InvalidRequest when not even the bindings are small enough.
         """
-        try:
-            return self._fitting(self._around(placement))
-        except InvalidRequest:
-            return self._fitting(self._around(_with_short_reasons(placement)))
+        with stage(Stage.WRITE):
+            try:
+                return self._fitting(self._around(placement))
+            except InvalidRequest:
+                return self._fitting(self._around(_with_short_reasons(placement)))
 
     def _around(self, placement: Placement) -> Message:
         message = placements.placement_to_proto(

@@ -2,10 +2,10 @@
 
 The edge sends a `JOB`, before it as a `SNAPSHOT` what the process lacks for it, and `CANCEL`
 when nobody waits for it any more. The compute process says `READY` once, `WARM` when its solver
-is, and for each job `HELD` once it is read, any number of `PROGRESS`, `BEST` and `DEFECT`, then
-exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come at any time, `WHOLE`
-after a job. Nothing is pickled: a compute process reads what strangers send, and the edge
-believes it nothing but lengths.
+is, and for each job `HELD` once it is read, any number of `PROGRESS`, `BEST`, `STAGE` and
+`DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come at any
+time, `WHOLE` after a job. Nothing is pickled: a compute process reads what strangers send, and the
+edge believes it nothing but lengths.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import ClassVar, Final, Self
 
 from placement_service.api.methods import Call
+from placement_service.entities.stages import Passed, Stage
 
 
 class Kind(IntEnum):
@@ -51,6 +52,8 @@ class Kind(IntEnum):
     """The digests of the snapshots that are held, that of the job last."""
     WHOLE = 16
     """A digest that is held, and a request that tells its snapshot as a whole."""
+    STAGE = 17
+    """A stage that is over, and its times (`stage_frame`)."""
 
 
 class Standing(IntEnum):
@@ -77,6 +80,9 @@ def digests(content: bytes) -> tuple[bytes, ...]:
 
 _JOB = struct.Struct("!Bddd")
 
+#: No machine runs so long, in seconds.
+_LATEST = 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class JobHead:
@@ -96,6 +102,24 @@ class JobHead:
     def unpack(cls, content: memoryview) -> Self:
         call, *times = _JOB.unpack_from(content)
         return cls(Call(call), *times)
+
+
+_STAGE = struct.Struct("!Bdd")
+
+
+def stage_frame(passed: Passed) -> bytes:
+    return _STAGE.pack(*passed)
+
+
+def read_stage(content: bytes) -> Passed:
+    """Raises ValueError when it is none, or from no clock that there is."""
+    try:
+        number, begin, end = _STAGE.unpack(content)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+    if not 0 <= begin <= end < _LATEST:
+        raise ValueError(f"no times: {begin} to {end}")
+    return Passed(Stage(number), begin, end)
 
 
 class Channel:

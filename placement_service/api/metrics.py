@@ -28,6 +28,9 @@ class Metrics:
         self.bytes = self._histogram(
             "request_bytes", "Size of the requests that arrived.", _BYTES, "method"
         )
+        self.stages = self._histogram(
+            "stage_seconds", "What the stages of a call took.", _SECONDS, "stage"
+        )
         self.answers = self._counter("answers", "Placements sent, by what is proven.", "end")
         self.present = self._gauge("requests", "Requests that wait or are computed.")
         self.held = self._gauge("request_bytes_held", "Bytes of the requests that wait or compute.")

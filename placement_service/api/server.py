@@ -23,6 +23,7 @@ from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots.store import SnapshotStore
+from placement_service.api.tracing import open_tracing
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +120,7 @@ class _Edge:
         self._settings = settings
         self._metrics = Metrics()
         self._snapshots = SnapshotStore(settings.snapshot_bytes)
+        self._tracing = open_tracing(settings.tracing)
         self.pool = ComputePool(
             settings.max_concurrent,
             [
@@ -146,6 +148,7 @@ class _Edge:
             snapshots=self._snapshots,
             dumps=Dumps(settings.dump_dir, settings.max_dumps),
             metrics=self._metrics,
+            tracing=self._tracing,
         )
         self._watch()
         self._health = Health(("", *self._calls.service_names))
@@ -208,6 +211,7 @@ class _Edge:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.pool.close()
         await asyncio.to_thread(self._metrics.close)
+        await asyncio.to_thread(self._tracing.close)
 
     async def _listen(self, port: int, certificates: Certificates | None) -> int:
         """Serves on a port; returns it. Raises RuntimeError when it is taken."""

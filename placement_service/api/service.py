@@ -9,6 +9,7 @@ handed out leaves here by the deadline.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from placement_service.api import envelope
 from placement_service.api.admission import Admission
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
-from placement_service.api.frames import JobHead, Kind, Standing, digests
+from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import Method, methods
 from placement_service.api.metrics import Metrics
@@ -33,12 +34,14 @@ from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore
 from placement_service.api.status import to_status
+from placement_service.api.tracing import Trace, Tracing
 from placement_service.entities.errors import (
     DeadlineTooShort,
     Internal,
     PlacementError,
     SnapshotUnknown,
 )
+from placement_service.entities.stages import Passed, Stage, stage, tell, told
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class PlacementCalls:
         snapshots: SnapshotStore,
         dumps: Dumps,
         metrics: Metrics,
+        tracing: Tracing,
     ) -> None:
         self._methods = methods()
         self.service_names = tuple(dict.fromkeys(method.service for method in self._methods))
@@ -77,6 +81,7 @@ class PlacementCalls:
         self._snapshots = snapshots
         self._dumps = dumps
         self._metrics = metrics
+        self._tracing = tracing
         self._running: list[_Call] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
@@ -100,29 +105,43 @@ class PlacementCalls:
         )
 
     async def _answer(self, method: Method, _: Any, context: _Context) -> None:
-        async with _errors_as_status(context), self._counted(method):
+        trace = self._tracing.begin(method, context.invocation_metadata())
+
+        def passed(one: Passed) -> None:
+            self._metrics.stages.labels(one.stage.label).observe(one.end - one.begin)
+            trace.passed(one)
+
+        async with _errors_as_status(context), self._counted(method, trace):
             news = _News(context)
             try:
-                answer = await self._received(method, context, news)
-                await self._send(context, answer, news.sent())
+                with told(passed):
+                    answer = await self._received(method, context, news, trace)
+                    with stage(Stage.SEND):
+                        await self._send(context, answer, news.sent())
             finally:
                 news.end()
 
-    async def _received(self, method: Method, context: _Context, news: _News) -> bytes:
+    async def _received(
+        self, method: Method, context: _Context, news: _News, trace: Trace
+    ) -> bytes:
         """The answer to the request that a call brings."""
+        with stage(Stage.ARRIVE):
+            content = await self._message(context)
         # Released, because an error keeps what it passed for as long as it lives.
-        with memoryview(await self._message(context)) as message:
+        with memoryview(content) as message:
+            del content
             size = len(message)
+            trace.note(request_bytes=size)
             self._metrics.bytes.labels(method.name).observe(size)
             try:
-                return await self._computed(method, message, context, news)
+                return await self._computed(method, message, context, news, trace)
             finally:
                 message.release()
                 if size >= LARGE:
                     asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     @asynccontextmanager
-    async def _counted(self, method: Method) -> AsyncIterator[None]:
+    async def _counted(self, method: Method, trace: Trace) -> AsyncIterator[None]:
         """Counts a call when it ends, however it does."""
         code = grpc.StatusCode.OK
         begin = asyncio.get_running_loop().time()
@@ -144,6 +163,7 @@ class PlacementCalls:
             self._metrics.calls.labels(method.name, code.name).inc()
             took = asyncio.get_running_loop().time() - begin
             self._metrics.seconds.labels(method.name).observe(took)
+            trace.end(code)
 
     async def _message(self, context: _Context) -> bytes:
         try:
@@ -172,7 +192,12 @@ class PlacementCalls:
         sending.result()
 
     async def _computed(
-        self, method: Method, message: memoryview, context: _Context, news: _News
+        self,
+        method: Method,
+        message: memoryview,
+        context: _Context,
+        news: _News,
+        trace: Trace,
     ) -> bytes:
         """The answer to a request; raises a PlacementError or Refused."""
         arrival = asyncio.get_running_loop().time()
@@ -187,13 +212,16 @@ class PlacementCalls:
                 )
                 title = _title(header.label)
                 base = None if header.base is None else self._base(header.base)
+                trace.note(label=title)
                 budget = _budget(
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
-                call = _Call(method, request, title, budget, news.tell, base)
-                process = await self._turn(call)
+                call = _Call(method, request, title, budget, news.tell, trace, base)
+                with stage(Stage.WAIT):
+                    process = await self._turn(call)
                 try:
-                    return await self._in_time(process, call)
+                    with stage(Stage.COMPUTE):
+                        return await self._in_time(process, call)
                 finally:
                     self._pool.give_back(process)
         except (PlacementError, Refused) as error:
@@ -285,9 +313,13 @@ class PlacementCalls:
                         call.hurry()
                 case Kind.DEFECT:
                     self._defect(call, body.decode(errors="replace"))
+                case Kind.STAGE:
+                    with contextlib.suppress(ValueError):
+                        tell(read_stage(body))
                 case Kind.SUMMARY:
                     end, _, summary = body.decode(errors="replace").partition("\n")
                     self._metrics.answers.labels(end).inc()
+                    call.trace.note(answer=end)
                     logger.info("%s: %s in %.3f s", call.title, summary, call.elapsed())
                 case Kind.DONE:
                     return body
@@ -359,6 +391,7 @@ class _Call:
     title: str
     budget: _Budget
     tell: Callable[[bytes], None]
+    trace: Trace
     #: The digest of the snapshot that it is based on, and the requests that this is made from.
     base: bytes | None = None
     told: Sequence[bytes] = field(default=(), init=False)

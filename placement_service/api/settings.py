@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     metrics_host: str = "127.0.0.1"
     """Address of /metrics."""
 
+    tracing: bool = False
+    """Sends traces by OpenTelemetry; its OTEL_... variables say where."""
+
     log_format: Literal["text", "json"] = "text"
     """Log lines for people, or one JSON object per line."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -109,6 +112,13 @@ class Settings(BaseSettings):
         if not (function.isidentifier() and _is_there(module)):
             raise ValueError(f"{engine!r} is no function of a module, as in module:function")
         return engine
+
+    @field_validator("tracing")
+    @classmethod
+    def _tracing_is_installed(cls, tracing: bool) -> bool:
+        if tracing and not _is_there("opentelemetry.exporter.otlp.proto.http"):
+            raise ValueError("OpenTelemetry is missing: install placement-service[tracing]")
+        return tracing
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Settings:

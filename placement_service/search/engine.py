@@ -24,6 +24,7 @@ from __future__ import annotations
 import time
 
 from placement_service.entities.solution import Solution, TierName
+from placement_service.entities.stages import Stage, stage
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.configuration_stage import settle_configurations
@@ -79,12 +80,19 @@ def _prove(state: State, relaxation: Problem, start: Solution) -> None:
 
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
-    count(state)
-    settle_configurations(state)
-    decode(state)
-    settle_aggregate(state)
-    settle_aggregate(state, thorough=True)
+    with stage(Stage.COUNT):
+        count(state)
+    with stage(Stage.CONFIGURE):
+        settle_configurations(state)
+    with stage(Stage.DECODE):
+        decode(state)
+    with stage(Stage.AGGREGATE):
+        settle_aggregate(state)
+        settle_aggregate(state, thorough=True)
     improver = Improver(state)
-    improver.begin()
-    settle_exact(state)
-    improver.run()
+    with stage(Stage.IMPROVE):
+        improver.begin()
+    with stage(Stage.EXACT):
+        settle_exact(state)
+    with stage(Stage.IMPROVE):
+        improver.run()

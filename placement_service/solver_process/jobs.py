@@ -2,8 +2,8 @@
 
 The server sends a `Job` or a `Task` and then, by itself, the seconds that are left for it:
 what reading a large job takes does not stretch the deadline. The solver process
-says `Ready` once, and for each job any number of `Better`, then either `Done`
-or `Failed`. A task is answered with `Returned` or `Failed`.
+says `Ready` once, and for each job any number of `Better` and `Passed`, then either
+`Done` or `Failed`. A task is answered with `Returned` or `Failed`.
 
 The messages have a module of their own because a class of the module that runs
 as ``__main__`` would be another class on the other side.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement_service.entities.solution import Solution
+from placement_service.entities.stages import Passed
 from placement_service.formulation.problem import Problem
 
 
@@ -67,4 +68,4 @@ class Failed:
     peak_memory_bytes: int
 
 
-Message = Ready | Better | Done | Returned | Failed
+Message = Ready | Better | Passed | Done | Returned | Failed

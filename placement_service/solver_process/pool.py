@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection
 
 from placement_service.entities.progress import NEVER, Interrupter
 from placement_service.entities.solution import Limit, Solution
+from placement_service.entities.stages import Passed, tell
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.jobs import (
     Better,
@@ -318,6 +319,8 @@ class _Process:
                     case Better(solution, memory):
                         best = solution
                         report(best)
+                    case Passed():
+                        tell(message)
                     case Done(solution, memory):
                         self.is_idle = True
                         return Found(solution, Limit.NONE, memory)

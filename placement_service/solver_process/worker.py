@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from placement_service.entities.solution import Solution
+from placement_service.entities.stages import Passed, told
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.jobs import (
     Better,
@@ -124,13 +125,17 @@ def _work(connection: Connection, engine: Engine, payload: bytes, deadline: floa
     def report(solution: Solution) -> None:
         _send(connection, Better(solution, _peak_memory()))
 
+    def took(passed: Passed) -> None:
+        _send(connection, passed)
+
     try:
         answer: Message
         job: Job | Task = pickle.loads(payload)
         if isinstance(job, Task):
             answer = Returned(load_task(job.function)(job.argument, deadline=deadline))
         else:
-            solution = engine(job.problem, job.start, deadline=deadline, report=report)
+            with told(took):
+                solution = engine(job.problem, job.start, deadline=deadline, report=report)
             answer = Done(solution, _peak_memory())
     except Exception:
         answer = Failed(traceback.format_exc(), _peak_memory())

@@ -25,6 +25,7 @@ from placement_service.api.metrics import Metrics
 from placement_service.api.service import PlacementCalls, Refused
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots.store import SnapshotStore
+from placement_service.api.tracing import UNTRACED
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.judge.verify import verify
@@ -195,6 +196,7 @@ def test_a_caller_who_does_not_read_is_given_up() -> None:
             snapshots=SnapshotStore(0),
             dumps=Dumps(None, 1),
             metrics=Metrics(),
+            tracing=UNTRACED,
         )
         with pytest.raises(Refused, match="nobody reads"):
             await calls._send(Context(), b"answer", nothing())  # type: ignore[arg-type]

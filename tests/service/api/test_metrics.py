@@ -42,6 +42,8 @@ def test_calls_answers_and_processes_are_counted() -> None:
         assert metric(calls.format("OK", "StreamPlacement")) == 1
         assert metric('placement_service_answers_total{end="optimal"}') >= 1
         assert metric('placement_service_call_seconds_count{method="ComputePlacement"}') == 2
+        for which in ("arrive", "wait", "compute", "read", "formulate", "search", "write"):
+            assert metric(f'placement_service_stage_seconds_count{{stage="{which}"}}') >= 1, which
         assert metric("placement_service_requests") == 0
         assert metric('placement_service_compute_processes{state="idle"}') == 1
         (pid,) = service.server.process_ids()
