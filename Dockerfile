@@ -12,9 +12,10 @@ FROM ${PYTHON} AS build
 WORKDIR /src
 # What is installed is locked by hash, what builds it too (make lock).
 COPY requirements requirements
-RUN python -m venv /opt/placement && python -m venv /opt/build
-RUN /opt/placement/bin/pip install --no-cache-dir --require-hashes -r requirements/service.txt
-RUN /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
+RUN python -m venv /opt/placement \
+ && python -m venv /opt/build \
+ && /opt/placement/bin/pip install --no-cache-dir --require-hashes -r requirements/service.txt \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY . .
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/placement/bin/pip install --no-cache-dir --no-deps /wheels/*.whl

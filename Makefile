@@ -36,8 +36,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 .PHONY: lock
 lock: ## Renew requirements/ after a change of pyproject.toml; LOCK_ARGS=--upgrade for all.
 	test -x $(BIN)/uv || { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); $(BIN)/python -m pip install --quiet uv; }
-	$(LOCK) $(LOCK_ARGS) pyproject.toml --extra dev -o requirements/dev.txt
-	$(LOCK) $(LOCK_ARGS) pyproject.toml -c requirements/dev.txt -o requirements/service.txt
+	$(LOCK) $(LOCK_ARGS) pyproject.toml --extra dev --extra tracing -o requirements/dev.txt
+	$(LOCK) $(LOCK_ARGS) pyproject.toml --extra tracing -c requirements/dev.txt -o requirements/service.txt
 	echo hatchling | $(LOCK) $(LOCK_ARGS) - -c requirements/dev.txt -o requirements/build.txt
 
 .PHONY: proto
@@ -49,14 +49,25 @@ proto: setup ## Generate the stubs of Python and Go from proto/.
 	then set -x; $(BIN)/buf generate proto --template proto/buf.gen.yaml; \
 	else echo 'The Go stubs stay as they are: there is no Go here.'; fi
 
+.PHONY: released
+released: setup ## At a release: what the API promises from now on (proto/released.binpb).
+	$(BIN)/buf build proto --exclude-source-info -o proto/released.binpb
+
+.PHONY: sbom
+sbom: setup ## Write what the image installs, by name, version and hash, to dist/sbom.cdx.json.
+	@mkdir -p dist
+	$(BIN)/python requirements/sbom.py > dist/sbom.cdx.json
+
 .PHONY: lint
-lint: setup ## Check style, types, layers and protos.
+lint: setup ## Check style, types, layers, protos and the Dockerfile.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/buf lint proto
 	$(BIN)/buf format --diff --exit-code proto
+	$(BIN)/buf breaking proto --against proto/released.binpb
+	$(BIN)/hadolint Dockerfile
 
 .PHONY: test
 test: setup ## Run the tests. PYTEST_ARGS='tests/cli -x' and the like narrow it down.

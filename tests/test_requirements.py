@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,7 +35,9 @@ def asked(*extras: str) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-@pytest.mark.parametrize(("file", "extras"), [("service.txt", ()), ("dev.txt", ("dev",))])
+@pytest.mark.parametrize(
+    ("file", "extras"), [("service.txt", ("tracing",)), ("dev.txt", ("dev", "tracing"))]
+)
 def test_what_is_asked_for_is_locked(file: str, extras: tuple[str, ...]) -> None:
     versions = locked(file)
     for requirement in asked(*extras):
@@ -42,6 +49,23 @@ def test_the_image_is_built_with_what_tests_run_with() -> None:
     tested = locked("dev.txt")
     for file in ("service.txt", "build.txt"):
         assert {name: tested.get(name) for name in locked(file)} == locked(file)
+
+
+def test_the_bill_of_materials_lists_what_the_image_installs() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "requirements" / "sbom.py")],
+        capture_output=True,
+        check=True,
+        timeout=LONG,
+    )
+    bill = json.loads(done.stdout)
+    assert bill["metadata"]["component"]["name"] == "placement-service"
+    listed: dict[str, list[str]] = {}
+    for component in bill["components"]:
+        assert component["purl"] == f"pkg:pypi/{component['name']}@{component['version']}"
+        assert component["hashes"]
+        listed.setdefault(component["name"], []).append(component["version"])
+    assert listed == locked("service.txt")
 
 
 def test_every_package_has_a_hash() -> None:
