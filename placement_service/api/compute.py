@@ -206,8 +206,8 @@ class _Computation:
     def _read(self, message: ComputePlacementRequest) -> Request:
         """The request in a message, whose snapshot is held from now on. Raises InvalidRequest."""
         self._request_digest = content.text(sha256(self._job.request).digest())
-        for told in self._job.snapshots:
-            self._versions.read(ComputePlacementRequest.FromString(bytes(told)))
+        for one in self._job.snapshots:
+            self._versions.read(ComputePlacementRequest.FromString(bytes(one)))
         request, version = self._versions.read(message)
         self._snapshot_digest = content.text(version.digest)
         self._channel.send(Kind.HELD, b"".join(self._versions.held()))
