@@ -4,15 +4,20 @@ It exists so that both judges read a plan in one and the same way, and shares no
 code with the engine that made it. It judges nothing: bindings that name an
 unknown pod or node, or a pod for the second time, are left out here, as are
 evictions of pods that do not run in a pod set; `verify` reports them.
+
+New pods are rows of arrays. Rules that are rarely used ask for them as values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from placement_service.entities.eviction import Eviction, EvictionKind
-from placement_service.entities.nodes import Nodes
+from placement_service.entities.nodes import Bools, Ints
 from placement_service.entities.request import (
     Binding,
     BoundPod,
@@ -24,7 +29,8 @@ from placement_service.entities.request import (
     namespace_of,
 )
 from placement_service.entities.selectors import Labels
-from placement_service.judge.domains import Domains
+from placement_service.judge.question import Question
+from placement_service.judge.scopes import Scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +73,14 @@ class EvictedPod:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """One group after the plan: its new pods, and those of its running pods that go."""
+    """One group after the plan: how many new pods it has, and which running ones go.
+
+    `moved` of the new ones ran elsewhere before.
+    """
 
     group: PodGroup
-    new: tuple[NewPod, ...] = ()
+    new: int = 0
+    moved: int = 0
     evicted: tuple[EvictedPod, ...] = ()
 
     @property
@@ -81,7 +91,7 @@ class GroupOutcome:
     @property
     def count(self) -> int:
         """Pods that run after the plan."""
-        return self.undisturbed + len(self.new)
+        return self.undisturbed + self.new
 
     @property
     def has_minimum(self) -> bool:
@@ -90,7 +100,7 @@ class GroupOutcome:
     @property
     def bound(self) -> int:
         """Pods that the plan binds, moved ones not among them."""
-        return sum(not pod.moved for pod in self.new)
+        return self.new - self.moved
 
     @property
     def extra(self) -> int:
@@ -108,139 +118,119 @@ class GangOutcome:
 
     gang: PodGang
     groups: tuple[GroupOutcome, ...]
-
-    @property
-    def placed(self) -> bool:
-        return all(g.has_minimum for g in self.groups)
-
-    @property
-    def new(self) -> tuple[NewPod, ...]:
-        return tuple(pod for g in self.groups for pod in g.new)
+    placed: bool
+    new: int
 
     @property
     def evicted(self) -> tuple[EvictedPod, ...]:
         return tuple(pod for g in self.groups for pod in g.evicted)
 
     @property
-    def has_new(self) -> bool:
-        return any(g.new for g in self.groups)
-
-    @property
     def has_bound(self) -> bool:
         return any(g.bound for g in self.groups)
 
-    def node_names(self, groups: Sequence[str]) -> set[str]:
-        """Names of the nodes under the pods of these groups, running and new.
 
-        A running pod's node may be one that the snapshot does not know.
-        """
-        wanted = set(groups)
-        return {
-            name
-            for outcome in self.groups
-            if outcome.group.name in wanted
-            for name in (*_undisturbed_nodes(outcome), *(pod.node.name for pod in outcome.new))
-        }
-
-
-def _undisturbed_nodes(outcome: GroupOutcome) -> Iterator[str]:
-    gone = {evicted.pod.name for evicted in outcome.evicted}
-    return (pod.node for pod in outcome.group.running_pods if pod.name not in gone)
-
-
-class NodesByName(Mapping[str, Node]):
-    """The nodes of a snapshot by name, as values that are made when they are asked for."""
-
-    def __init__(self, nodes: Nodes) -> None:
-        self._nodes = nodes
-        self._made: dict[str, Node] = {}
-
-    def __getitem__(self, name: str) -> Node:
-        node = self._made.get(name)
-        if node is None:
-            node = self._made[name] = self._nodes[self._nodes.row_of[name]]
-        return node
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._nodes.row_of
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes.names)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole cluster after the plan; `gangs` in the snapshot's order."""
+    """The whole cluster after the plan; `gangs` in the snapshot's order.
 
-    snapshot: Snapshot
-    nodes: Mapping[str, Node]
-    domains: Domains
-    gangs: tuple[GangOutcome, ...]
+    New pods are rows [M]: `set_of_new` and `node_of_new` are rows of the question,
+    `binding_of_new` the binding of each, -1 for one that is moved.
+    """
 
-    def domain(self, node: str, level: str) -> str | None:
-        """A node's domain at a level; None without label or for an unknown node."""
-        known = self.nodes.get(node)
-        return None if known is None else known.labels.get(level)
+    def __init__(
+        self, question: Question, bindings: Sequence[Binding], evictions: Iterable[Eviction] = ()
+    ) -> None:
+        self.question = question
+        self.bindings = bindings
+        # Rows of the pod and the node that each binding names, -1 for none.
+        self.bound_pod = _rows(question.row_of, [b.pod for b in bindings])
+        self.bound_node = _rows(question.nodes.row_of, [b.node for b in bindings])
+        good = np.flatnonzero((self.bound_pod >= 0) & (self.bound_node >= 0))
+        pods, first = np.unique(self.bound_pod[good], return_index=True)
+        leaves: dict[str, Eviction] = {}
+        for eviction in evictions:
+            leaves.setdefault(eviction.pod, eviction)
+        self._moved: list[NewPod] = []
+        self._evicted_of_group: dict[int, list[EvictedPod]] = {}
+        moved_sets = list(self._read_evictions(leaves)) if leaves else []
+        moved_nodes = [question.nodes.row_of[pod.node.name] for pod in self._moved]
+        none = np.full(len(moved_sets), -1, dtype=np.int64)
+        self.binding_of_new: Ints = np.concatenate((good[first], none))
+        self.set_of_new: Ints = np.append(question.set_of_pod[pods], moved_sets).astype(np.int64)
+        self.node_of_new: Ints = np.append(self.bound_node[good[first]], moved_nodes).astype(
+            np.int64
+        )
+        self.gangs = tuple(self._gangs())
+
+    def _read_evictions(self, leaves: dict[str, Eviction]) -> Iterable[int]:
+        """Takes note of who goes; gives the set of each pod that is moved."""
+        question = self.question
+        for number, pod_set in enumerate(question.sets):
+            for bound in pod_set.bound_pods:
+                if bound.name not in leaves:
+                    continue
+                e, gang = leaves[bound.name], question.gang_of_set(number)
+                group = int(question.group_of_set[number])
+                evicted = EvictedPod(bound, pod_set.template, gang, e)
+                self._evicted_of_group.setdefault(group, []).append(evicted)
+                if e.kind is EvictionKind.MOVE and e.to_node in question.node:
+                    to = question.node[e.to_node]
+                    self._moved.append(
+                        NewPod(bound.name, pod_set.template, to, gang, e.to_devices, moved=True)
+                    )
+                    yield number
+
+    def _gangs(self) -> Iterable[GangOutcome]:
+        question = self.question
+        of_group = question.group_of_set[self.set_of_new]
+        count = len(question.groups)
+        new = np.bincount(of_group, minlength=count).tolist()
+        moved = np.bincount(of_group[self.binding_of_new < 0], minlength=count).tolist()
+        row = 0
+        for gang in self.snapshot.gangs:
+            groups = []
+            for group in gang.groups:
+                evicted = tuple(self._evicted_of_group.get(row, ()))
+                groups.append(GroupOutcome(group, new[row], moved[row], evicted))
+                row += 1
+            placed = all(g.has_minimum for g in groups)
+            yield GangOutcome(gang, tuple(groups), placed, sum(g.new for g in groups))
 
     @property
+    def snapshot(self) -> Snapshot:
+        return self.question.snapshot
+
+    @cached_property
     def new(self) -> tuple[NewPod, ...]:
-        return tuple(pod for gang in self.gangs for pod in gang.new)
+        """All new pods as values."""
+        return self.new_where(np.ones(len(self.set_of_new), dtype=bool))
 
-    @property
+    def new_where(self, which: Bools) -> tuple[NewPod, ...]:
+        """Some of the new pods [M] as values."""
+        question = self.question
+        bound = np.count_nonzero(self.binding_of_new >= 0)
+        found = []
+        for i in np.flatnonzero(which).tolist():
+            if i >= bound:
+                found.append(self._moved[i - bound])
+                continue
+            b, number = self.bindings[int(self.binding_of_new[i])], int(self.set_of_new[i])
+            template, gang = question.sets[number].template, question.gang_of_set(number)
+            node = question.node[b.node]
+            found.append(NewPod(b.pod, template, node, gang, b.devices, b.reservation))
+        return tuple(found)
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        groups = self.question.group_of_set[self.set_of_new]
+        evicted = {pod.pod.name for pod in self.evicted}
+        return Scopes(self.question, groups, self.node_of_new, evicted)
+
+    @cached_property
     def evicted(self) -> tuple[EvictedPod, ...]:
         return tuple(pod for gang in self.gangs for pod in gang.evicted)
 
 
-def read(
-    snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction] = ()
-) -> Outcome:
-    """What runs where once every binding to a known node and every eviction is applied."""
-    nodes = NodesByName(snapshot.columns)
-    target: dict[str, Binding] = {}
-    for binding in bindings:
-        if binding.node in nodes:
-            target.setdefault(binding.pod, binding)
-    leaves: dict[str, Eviction] = {}
-    for eviction in evictions:
-        leaves.setdefault(eviction.pod, eviction)
-    return Outcome(
-        snapshot,
-        nodes,
-        Domains(snapshot.columns),
-        tuple(
-            GangOutcome(
-                gang, tuple(_group(gang, group, nodes, target, leaves) for group in gang.groups)
-            )
-            for gang in snapshot.gangs
-        ),
-    )
-
-
-def _group(
-    gang: PodGang,
-    group: PodGroup,
-    nodes: Mapping[str, Node],
-    target: Mapping[str, Binding],
-    leaves: Mapping[str, Eviction],
-) -> GroupOutcome:
-    new: list[NewPod] = []
-    evicted: list[EvictedPod] = []
-    for pod_set in group.pod_sets:
-        template = pod_set.template
-        for pod in pod_set.pods:
-            if pod.name in target:
-                b = target[pod.name]
-                new.append(
-                    NewPod(pod.name, template, nodes[b.node], gang, b.devices, b.reservation)
-                )
-        for bound in pod_set.bound_pods if leaves else ():
-            if bound.name in leaves:
-                e = leaves[bound.name]
-                evicted.append(EvictedPod(bound, template, gang, e))
-                if e.kind is EvictionKind.MOVE and e.to_node in nodes:
-                    to = nodes[e.to_node]
-                    new.append(NewPod(bound.name, template, to, gang, e.to_devices, moved=True))
-    return GroupOutcome(group, tuple(new), tuple(evicted))
+def _rows(row_of: Mapping[str, int], names: list[str]) -> Ints:
+    """The row of each name, -1 for none."""
+    return np.array([row_of.get(name, -1) for name in names], dtype=np.int64)

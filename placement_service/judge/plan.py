@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from placement_service.entities.eviction import Eviction
+from placement_service.entities.nodes import Bools
 from placement_service.entities.queues import Queue
 from placement_service.entities.request import (
     Binding,
@@ -29,7 +32,7 @@ class Plan:
     """The bindings and evictions as they came, and what they lead to."""
 
     policy: Policy
-    bindings: tuple[Binding, ...]
+    bindings: Sequence[Binding]
     evictions: tuple[Eviction, ...]
     outcome: Outcome
 
@@ -42,19 +45,31 @@ class Plan:
         return self.outcome.new
 
     @cached_property
-    def new_by_template(self) -> tuple[tuple[PodTemplate, tuple[NewPod, ...]], ...]:
-        """New pods of one template object together; templates hold mappings, so by identity."""
-        by_template: defaultdict[int, list[NewPod]] = defaultdict(list)
-        for pod in self.new:
-            by_template[id(pod.template)].append(pod)
-        return tuple((pods[0].template, tuple(pods)) for pods in by_template.values())
+    def templates(self) -> tuple[PodTemplate, ...]:
+        """The templates of new pods."""
+        question = self.outcome.question
+        used = np.unique(question.template_of_set[self.outcome.set_of_new])
+        return tuple(question.templates[t] for t in used.tolist())
+
+    def new_of(
+        self, wanted: Callable[[PodTemplate], object]
+    ) -> Iterator[tuple[PodTemplate, tuple[NewPod, ...]]]:
+        """New pods of each template that is wanted."""
+        question = self.outcome.question
+        template_of_new = question.template_of_set[self.outcome.set_of_new]
+        for t, template in enumerate(question.templates):
+            if wanted(template):
+                pods = self.outcome.new_where(template_of_new == t)
+                if pods:
+                    yield template, pods
 
     @cached_property
     def new_by_node(self) -> tuple[tuple[Node, tuple[NewPod, ...]], ...]:
-        by_node: defaultdict[str, list[NewPod]] = defaultdict(list)
-        for pod in self.new:
-            by_node[pod.node.name].append(pod)
-        return tuple((pods[0].node, tuple(pods)) for pods in by_node.values())
+        return _by_node(self.new)
+
+    def new_on(self, nodes: Bools) -> tuple[tuple[Node, tuple[NewPod, ...]], ...]:
+        """New pods by node, on some of the nodes [N]."""
+        return _by_node(self.outcome.new_where(nodes[self.outcome.node_of_new]))
 
     @cached_property
     def evicted(self) -> tuple[EvictedPod, ...]:
@@ -86,6 +101,16 @@ class Plan:
             if pod.reservation:
                 users[pod.reservation].append(pod)
         return dict(users)
+
+    @cached_property
+    def lists_devices(self) -> bool:
+        """Whether devices are spoken of at all, by a node, a pod or the plan."""
+        return (
+            any(parts.devices for parts, _ in self.snapshot.columns.parts.counts())
+            or any(t.device_share is not None or t.same_pcie_nics for t in self.templates)
+            or any(binding.devices for binding in self.bindings)
+            or any(eviction.to_devices for eviction in self.evictions)
+        )
 
     @cached_property
     def nodes_by_label(self) -> dict[tuple[str, str], list[Node]]:
@@ -166,7 +191,7 @@ class Crowd:
 
 
 def _running(pod: RunningPod, outcome: Outcome) -> Member:
-    node = outcome.nodes.get(pod.node)
+    node = outcome.question.node.get(pod.node)
     return Member(pod.name, pod.namespace, pod.labels, node, None, pod.required_anti_affinity)
 
 
@@ -174,6 +199,13 @@ def _new(pod: NewPod) -> Member:
     template = pod.template
     terms = template.required_anti_affinity
     return Member(pod.name, pod.namespace, pod.labels, pod.node, template, terms)
+
+
+def _by_node(pods: Iterable[NewPod]) -> tuple[tuple[Node, tuple[NewPod, ...]], ...]:
+    by_node: defaultdict[str, list[NewPod]] = defaultdict(list)
+    for pod in pods:
+        by_node[pod.node.name].append(pod)
+    return tuple((pods[0].node, tuple(pods)) for pods in by_node.values())
 
 
 def first_on_each_node(pods: Iterable[NewPod]) -> Iterator[NewPod]:

@@ -1,7 +1,7 @@
 """What a plan is worth: the tiers of the objective, recomputed from its bindings.
 
 The tiers that a caller sees come from here, never from the engine's own
-account. Plain Python over the raw snapshot; no bounds, which only the engine
+account, but from the raw snapshot; no bounds, which only the engine
 can prove, and no judgement whether the plan is allowed, which is `verify`.
 """
 
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
+from placement_service.entities.nodes import Bools
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import (
     HOSTNAME,
@@ -26,8 +27,10 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
-from placement_service.judge.gang_value import MILLIONTHS, gang_values
-from placement_service.judge.outcome import GangOutcome, NewPod, Outcome, read
+from placement_service.judge.gang_value import MILLIONTHS
+from placement_service.judge.outcome import GangOutcome, Outcome
+from placement_service.judge.question import GangScope, Question
+from placement_service.judge.scopes import Scopes
 
 #: One domain too many, in the thousandths that the topology tier counts in.
 DOMAIN = 1000
@@ -106,12 +109,17 @@ def score(
     evictions: Sequence[Eviction] = (),
 ) -> Score:
     """The score of a plan that keeps the rules."""
-    outcome = read(snapshot, bindings, evictions)
+    return score_of(Outcome(Question(snapshot, policy), bindings, evictions))
+
+
+def score_of(outcome: Outcome) -> Score:
+    """As `score`, of a plan that has been read."""
+    policy = outcome.question.policy
     found = {tier: TIERS[tier].measure(outcome, policy) for tier in TierName}
     return Score(
         {tier: tuple(c.value for c in counts if c.reported) for tier, counts in found.items()},
         _steps(found, policy),
-        tuple(_gang_score(outcome, gang) for gang in outcome.gangs),
+        tuple(_gang_scores(outcome)),
     )
 
 
@@ -148,7 +156,7 @@ def _priorities(outcome: Outcome) -> list[int]:
 
 
 def _admitted(outcome: Outcome, policy: Policy) -> Counts:
-    values = gang_values(outcome.snapshot, policy)
+    values = outcome.question.values
     bands = _bands(outcome, policy)
     counts = []
     for priority in _priorities(outcome):
@@ -250,42 +258,58 @@ def _disruption(outcome: Outcome, policy: Policy) -> Counts:
 
 
 def _topology(outcome: Outcome, policy: Policy) -> Counts:
+    question, scopes = outcome.question, outcome.scopes
+    counts = np.array([gang.placed and gang.new > 0 for gang in outcome.gangs], dtype=bool)
     total = 0
-    for gang in outcome.gangs:
-        if not (gang.placed and gang.has_new):
-            continue
-        for scope in gang.gang.packing_scopes:
-            if scope.preferred_level:
-                nodes = gang.node_names(scope.groups)
-                total += _split(outcome, nodes, scope.preferred_level) * DOMAIN
-        total += _away(outcome, gang) * AWAY
-    return (Count(total + sum(_set_splits(outcome)) * DOMAIN),)
+    for level, mine in _scopes_by_level(question.scopes, required=False).items():
+        those = np.zeros(len(question.scopes), dtype=bool)
+        those[[s for s in mine if counts[question.scopes[s].gang]]] = True
+        used = scopes.uses(level, those).counts(len(those))
+        total += int(np.maximum(used - 1, 0).sum()) * DOMAIN
+    total += _away(outcome, counts) * AWAY
+    return (Count(total + sum(_set_splits(outcome, scopes)) * DOMAIN),)
 
 
-def _away(outcome: Outcome, gang: GangOutcome) -> int:
-    """New pods on none of the nodes that the gang would like again and that still exist."""
-    previous = outcome.nodes.keys() & set(gang.gang.previous_nodes)
-    return sum(pod.node.name not in previous for pod in gang.new) if previous else 0
+def _scopes_by_level(scopes: Sequence[GangScope], *, required: bool) -> dict[str, list[int]]:
+    """Scopes that have a level, by that level."""
+    found: dict[str, list[int]] = {}
+    for s, (_, scope) in enumerate(scopes):
+        level = scope.required_level if required else scope.preferred_level
+        if level:
+            found.setdefault(level, []).append(s)
+    return found
 
 
-def _set_splits(outcome: Outcome) -> Iterator[int]:
+def _away(outcome: Outcome, counts: Bools) -> int:
+    """New pods of some gangs on none of the nodes that their gang would like again.
+
+    Only where some of those nodes still exist.
+    """
+    question, total = outcome.question, 0
+    rows = question.nodes.row_of
+    gang_of_new = question.gang_of_group[question.group_of_set[outcome.set_of_new]]
+    for g, gang in enumerate(outcome.snapshot.gangs):
+        previous = [rows[n] for n in gang.previous_nodes if n in rows] if counts[g] else []
+        if previous:
+            mine = outcome.node_of_new[gang_of_new == g]
+            total += int(np.count_nonzero(~np.isin(mine, previous)))
+    return total
+
+
+def _set_splits(outcome: Outcome, scopes: Scopes) -> Iterator[int]:
     """For each base with placed scaled gangs: the domains too many of the whole set."""
-    bases = {gang.gang.name: gang for gang in outcome.gangs}
-    scaled: defaultdict[str, list[GangOutcome]] = defaultdict(list)
-    for gang in outcome.gangs:
+    bases = {gang.gang.name: g for g, gang in enumerate(outcome.gangs)}
+    scaled: defaultdict[int, list[int]] = defaultdict(list)
+    for g, gang in enumerate(outcome.gangs):
         if gang.gang.base_gang in bases and gang.placed:
-            scaled[gang.gang.base_gang].append(gang)
-    for name, followers in scaled.items():
-        base = bases[name]
-        level = set_level(base.gang)
-        members = [base, *followers] if base.placed else followers
-        if level and any(gang.has_new for gang in members):
-            nodes = {
-                node
-                for gang in members
-                for node in gang.node_names([g.name for g in gang.gang.groups])
-            }
-            yield _split(outcome, nodes, level)
+            scaled[bases[gang.gang.base_gang]].append(g)
+    for base, followers in scaled.items():
+        level = set_level(outcome.gangs[base].gang)
+        members = [base, *followers] if outcome.gangs[base].placed else followers
+        if level and any(outcome.gangs[g].new for g in members):
+            groups = np.flatnonzero(np.isin(outcome.question.gang_of_group, members))
+            nodes = scopes.nodes_of_groups(groups)
+            yield max(0, scopes.count_domains(nodes, level) - 1)
 
 
 def set_level(base: PodGang) -> str:
@@ -300,30 +324,27 @@ def set_level(base: PodGang) -> str:
     return next((level for level in levels if level), "")
 
 
-def _split(outcome: Outcome, nodes: Iterable[str], level: str) -> int:
-    """Domains beyond the first."""
-    return max(0, len(_domains(outcome, nodes, level)) - 1)
-
-
-def _domains(outcome: Outcome, nodes: Iterable[str], level: str) -> set[tuple[str, str]]:
-    """Distinct domains, as (value, node without value): one of the two is empty."""
-    domains = set()
-    for node in nodes:
-        value = outcome.domain(node, level)
-        domains.add(("", node) if value is None else (value, ""))
-    return domains
-
-
-def _gang_score(outcome: Outcome, gang: GangOutcome) -> GangScore:
-    uses = []
-    for scope in gang.gang.packing_scopes:
-        nodes = gang.node_names(scope.groups)
-        for level, required in ((scope.required_level, True), (scope.preferred_level, False)):
-            if level:
-                domains = _domains(outcome, nodes, level)
-                values = tuple(sorted({value for value, _ in domains}))
-                uses.append(ScopeUse(scope.name, level, required, values, len(domains)))
-    return GangScore(gang.gang.name, gang.placed, len(gang.new), tuple(uses))
+def _gang_scores(outcome: Outcome) -> Iterator[GangScore]:
+    question, scopes = outcome.question, outcome.scopes
+    uses: list[list[ScopeUse]] = [[] for _ in outcome.gangs]
+    found: dict[tuple[int, bool], ScopeUse] = {}
+    for required in (True, False):
+        for level, mine in _scopes_by_level(question.scopes, required=required).items():
+            those = np.zeros(len(question.scopes), dtype=bool)
+            those[mine] = True
+            scope_of, domain_of, values = scopes.uses(level, those)
+            names: defaultdict[int, set[str]] = defaultdict(set)
+            for s, d in zip(scope_of.tolist(), domain_of.tolist(), strict=True):
+                names[s].add(values[d] if d < len(values) else "")
+            counts = np.bincount(scope_of, minlength=len(those)).tolist()
+            for s in mine:
+                name = question.scopes[s].scope.name
+                domains = tuple(sorted(names.get(s, ())))
+                found[s, required] = ScopeUse(name, level, required, domains, counts[s])
+    for s, (g, _) in enumerate(question.scopes):
+        uses[g] += [found[s, required] for required in (True, False) if (s, required) in found]
+    for gang, own in zip(outcome.gangs, uses, strict=True):
+        yield GangScore(gang.gang.name, gang.placed, gang.new, tuple(own))
 
 
 def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
@@ -341,19 +362,20 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
         used = nodes.total_requested((PODS,))
         has_gpus = ~has_gpus
 
-    def asks_gpus(pod: NewPod) -> bool:
-        return not gpu_cluster or policy.gpus(pod.template.requests) > 0
-
+    question = outcome.question
+    asking = np.array(
+        [not gpu_cluster or policy.gpus(t.requests) > 0 for t in question.templates], dtype=bool
+    )
+    asks = asking[question.template_of_set[outcome.set_of_new]]
     broken = np.zeros(len(nodes), dtype=bool)
-    broken[[nodes.row_of[pod.node.name] for pod in outcome.new if asks_gpus(pod)]] = True
-    small = [nodes.row_of[pod.node.name] for pod in outcome.new if not asks_gpus(pod)]
-    total = int(np.count_nonzero(has_gpus[small]))
+    broken[outcome.node_of_new[asks]] = True
+    total = int(np.count_nonzero(has_gpus[outcome.node_of_new[~asks]]))
     for level in _levels(outcome.snapshot) if broken.any() else ():
         if level == HOSTNAME:
             # A node is its own domain.
             total += int(np.count_nonzero(broken & has_gpus & (used == 0)))
             continue
-        domain, values = outcome.domains.of(level)
+        domain, values = question.domains.of(level)
         known = domain >= 0
         size = np.bincount(domain[known & has_gpus], minlength=len(values))
         taken = np.bincount(domain[known & has_gpus & (used != 0)], minlength=len(values)) > 0

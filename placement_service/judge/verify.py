@@ -1,12 +1,12 @@
 """Whether a plan keeps every rule, judged from the raw snapshot alone.
 
 Runs on every answer before it leaves the service. It shares no code with the
-engine, no arrays and no shortcuts, so that an error there cannot hide here.
+engine, so that an error there cannot hide here.
 It says what is broken and does not mend it, nor whether a better plan exists.
 
 The rules are small functions of one signature, a file for each family in
-`rules`. Those between pods look only at terms that some pod carries; the
-others cost one pass over the plan.
+`rules`. Those that concern every pod look at arrays, made from the request for this
+purpose alone; those between pods look only at terms that some pod carries.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import Binding, Policy, Snapshot
-from placement_service.judge.outcome import read
+from placement_service.judge.outcome import Outcome
 from placement_service.judge.plan import Plan
+from placement_service.judge.question import Question
 from placement_service.judge.rules import (
     capacity,
     compute_domains,
@@ -71,6 +72,10 @@ def verify(
     evictions: Sequence[Eviction] = (),
 ) -> tuple[str, ...]:
     """Every way in which the plan breaks a rule, in words; empty when it keeps all."""
-    outcome = read(snapshot, bindings, evictions)
-    plan = Plan(policy, tuple(bindings), tuple(evictions), outcome)
+    return violations(Outcome(Question(snapshot, policy), bindings, evictions), evictions)
+
+
+def violations(outcome: Outcome, evictions: Sequence[Eviction]) -> tuple[str, ...]:
+    """As `verify`, of a plan that has been read."""
+    plan = Plan(outcome.question.policy, outcome.bindings, tuple(evictions), outcome)
     return tuple(violation for rule in RULES for violation in rule(plan))

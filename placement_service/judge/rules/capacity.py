@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.nodes import Bools
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
@@ -20,10 +23,13 @@ from placement_service.judge.rules.reservations import still_held
 
 Amounts = Counter[str]
 
+#: No sum in 64 bits is larger.
+LARGEST = 2**62
+
 
 def nodes_are_not_overfilled(plan: Plan) -> Iterator[str]:
     """New pods ask for no more than what a node has left."""
-    for node, pods in plan.new_by_node:
+    for node, pods in plan.new_on(_suspects(plan)):
         for short in _shortages(plan, node, pods, plan.evicted_by_node.get(node.name, ())):
             yield (
                 f"node {node.name}: {short.pods} new pods ask for {short.asked} {short.resource}, "
@@ -38,6 +44,8 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
     of that priority and less have what was free and what victims below it left; this says
     it all, because a gang that may use the room of a victim may use that of all below it.
     """
+    if not plan.evicted:
+        return
     reclaiming = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
     for node, pods in plan.new_by_node:
         leaving = plan.evicted_by_node.get(node.name, ())
@@ -60,6 +68,31 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
                         f"{short.asked} {short.resource}, {short.free} are free for them"
                         f"{_words(short)}; the rest is room of victims that do not stand below them"
                     )
+
+
+def _suspects(plan: Plan) -> Bools:
+    """Nodes [N] that may be overfilled: all that are, and those where more than room counts."""
+    outcome, question = plan.outcome, plan.outcome.question
+    nodes = question.nodes
+    suspects = np.zeros(len(nodes), dtype=bool)
+    others = (*plan.reservations_by_node, *plan.evicted_by_node)
+    suspects[[nodes.row_of[name] for name in others if name in nodes.row_of]] = True
+    names = {resource for template in plan.templates for resource in template.requests}
+    for resource in names:
+        asks = [template.requests.get(resource, 0) for template in question.templates]
+        if max(asks) * len(outcome.set_of_new) > LARGEST:
+            # The sums would not fit into 64 bits.
+            suspects[outcome.node_of_new] = True
+            continue
+        take = np.array(asks, dtype=np.int64)[question.template_of_set[outcome.set_of_new]]
+        asked = np.zeros(len(nodes), dtype=np.int64)
+        np.add.at(asked, outcome.node_of_new, take)
+        total = nodes.allocatable.numbers(lambda amounts: amounts.get(resource, 0))  # noqa: B023
+        free = total - nodes.requested.get(resource, 0)
+        if resource == EPHEMERAL_STORAGE:
+            free = np.where(total == 0, LARGEST, free)
+        suspects |= (asked > 0) & (asked > free)
+    return suspects
 
 
 class _Shortage(NamedTuple):

@@ -9,7 +9,7 @@ from placement_service.judge.plan import Plan
 
 def nodes_serve_one_compute_domain(plan: Plan) -> Iterator[str]:
     """Pods of no ComputeDomain do not matter; those that run and stay do."""
-    if not any(template.compute_domain for template, _ in plan.new_by_template):
+    if not any(template.compute_domain for template in plan.templates):
         return
     running = _running(plan)
     for node, pods in plan.new_by_node:

@@ -51,7 +51,7 @@ class _Board:
 
 def pods_get_the_devices_that_they_ask_for(plan: Plan) -> Iterator[str]:
     """As many as they ask for, different ones, all of their node and healthy."""
-    for node, pods in plan.new_by_node:
+    for node, pods in plan.new_by_node if plan.lists_devices else ():
         devices = {device.index: device for device in node.devices}
         for pod in pods:
             template = pod.template
@@ -159,7 +159,7 @@ def _give(
 
 def _boards(plan: Plan) -> Iterator[tuple[_Board, tuple[NewPod, ...]]]:
     """Each node that lists devices and gets new pods, as it is after the plan."""
-    for node, pods in plan.new_by_node:
+    for node, pods in plan.new_by_node if plan.lists_devices else ():
         if not node.devices:
             continue
         board = _Board(node, {device.index: device for device in node.devices})

@@ -48,7 +48,7 @@ def evictions_are_of_running_pods_and_allowed(plan: Plan) -> Iterator[str]:
         if eviction.kind is not EvictionKind.MOVE:
             if eviction.to_node:
                 yield f"pod {pod} is evicted, not moved, but is to go to {eviction.to_node}"
-        elif eviction.to_node not in plan.outcome.nodes:
+        elif eviction.to_node not in plan.outcome.question.node:
             yield f"pod {pod} is moved to {eviction.to_node}, which the snapshot does not have"
 
 

@@ -17,6 +17,8 @@ from placement_service.judge.plan import Member, Plan, first_on_each_node
 
 def host_ports_are_taken_once(plan: Plan) -> Iterator[str]:
     """No new pod asks for a host port that is in use or asked for by another new pod."""
+    if not any(template.host_ports for template in plan.templates):
+        return
     for node, pods in plan.new_by_node:
         asking = [pod for pod in pods if pod.template.host_ports]
         for pod in asking:
@@ -66,7 +68,7 @@ def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
     come first; only if nobody else matches in any domain may they start one,
     all of them the same.
     """
-    for template, pods in plan.new_by_template:
+    for template, pods in plan.new_of(lambda template: template.required_affinity):
         for term in dict.fromkeys(template.required_affinity):
             key = term.topology_key
             carriers = plan.affinity_carriers[term]
@@ -95,7 +97,7 @@ def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
 def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
     """No domain that gets a new pod holds too many more matching pods than the emptiest."""
     eligible: dict[object, set[str]] = {}
-    for template, pods in plan.new_by_template:
+    for template, pods in plan.new_of(lambda template: template.spread_constraints):
         for constraint in dict.fromkeys(template.spread_constraints):
             key = constraint.topology_key
             counts = Counter(
@@ -127,7 +129,7 @@ def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
 
 
 def _any_anti_affinity(plan: Plan) -> bool:
-    return any(template.required_anti_affinity for template, _ in plan.new_by_template) or any(
+    return any(template.required_anti_affinity for template in plan.templates) or any(
         pod.required_anti_affinity for pod in plan.snapshot.running_pods
     )
 

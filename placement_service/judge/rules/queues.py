@@ -36,7 +36,7 @@ class Usage:
             for group in gang.groups:
                 for pod_set in group.pod_sets:
                     for pod in pod_set.bound_pods:
-                        self.add(gang, pod_set.template, plan.outcome.nodes.get(pod.node))
+                        self.add(gang, pod_set.template, plan.outcome.question.node.get(pod.node))
 
     def add(self, gang: PodGang, template: PodTemplate, node: Node | None, sign: int = 1) -> None:
         """Counts a pod of a gang; with the sign -1 it goes."""
@@ -77,7 +77,7 @@ def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
     usage = Usage(plan, fixed=fixed)
     for evicted in plan.evicted:
         if not evicted.moves:
-            node = plan.outcome.nodes.get(evicted.pod.node)
+            node = plan.outcome.question.node.get(evicted.pod.node)
             usage.add(evicted.gang, evicted.template, node, -1)
     added: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for pod in bound:

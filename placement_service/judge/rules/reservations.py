@@ -36,7 +36,7 @@ def reservations_serve_their_owners(plan: Plan) -> Iterator[str]:
 def required_reservations_are_used(plan: Plan) -> Iterator[str]:
     """A pod that requires a reservation runs in one that it selects."""
     known = {reservation.name: reservation for reservation in plan.snapshot.reservations}
-    for template, pods in plan.new_by_template:
+    for template, pods in plan.new_of(lambda template: template.required_reservation):
         wanted = template.required_reservation
         if wanted is None:
             continue
@@ -71,7 +71,7 @@ def reservations_give_what_they_may(plan: Plan) -> Iterator[str]:
 def owners_use_their_reservation(plan: Plan) -> Iterator[str]:
     """A pod beside a reservation that it may use, and that has room for it, uses it."""
     running = _running_users(plan) if plan.snapshot.reservations else {}
-    for node, pods in plan.new_by_node:
+    for node, pods in plan.new_by_node if plan.snapshot.reservations else ():
         for reservation in plan.reservations_by_node.get(node.name, ()):
             name = reservation.name
             taken = reservation.allocate_once and (name in running or name in plan.users_of)
