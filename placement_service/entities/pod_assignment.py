@@ -14,62 +14,172 @@ nodes, gangs, groups or pods in the request.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
-from placement_service.entities.request import HOSTNAME, Binding, Pod, PodGang, Snapshot
+import numpy as np
+
+from placement_service.entities.natural_order import natural_key, natural_ranks
+from placement_service.entities.nodes import Ints
+from placement_service.entities.request import HOSTNAME, Binding, PodGang, Snapshot
 from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 
-_NUMBER = re.compile(r"([0-9]+)")
-
 
 def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Binding, ...]:
-    """The bindings of a solution, in order of gang and pod name.
+    """As `Naming.bindings`, once."""
+    return Naming(snapshot).bindings(assignments)
 
-    Raises ValueError when a set is given more pods than it has, IndexError when
-    an index is outside the snapshot: both are defects of the engine.
-    """
-    nodes = snapshot.columns
-    by_set: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-    for a in assignments:
-        if min(a.gang, a.group, a.pod_set, a.node, a.count) < 0:
-            raise IndexError(f"negative index or count in {a}")
-        by_set.setdefault((a.gang, a.group, a.pod_set), []).append((a.node, a.count))
-    breadth = _Breadth(snapshot)
-    levels = {g: breadth.sorted_levels(snapshot.gangs[g]) for g, _, _ in by_set}
 
-    bindings = []
-    for (g, r, s), counts in by_set.items():
-        gang = snapshot.gangs[g]
-        group = gang.groups[r]
-        pods = sorted(group.pod_sets[s].pods, key=_rank)
-        total = sum(count for _, count in counts)
-        if total > len(pods):
-            raise ValueError(
-                f"{gang.name}, group {group.name}: {total} pods assigned of {len(pods)}"
-            )
-        places = sorted(
-            (
-                tuple(natural_key(nodes.labels[n].get(level, "")) for level in levels[g]),
-                natural_key(nodes.names[n]),
-                nodes.names[n],
-                count,
-            )
-            for n, count in counts
+class Naming:
+    """Names the pods of solutions of one snapshot: what they have in common is read once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._nodes = snapshot.columns
+        groups = [(g, group) for g, gang in enumerate(snapshot.gangs) for group in gang.groups]
+        sets = [(r, s) for r, (_, group) in enumerate(groups) for s in group.pod_sets]
+        self._gang_of_group = np.array([g for g, _ in groups], dtype=np.int64)
+        self._group_names = [group.name for _, group in groups]
+        self._group_of_set = np.array([r for r, _ in sets], dtype=np.int64)
+        self._first_group = _firsts([len(gang.groups) for gang in snapshot.gangs])
+        self._first_set = _firsts([len(group.pod_sets) for _, group in groups])
+        self._first_pod = _firsts([len(s.pods) for _, s in sets])
+        self._pods = [pod for _, s in sets for pod in s.pods]
+        self._level_ranks: dict[str, Ints] = {}
+        self._levels: dict[int, tuple[str, ...]] = {}
+
+    def bindings(self, assignments: Iterable[Assignment]) -> tuple[Binding, ...]:
+        """The bindings of a solution, in order of gang and pod name.
+
+        Raises ValueError when a set is given more pods than it has, IndexError when
+        an index is outside the snapshot: both are defects of the engine.
+        """
+        rows = [(a.gang, a.group, a.pod_set, a.node, a.count) for a in assignments]
+        if not rows:
+            return ()
+        gang, group, pod_set, node, count = np.array(rows, dtype=np.int64).T
+        number = self._sets(gang, group, pod_set)
+        _check(node, len(self._nodes), "node")
+        if (count < 0).any():
+            raise IndexError("a negative count")
+        total = np.bincount(number, count, minlength=len(self._group_of_set)).astype(np.int64)
+        over = np.flatnonzero(total > self._first_pod[1:] - self._first_pod[:-1])
+        if len(over):
+            raise ValueError(self._too_many(int(over[0]), total))
+        order = self._order(gang, number, node)
+        number, node, count = number[order], node[order], count[order]
+        # Slots of a set stand together; its pods take them in their own order.
+        slot_set, slot_node = np.repeat(number, count), np.repeat(node, count)
+        slot = np.arange(len(slot_set)) - (np.cumsum(total) - total)[slot_set]
+        pod = self._pods_in_order[self._first_pod[slot_set] + slot]
+        slot_group = self._group_of_set[slot_set]
+        in_order = np.lexsort(
+            (self._pod_ranks[pod], self._gang_ranks[self._gang_of_group[slot_group]])
         )
-        free = iter(pods)
-        for _, _, node, count in places:
-            for pod in (next(free) for _ in range(count)):
-                bindings.append(Binding(pod.name, node, gang.name, group.name, pod.uid))
-    bindings = list(use_reservations(snapshot, bindings))
-    order = {name: natural_key(name) for b in bindings for name in (b.gang, b.pod)}
-    return tuple(sorted(bindings, key=lambda b: (order[b.gang], order[b.pod])))
+        return use_reservations(
+            self._snapshot, self._named(pod[in_order], slot_node[in_order], slot_group[in_order])
+        )
+
+    def _named(self, pods: Ints, nodes: Ints, groups: Ints) -> tuple[Binding, ...]:
+        names, gangs = self._nodes.names, self._snapshot.gangs
+        found = []
+        for p, n, r, g in zip(
+            pods.tolist(),
+            nodes.tolist(),
+            groups.tolist(),
+            self._gang_of_group[groups].tolist(),
+            strict=True,
+        ):
+            pod = self._pods[p]
+            found.append(Binding(pod.name, names[n], gangs[g].name, self._group_names[r], pod.uid))
+        return tuple(found)
+
+    def _sets(self, gang: Ints, group: Ints, pod_set: Ints) -> Ints:
+        """Pod sets numbered over all gangs; raises IndexError for what is not there."""
+        _check(gang, len(self._snapshot.gangs), "gang")
+        row = self._first_group[gang] + group
+        _check(group, self._first_group[gang + 1] - self._first_group[gang], "group")
+        _check(pod_set, self._first_set[row + 1] - self._first_set[row], "pod set")
+        number: Ints = self._first_set[row] + pod_set
+        return number
+
+    def _too_many(self, number: int, total: Ints) -> str:
+        group = int(self._group_of_set[number])
+        gang = self._snapshot.gangs[int(self._gang_of_group[group])]
+        pods = int(self._first_pod[number + 1] - self._first_pod[number])
+        name = self._group_names[group]
+        return f"{gang.name}, group {name}: {total[number]} pods assigned of {pods}"
+
+    def _order(self, gang: Ints, number: Ints, node: Ints) -> Ints:
+        """By set, then by the domains of the gang's levels, from broad to narrow, then by node."""
+        levels = {g: self._levels_of(g) for g in np.unique(gang).tolist()}
+        deepest = max(map(len, levels.values()))
+        keys = [self._node_ranks[node]]
+        for depth in reversed(range(deepest)):
+            key = np.zeros(len(node), dtype=np.int64)
+            by_level: dict[str, list[int]] = {}
+            for g, own in levels.items():
+                if depth < len(own):
+                    by_level.setdefault(own[depth], []).append(g)
+            for level, gangs in by_level.items():
+                mine = np.isin(gang, gangs)
+                key[mine] = self._ranks_at(level)[node[mine]]
+            keys.append(key)
+        order: Ints = np.lexsort((*keys, number))
+        return order
+
+    def _levels_of(self, gang: int) -> tuple[str, ...]:
+        if gang not in self._levels:
+            self._levels[gang] = self._breadth.sorted_levels(self._snapshot.gangs[gang])
+        return self._levels[gang]
+
+    def _ranks_at(self, level: str) -> Ints:
+        """The place of each node's domain at a level among all, in natural order."""
+        if level not in self._level_ranks:
+            values = [labels.get(level, "") for labels in self._nodes.labels.kinds]
+            place = {v: i for i, v in enumerate(sorted(set(values), key=natural_key))}
+            of_kind = np.array([place[v] for v in values], dtype=np.int64)
+            self._level_ranks[level] = of_kind[self._nodes.labels.number]
+        return self._level_ranks[level]
+
+    @cached_property
+    def _breadth(self) -> _Breadth:
+        return _Breadth(self._snapshot)
+
+    @cached_property
+    def _node_ranks(self) -> Ints:
+        return natural_ranks(self._nodes.names)
+
+    @cached_property
+    def _pod_ranks(self) -> Ints:
+        return natural_ranks([pod.name for pod in self._pods])
+
+    @cached_property
+    def _gang_ranks(self) -> Ints:
+        return natural_ranks([gang.name for gang in self._snapshot.gangs])
+
+    @cached_property
+    def _pods_in_order(self) -> Ints:
+        """The pods of each set by their rank, where they have one, and by name."""
+        count = self._first_pod[1:] - self._first_pod[:-1]
+        of_set = np.repeat(np.arange(len(count)), count)
+        unranked = np.array([pod.rank is None for pod in self._pods], dtype=bool)
+        rank = np.array([pod.rank or 0 for pod in self._pods], dtype=np.int64)
+        order: Ints = np.lexsort((self._pod_ranks, rank, unranked, of_set))
+        return order
 
 
-def _rank(pod: Pod) -> tuple[object, ...]:
-    return pod.rank is None, pod.rank or 0, natural_key(pod.name)
+def _firsts(sizes: Sequence[int]) -> Ints:
+    """Where each of some parts begins, and where the last one ends."""
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _check(indices: Ints, count: Ints | int, what: str) -> None:
+    bad = np.flatnonzero((indices < 0) | (indices >= count))
+    if len(bad):
+        raise IndexError(f"no {what} {indices[bad[0]]}")
 
 
 def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignment, ...]:
@@ -89,15 +199,6 @@ def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignm
                     if node is not None:
                         counts[g, r, s, node] += 1
     return tuple(Assignment(*key, count) for key, count in sorted(counts.items()))
-
-
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key by which people sort names: numbers inside count as numbers."""
-    return tuple(
-        (0, int(part[:18]), part) if part[:1].isdecimal() and part.isascii() else (1, 0, part)
-        for part in _NUMBER.split(name)
-        if part
-    )
 
 
 class _Breadth:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
-from placement_service.entities.pod_assignment import name_pods, natural_key
+from placement_service.entities.natural_order import natural_key
+from placement_service.entities.pod_assignment import Naming
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
@@ -42,48 +43,51 @@ class _Lost(NamedTuple):
 def name_plan(
     request: Snapshot, policy: Policy, prepared: Prepared, assignments: Sequence[Assignment]
 ) -> NamedPlan:
-    """Bindings and evictions of a solution, in order of gang and pod name.
-
-    Raises ValueError and IndexError like `name_pods` and `name_devices`, and ValueError when
-    a pod is evicted in favour of nobody who may take its room: all are defects of the engine.
-    """
-    running = {(h.gang, h.group, h.pod_set) for h in prepared.homes}
-    new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in running]
-    bindings = tuple(
-        replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
-        for b in name_pods(prepared.snapshot, new)
-    )
-    # Devices and open gangs change what templates say: reservations are about the request.
-    bindings = tuple(replace(b, reservation="") for b in bindings)
-    bindings = use_reservations(request, bindings)
-    if not running:
-        return NamedPlan(name_devices(request, policy, bindings), ())
-    placed = Counter[tuple[int, int, int, int]]()
-    for a in assignments:
-        placed[a.gang, a.group, a.pod_set, a.node] += a.count
-    if policy.eviction is EvictionPolicy.REPACK:
-        lost = list(_moved(prepared, placed))
-    else:
-        lost = list(_gone(prepared, placed))
-    evictions = tuple(_evictions(request, policy, bindings, lost))
-    return _with_devices(request, policy, bindings, evictions)
+    """As `PlanNames.plan`, once."""
+    return PlanNames(request, policy, prepared).plan(assignments)
 
 
-def _with_devices(
-    request: Snapshot,
-    policy: Policy,
-    bindings: Sequence[Binding],
-    evictions: Sequence[Eviction],
-) -> NamedPlan:
-    """The plan with devices for new pods and moved ones, once all that go have left theirs."""
-    moved = [Binding(e.pod, e.to_node, e.gang, "") for e in evictions if e.to_node]
-    gone = [e.pod for e in evictions]
-    named = name_devices(request, policy, (*bindings, *moved), gone)
-    devices = {b.pod: b.devices for b in named[len(bindings) :]}
-    return NamedPlan(
-        named[: len(bindings)],
-        tuple(replace(e, to_devices=devices[e.pod]) if e.to_node else e for e in evictions),
-    )
+class PlanNames:
+    """Names the plans of one request: what they have in common is read once."""
+
+    def __init__(self, request: Snapshot, policy: Policy, prepared: Prepared) -> None:
+        self._request = request
+        self._policy = policy
+        self._prepared = prepared
+        self._running = {(h.gang, h.group, h.pod_set) for h in prepared.homes}
+        # Devices and open gangs change what templates say: reservations are about the request.
+        self._naming = Naming(replace(prepared.snapshot, reservations=()))
+
+    def plan(self, assignments: Sequence[Assignment]) -> NamedPlan:
+        """Bindings and evictions of a solution, in order of gang and pod name.
+
+        Raises ValueError and IndexError like `Naming.bindings` and `name_devices`, and
+        ValueError when a pod is evicted in favour of nobody who may take its room: all are
+        defects of the engine.
+        """
+        request, policy, prepared = self._request, self._policy, self._prepared
+        if not self._running:
+            return NamedPlan(self._bindings(assignments), ())
+        new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
+        bindings = self._bindings(new)
+        placed = Counter[tuple[int, int, int, int]]()
+        for a in assignments:
+            placed[a.gang, a.group, a.pod_set, a.node] += a.count
+        if policy.eviction is EvictionPolicy.REPACK:
+            lost = list(_moved(prepared, placed))
+        else:
+            lost = list(_gone(prepared, placed))
+        return NamedPlan(bindings, tuple(_evictions(request, policy, bindings, lost)))
+
+    def _bindings(self, assignments: Sequence[Assignment]) -> tuple[Binding, ...]:
+        bindings = self._naming.bindings(assignments)
+        if self._running:
+            bindings = tuple(
+                replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
+                for b in bindings
+            )
+        bindings = use_reservations(self._request, bindings)
+        return name_devices(self._request, self._policy, bindings)
 
 
 def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
