@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // patience is longer than a start takes, also on a busy machine.
@@ -67,7 +71,35 @@ func Start(t testing.TB, settings ...string) *Service {
 	case <-time.After(patience):
 		t.Fatalf("the service did not serve within %s", patience)
 	}
+	s.waitUntilReady(t)
 	return s
+}
+
+// waitUntilReady returns when calls can be computed: on a busy machine it takes a while until
+// the processes are loaded.
+func (s *Service) waitUntilReady(t testing.TB) {
+	t.Helper()
+	connection, err := grpc.NewClient(s.Target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	health := grpc_health_v1.NewHealthClient(connection)
+	for {
+		answer, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true))
+		if err == nil && answer.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
+			return
+		}
+		select {
+		case <-s.ended:
+			t.Fatal("the service ended instead of serving; its log is above")
+		case <-ctx.Done():
+			t.Fatalf("the service was not ready within %s", patience)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // Kill ends the service at once, as a crash would.
