@@ -21,11 +21,15 @@ from controller.gang_state import (
     GangState,
     Key,
     is_free,
+    is_ours,
     key_of,
     node_of,
     references,
     state_of,
 )
+from controller.other_gangs import POD_GROUPS, other_gangs
+from controller.watch import Sink
+from placement.cluster import Resource
 from placement.kubernetes.objects import (
     CLUSTER_TOPOLOGY_BINDING,
     NODE,
@@ -56,7 +60,8 @@ class ClusterView:
     `unreferenced` are pods of ours that could be bound if a PodGang referred to them.
     `vacated_nodes` are the nodes that pods of a gang ran on and have left, or are about to
     leave; the last ones, at most as many as the gang has pods. `others` are objects of further
-    kinds that bear on plans: queues, reservations, disruption budgets.
+    kinds that bear on plans: queues, reservations, disruption budgets, gangs of other kinds.
+    `gangs` has PodGangs that stand for those too (see `other_gangs`).
     """
 
     revision: int
@@ -70,7 +75,7 @@ class ClusterView:
     states: Mapping[Key, GangState]
     unreferenced: frozenset[Key]
     vacated_nodes: Mapping[Key, tuple[str, ...]]
-    others: Mapping[str, Mapping[Key, Body]] = field(default_factory=dict)
+    others: Mapping[Resource, Mapping[Key, Body]] = field(default_factory=dict)
 
 
 class ClusterCache:
@@ -80,14 +85,14 @@ class ClusterCache:
         self,
         scheduler_name: str,
         *,
-        others: Iterable[str] = (),
+        others: Iterable[Resource] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler_name = scheduler_name
         self._clock = clock
         self._changed = threading.Condition()
         self._trimmer = Trimmer()
-        self._others = tuple(others)
+        self._others = {_store_of(resource): resource for resource in others}
         self._stores: dict[str, dict[Key, Body]] = {k: {} for k in (*KINDS, *self._others)}
         self._synced: set[str] = set()
         self._assumed: dict[Key, Assumed] = {}
@@ -100,6 +105,14 @@ class ClusterCache:
         self._stale: set[Key] = set()
         self._unreferenced: set[Key] = set()
         self._vacated_nodes: dict[Key, tuple[str, ...]] = {}
+        # PodGangs that stand for gangs of other kinds, and whether they are to be made again.
+        self._stand_ins: set[Key] = set()
+        self._regroup = False
+
+    def of(self, resource: Resource) -> Sink:
+        """Where the watch of one resource puts what it sees; kinds of the same name are apart."""
+        store = _store_of(resource)
+        return _Store(self, store) if store in self._others else self
 
     # What the watches report.
 
@@ -115,7 +128,8 @@ class ClusterCache:
         """All objects of a kind, as a list shows them (see `trimmed`); the rest is gone."""
         there = {key_of(body): body for body in bodies}
         with self._changed:
-            for key in self._stores[kind].keys() - there.keys():
+            kept = self._stand_ins if kind == POD_GANG else set()
+            for key in self._stores[kind].keys() - there.keys() - kept:
                 self._put(kind, key, None)
             for key, body in there.items():
                 self._put(kind, key, body)
@@ -190,6 +204,8 @@ class ClusterCache:
     def view(self) -> ClusterView:
         """The cluster as it is now."""
         with self._changed:
+            if self._regroup:
+                self._make_stand_ins()
             pods = dict(self._stores[POD])
             for key, assumed in self._assumed.items():
                 pods[key] = _bound(pods[key], assumed.node)
@@ -214,7 +230,9 @@ class ClusterCache:
                 states=dict(self._states),
                 unreferenced=frozenset(self._unreferenced),
                 vacated_nodes=dict(self._vacated_nodes),
-                others={kind: dict(self._stores[kind]) for kind in self._others},
+                others={
+                    resource: dict(self._stores[store]) for store, resource in self._others.items()
+                },
             )
 
     def pod(self, key: Key) -> Body | None:
@@ -261,9 +279,15 @@ class ClusterCache:
             self._settle_assumed(key, body)
             self._freed += _frees_capacity(before, body)
             self._touch_pod(key)
+            self._regroup |= any(
+                one is not None and is_ours(one, self._scheduler_name) for one in (before, body)
+            )
         elif kind == POD_GANG:
+            self._stand_ins.discard(key)
+            self._regroup = True
             self._index(key, before, body)
         else:
+            self._regroup |= self._others.get(kind) in POD_GROUPS
             # Priorities and levels change what goes before what, and nodes where to.
             self._freed += 1
             if kind == NODE:
@@ -274,6 +298,28 @@ class ClusterCache:
                 if before is None or body is None:
                     # Rare enough to compute every gang again: which of its pods are lost?
                     self._stale.update(self._stores[POD_GANG])
+
+    def _make_stand_ins(self) -> None:
+        """Makes the PodGangs anew that stand for gangs of other kinds."""
+        self._regroup = False
+        real = {
+            key: gang for key, gang in self._stores[POD_GANG].items() if key not in self._stand_ins
+        }
+        referred = {pod for gang in real.values() for _, pods in references(gang) for pod in pods}
+        pods = {
+            key: pod
+            for key, pod in self._stores[POD].items()
+            if key not in referred and is_ours(pod, self._scheduler_name)
+        }
+        others = [body for store in self._others for body in self._stores[store].values()]
+        others += self._stores[PRIORITY_CLASS].values()
+        found = other_gangs(pods, others, real.keys()) if pods else {}
+        for key in self._stand_ins - found.keys():
+            self._put(POD_GANG, key, None)
+        for key, gang in found.items():
+            self._put(POD_GANG, key, gang)
+        self._stand_ins = set(found)
+        self._regroup = False
 
     def _note_node_change(self, key: Key, before: Body | None, body: Body | None) -> None:
         """Notes that a pod of another came to a node, or takes more of it."""
@@ -348,6 +394,30 @@ class ClusterCache:
 
     def _has_node(self, name: str) -> bool:
         return ("", name) in self._stores[NODE]
+
+
+class _Store:
+    """The part of a `ClusterCache` that the watch of one further kind fills."""
+
+    def __init__(self, cache: ClusterCache, store: str) -> None:
+        self._cache = cache
+        self._store = store
+
+    def observe(self, kind: str, body: Mapping[str, Any], *, deleted: bool = False) -> None:
+        self._cache.observe(self._store, body, deleted=deleted)
+
+    def replace(self, kind: str, bodies: Iterable[Body]) -> None:
+        self._cache.replace(self._store, bodies)
+
+    def unsync(self, kind: str) -> None:
+        self._cache.unsync(self._store)
+
+    def trimmed(self, bodies: Iterable[Mapping[str, Any]]) -> list[Body]:
+        return self._cache.trimmed(bodies)
+
+
+def _store_of(resource: Resource) -> str:
+    return f"{resource.api_version}/{resource.kind}"
 
 
 def _bound(pod: Body, node: str) -> Body:

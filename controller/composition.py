@@ -226,9 +226,9 @@ def _service(settings: Settings, stack: ExitStack) -> ServiceClient:
 def _scheduling(shared: Shared) -> Mode:
     """We are the scheduler, or would be in a dry run."""
     settings, authority, heartbeat = shared.settings, shared.authority, shared.heartbeat
-    cache = ClusterCache(settings.scheduler_name, others=(one.kind for one in RESPECTED))
+    cache = ClusterCache(settings.scheduler_name, others=RESPECTED)
     watched = (*PLANNED_FROM, *RESPECTED)
-    watchers = [_watcher(shared, resource, cache) for resource in watched]
+    watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]
     binder = KubernetesBinder(
         shared.cluster, timeout=settings.bind_timeout, may_act=authority.leads
     )

@@ -39,6 +39,7 @@ from controller.notices import (
     WAITING_FOR_PODS,
     Notice,
 )
+from controller.other_gangs import stands_for
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
 from placement.cluster import (
@@ -192,6 +193,8 @@ class Reporter:
         # When a pod's condition was last written, by uid.
         self._pod_writes: dict[str, float] = {}
         self._postponed: set[Key] = set()
+        # What was last said of gangs of other kinds, whose status is not ours to write.
+        self._said: dict[Key, tuple[str, bool, str]] = {}
 
     def report(
         self, view: ClusterView, keys: Iterable[Key], notices: Mapping[Key, Notice]
@@ -214,6 +217,7 @@ class Reporter:
             if self._clock() - at < POD_MESSAGE_EVERY
         }
         self._postponed.clear()
+        self._said = {key: said for key, said in self._said.items() if key in view.gangs}
         unwritten = self._executor.map(
             lambda one: self._attempt(
                 one[0], lambda: self._gang(view.gangs[one[0]], one[1], notices.get(one[0]))
@@ -260,6 +264,10 @@ class Reporter:
         wanted = wanted_status(state, notice)
         if wanted is None:
             return
+        original = stands_for(gang)
+        if original is not None:
+            self._say(state.key, original, wanted)
+            return
         before = condition_of(gang, SCHEDULED)
         if not self._write_gang(gang, wanted):
             return
@@ -268,14 +276,25 @@ class Reporter:
             or (before.get("status") == "True") != wanted.scheduled
             or (not wanted.scheduled and before.get("reason") != wanted.reason)
         ):
-            self._recorder.record(
-                gang,
-                type="Normal" if wanted.scheduled else "Warning",
-                reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
-                topic=wanted.reason,
-                action="Scheduling",
-                note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
-            )
+            self._record(gang, wanted)
+
+    def _say(self, key: Key, original: Body, wanted: GangStatus) -> None:
+        """Says in an event on the object of another kind what a PodGang would have as status."""
+        uid = original["metadata"].get("uid", "")
+        said = (uid, wanted.scheduled, wanted.reason)
+        if self._said.get(key) != said:
+            self._record(original, wanted)
+            self._said[key] = said
+
+    def _record(self, about: Body, wanted: GangStatus) -> None:
+        self._recorder.record(
+            about,
+            type="Normal" if wanted.scheduled else "Warning",
+            reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
+            topic=wanted.reason,
+            action="Scheduling",
+            note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
+        )
 
     def _write_gang(self, gang: Body, wanted: GangStatus) -> bool:
         """Whether something had to be written, and is."""

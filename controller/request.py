@@ -25,6 +25,7 @@ from controller.gang_state import (
     references,
 )
 from controller.gated_gangs import Kept, opened
+from controller.other_gangs import is_plain, stands_for
 from placement import v1
 from placement.errors import InvalidRequestError
 from placement.kubernetes import InputError, Objects, translate
@@ -65,7 +66,12 @@ def build_query(
     `with_running` all gangs that run are sent, for they may have to give way.
     """
     messages, snapshot, refused = _translated(view, scheduler_name, kept, as_of)
-    by_key = {key_of_resource(gang.name): gang for gang in messages}
+    # Other schedulers have gangs of the same kinds; theirs are not ours to decide.
+    by_key = {
+        key: gang
+        for gang in messages
+        if _is_ours_to_decide(key := key_of_resource(gang.name), view)
+    }
     bases = {key: key_of_resource(gang.base_gang) for key, gang in by_key.items() if gang.base_gang}
     asked = chosen(
         [
@@ -142,6 +148,11 @@ def without(query: Query, error: InvalidRequestError) -> Query | None:
     return Query(request, asked, query.bases, refused)
 
 
+def _is_ours_to_decide(key: Key, view: ClusterView) -> bool:
+    state = view.states.get(key)
+    return state is not None and state.lifecycle is not Lifecycle.FOREIGN
+
+
 def _translated(
     view: ClusterView, scheduler_name: str, kept: Kept, as_of: float | None
 ) -> tuple[list[v1.PodGang], v1.ClusterSnapshot, dict[Key, str]]:
@@ -158,12 +169,17 @@ def _translated(
         key: gang
         for key, gang in view.gangs.items()
         if view.states[key].lifecycle is not Lifecycle.FOREIGN
+        # The original is there, and says more.
+        and (stands_for(gang) is None or is_plain(gang))
     }
-    others = {("PriorityClass", *key): body for key, body in view.priority_classes.items()}
-    others |= {
-        ("ClusterTopologyBinding", *key): body for key, body in view.topology_bindings.items()
-    }
-    others |= {(kind, *key): body for kind, of in view.others.items() for key, body in of.items()}
+    others: dict[tuple[str, Key, str], Body] = {}
+    for kind, store in (
+        ("PriorityClass", view.priority_classes),
+        ("ClusterTopologyBinding", view.topology_bindings),
+    ):
+        others |= {(kind, key, ""): body for key, body in store.items()}
+    for resource, store in view.others.items():
+        others |= {(resource.kind, key, resource.api_version): b for key, b in store.items()}
     refused: dict[Key, str] = {}
     moment = None if as_of is None else datetime.fromtimestamp(as_of, UTC)
     while True:
@@ -185,7 +201,7 @@ def _set_aside(
     nodes: dict[Key, Body],
     pods: dict[Key, Body],
     gangs: dict[Key, Body],
-    others: dict[tuple[str, str, str], Body],
+    others: dict[tuple[str, Key, str], Body],
     refused: dict[Key, str],
 ) -> None:
     """Takes out every object that something is wrong with."""
@@ -206,7 +222,10 @@ def _set_aside(
                     refused[owner] = f"pod {own}: {fault}"
                     del gangs[owner]
         else:
-            others.pop((kind, *key), None)
+            for other in [one for one in others if one[:2] == (kind, key)]:
+                del others[other]
+                if kind == "PodGroup":
+                    refused[key] = fault
 
 
 def _refuse_scaled(

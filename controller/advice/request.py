@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from controller.advice.adapter import Adapter
 from controller.advice.advice import read_advice
 from controller.advice.objects import Objects
-from controller.advice.plain_gangs import plain_gangs
 from controller.gang_state import Body, Key, key_of_resource, node_of
+from controller.plain_gangs import plain_gangs
 from placement import v1
 from placement.cluster import NODES, POD_GANGS, PODS, Resource
 from placement.kubernetes import InputError, translate

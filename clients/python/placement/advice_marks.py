@@ -19,6 +19,7 @@ GANG: Final = "placement-service/gang"
 GANG_MINIMUM: Final = "placement-service/gang-minimum"
 REQUIRED_LEVEL: Final = "placement-service/required-level"
 PREFERRED_LEVEL: Final = "placement-service/preferred-level"
+PLAIN_GANG: Final = (GANG, GANG_MINIMUM, REQUIRED_LEVEL, PREFERRED_LEVEL)
 
 #: KAI's label for the shard of a PodGroup, and its value for those that wait for advice.
 KAI_NODE_POOL: Final = "kai.scheduler/node-pool"

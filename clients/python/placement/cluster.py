@@ -88,6 +88,9 @@ EVENTS: Final = Resource("Event", "events.k8s.io/v1", "events", namespaced=True)
 NATIVE_POD_GROUPS: Final = Resource(
     "PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups", namespaced=True
 )
+NATIVE_WORKLOADS: Final = Resource(
+    "Workload", "scheduling.k8s.io/v1alpha2", "workloads", namespaced=True
+)
 KAI_POD_GROUPS: Final = Resource(
     "PodGroup", "scheduling.run.ai/v2alpha2", "podgroups", namespaced=True
 )
@@ -134,7 +137,7 @@ ALSO_PLANNED_FROM: Final = (
     Resource("ResourceSlice", _RESOURCE, "resourceslices", namespaced=False),
     Resource("DeviceClass", _RESOURCE, "deviceclasses", namespaced=False),
     Resource("ComputeDomain", "resource.nvidia.com/v1beta1", "computedomains", namespaced=True),
-    Resource("Workload", "scheduling.k8s.io/v1alpha2", "workloads", namespaced=True),
+    NATIVE_WORKLOADS,
     NATIVE_POD_GROUPS,
     KAI_QUEUES,
     KAI_POD_GROUPS,
@@ -159,6 +162,12 @@ RESPECTED: Final = (
     LOCAL_QUEUES,
     RESERVATIONS,
     DISRUPTION_BUDGETS,
+    NATIVE_POD_GROUPS,
+    NATIVE_WORKLOADS,
+    KAI_POD_GROUPS,
+    KAI_TOPOLOGIES,
+    KOORDINATOR_POD_GROUPS,
+    NETWORK_TOPOLOGIES,
 )
 
 #: Finished pods hold nothing; the server leaves them out, and tells of one that finishes

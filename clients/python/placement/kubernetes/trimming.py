@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from placement import advice_marks
 from placement.kubernetes import (
     device_annotations,
     kai,
@@ -42,6 +43,7 @@ _POD_ANNOTATIONS: Final = (
     kai.POD_GROUP,
     device_annotations.ALLOCATED,
     reservations.USED,
+    *advice_marks.PLAIN_GANG,
 )
 _POD_CONDITIONS: Final = ("PodScheduled", "Ready")
 
