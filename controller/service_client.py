@@ -1,5 +1,6 @@
 """Asks the placement service: one request, one answer, or the reason that there is none.
 
+Of the cluster only what has changed since the last cycle is sent (see `placement.client.Session`).
 Certificates are read from files that may be replaced while we run; the connection is made
 again when one was. A busy or absent service is not asked again here: by the next cycle
 there may be a better request.
@@ -8,6 +9,7 @@ there may be a better request.
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +17,8 @@ import grpc
 
 from placement import v1
 from placement.client import PlacementClient, tls
-from placement.errors import UnavailableError
+from placement.errors import InvalidRequestError, UnavailableError
+from placement.local_snapshot import LocalSnapshot
 
 
 class Service(Protocol):
@@ -45,6 +48,7 @@ class ServiceClient:
         self._certificate = certificate
         self._key = key
         self._lock = threading.Lock()
+        self._cluster = LocalSnapshot()
         self._client: PlacementClient | None = None
         self._stamp: tuple[int, ...] = ()
         self._cancelled = False
@@ -55,8 +59,19 @@ class ServiceClient:
             client = self._connected()
         except OSError as error:
             raise UnavailableError(f"the certificates cannot be read: {error}") from error
+        snapshot = request.snapshot
+        self._cluster.replace(snapshot.nodes, snapshot.pods)
+        rest = v1.ComputePlacementRequest()
+        rest.CopyFrom(request)
+        del rest.snapshot.nodes[:]
+        del rest.snapshot.pods[:]
+        end = time.monotonic() + timeout
         try:
-            return client.compute(request, timeout=timeout)
+            try:
+                return client.session(self._cluster).compute(rest, timeout=timeout)
+            except InvalidRequestError:
+                # Its faults are to be told by their places in the request.
+                return client.compute(request, timeout=max(0.0, end - time.monotonic()))
         except grpc.FutureCancelledError as error:
             raise UnavailableError("the call was cancelled") from error
 

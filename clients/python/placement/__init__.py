@@ -1,6 +1,7 @@
 """The placement service's library for users.
 
 - `placement.client`: ask the service from Python, with deadlines, retries and typed errors.
+- `placement.aio`: the same for asyncio.
 - `placement.errors`: what a call can fail with.
 - `placement.v1`: the messages, as in ``proto/placement/v1``.
 - `placement.testing`: the real service, or a scripted one, inside a test.

@@ -2,13 +2,16 @@
 
 Every call has a deadline. A call that finds no server (UNAVAILABLE) is repeated by gRPC
 itself, up to five times with exponential back-off and jitter and never past the deadline;
-repeating is harmless, because the service keeps no state. A busy server is not asked again
-on its own: `BusyError.retry_after` tells the caller, who may rather ask something newer.
+repeating is harmless, because no answer depends on what the service keeps. A busy server is
+not asked again on its own: `BusyError.retry_after` tells the caller, who may rather ask
+something newer.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +19,8 @@ from typing import Self, TypeVar
 
 import grpc
 
-from placement.errors import from_rpc_error
+from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
+from placement.local_snapshot import LocalSnapshot
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
@@ -37,6 +41,7 @@ DEFAULT_TIMEOUT = 60.0
 
 _Answer = TypeVar("_Answer")
 
+#: Of a channel to the service, blocking or not.
 _SERVICE_CONFIG = {
     # Several addresses behind one name are replicas; a retry goes to the next one.
     "loadBalancingConfig": [{"round_robin": {}}],
@@ -57,7 +62,7 @@ _SERVICE_CONFIG = {
     ],
 }
 
-_CHANNEL_OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     # gRPC gives up retrying what it cannot keep in this buffer; its default, 256 KiB, is
     # less than the snapshot of a small cluster.
@@ -106,13 +111,14 @@ class PlacementClient:
         credentials: grpc.ChannelCredentials | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        self._timeout = timeout
+        #: The deadline of calls that name none, in seconds.
+        self.timeout = timeout
         self._own_channel: grpc.Channel | None = None
         if isinstance(target, str):
             channel = self._own_channel = (
-                grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
+                grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
                 if credentials is None
-                else grpc.secure_channel(target, credentials, options=_CHANNEL_OPTIONS)
+                else grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
             )
         elif credentials is None:
             channel = target
@@ -125,6 +131,7 @@ class PlacementClient:
         self._capacity: grpc.UnaryUnaryMultiCallable[
             ComputeCapacityRequest, ComputeCapacityResponse
         ] = planning.ComputeCapacity
+        self._target = target if isinstance(target, str) else "a channel"
         stub = PlacementServiceStub(channel)
         self._compute: grpc.UnaryUnaryMultiCallable[
             ComputePlacementRequest, ComputePlacementResponse
@@ -169,6 +176,16 @@ class PlacementClient:
         """How much more fits, or how much is missing; as `compute`."""
         return _result(self._capacity.future(request, timeout=self._seconds(timeout)))
 
+    def session(self, cluster: LocalSnapshot | None = None) -> Session:
+        """Asks again and again about a cluster that hardly changes; see `Session`.
+
+        `cluster` is that of another session, to go on with after a new connection.
+        """
+        return Session(self, LocalSnapshot() if cluster is None else cluster)
+
+    def __repr__(self) -> str:
+        return f"<PlacementClient: {self._target}>"
+
     def close(self) -> None:
         """Close the connection and cancel what still runs on it."""
         if self._own_channel is not None:
@@ -186,7 +203,7 @@ class PlacementClient:
         self.close()
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return self.timeout if timeout is None else timeout
 
 
 def _result(call: grpc.CallFuture[_Answer]) -> _Answer:
@@ -197,6 +214,47 @@ def _result(call: grpc.CallFuture[_Answer]) -> _Answer:
         raise from_rpc_error(error) from error
     finally:
         call.cancel()  # Does nothing to a call that has ended.
+
+
+class Session:
+    """Questions about a cluster that hardly changes: only what has changed is sent.
+
+    Keep `cluster` as the cluster is, and ask with requests that leave its nodes and running
+    pods out. What the service does not know (it was restarted, another replica answers) it
+    says, and gets the whole cluster within the same call.
+    """
+
+    def __init__(self, client: PlacementClient, cluster: LocalSnapshot) -> None:
+        self._client = client
+        self.cluster = cluster
+
+    def compute(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> Placement:
+        """As `PlacementClient.compute`. Raises ValueError for a request with nodes of its own."""
+        end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
+        question = self.cluster.question(request)
+        while True:
+            left = max(0.0, end - time.monotonic())
+            try:
+                placement = self._client.compute(question.request, timeout=left)
+                self.cluster.answered(question, placement)
+            except SnapshotUnknownError:
+                question = self.cluster.retold(question, request)
+            except InvalidRequestError as error:
+                raise self.cluster.named(question, error) from error
+            else:
+                return placement
+
+    def stream(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> SessionStream:
+        """As `PlacementClient.stream`. Raises ValueError for a request with nodes of its own."""
+        seconds = self._client.timeout if timeout is None else timeout
+        return SessionStream(self._client, self.cluster, request, seconds)
+
+    def __repr__(self) -> str:
+        return f"<Session: {self._client!r}, {self.cluster!r}>"
 
 
 class PlacementStream(Iterator[Progress | Placement]):
@@ -230,6 +288,61 @@ class PlacementStream(Iterator[Progress | Placement]):
         """Cancel the call, which stops the search; does nothing when it has ended."""
         self._closed = True
         self._call.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class SessionStream(Iterator[Progress | Placement]):
+    """As `PlacementStream`, of a session."""
+
+    def __init__(
+        self,
+        client: PlacementClient,
+        cluster: LocalSnapshot,
+        request: ComputePlacementRequest,
+        seconds: float,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._request = request
+        self._end = time.monotonic() + seconds
+        self._question = cluster.question(request)
+        self._events = client.stream(self._question.request, timeout=seconds)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __next__(self) -> Progress | Placement:
+        while True:
+            try:
+                event = next(self._events)
+                if isinstance(event, Placement):
+                    self._cluster.answered(self._question, event)
+            except SnapshotUnknownError:
+                self._question = self._cluster.retold(self._question, self._request)
+                left = max(0.0, self._end - time.monotonic())
+                with self._lock:
+                    if self._closed:
+                        raise StopIteration from None
+                    self._events = self._client.stream(self._question.request, timeout=left)
+            except InvalidRequestError as error:
+                raise self._cluster.named(self._question, error) from error
+            else:
+                return event
+
+    def close(self) -> None:
+        """Cancel the call, which stops the search; does nothing when it has ended."""
+        with self._lock:
+            self._closed = True
+            self._events.close()
 
     def __enter__(self) -> Self:
         return self

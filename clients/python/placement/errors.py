@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -150,7 +150,9 @@ class InternalError(PlacementError):
 
 def from_rpc_error(error: grpc.RpcError) -> PlacementError:
     """The typed error for what gRPC raised. Raise it ``from`` the original."""
-    if not isinstance(error, grpc.Call):  # An interceptor's own; gRPC's errors are calls.
+    if not isinstance(
+        error, grpc.Call | grpc.aio.AioRpcError
+    ):  # An interceptor's own; gRPC's errors are calls.
         return PlacementError(str(error))
     return from_status(_rich_status(error) or _plain_status(error))
 
@@ -205,15 +207,15 @@ def to_status(error: PlacementError) -> Status:
     return status
 
 
-def _rich_status(call: grpc.Call) -> Status | None:
+def _rich_status(call: grpc.Call | grpc.aio.AioRpcError) -> Status | None:
     """The ``google.rpc.Status`` that came with the error; None when none, or not ours, did."""
     try:
-        return rpc_status.from_call(call)
+        return rpc_status.from_call(cast("grpc.Call", call))
     except (DecodeError, ValueError):  # Something between us and the server wrote its own.
         return None
 
 
-def _plain_status(call: grpc.Call) -> Status:
+def _plain_status(call: grpc.Call | grpc.aio.AioRpcError) -> Status:
     return Status(code=call.code().value[0], message=call.details() or "")
 
 

@@ -1,0 +1,176 @@
+"""`placement.client` for asyncio: the same calls, errors and sessions, awaited.
+
+A call that is cancelled, as by ``asyncio.timeout``, stops its search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from placement.client import CHANNEL_OPTIONS, DEFAULT_TIMEOUT
+from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
+from placement.local_snapshot import LocalSnapshot
+from placement.v1 import (
+    ComputePlacementRequest,
+    ComputePlacementResponse,
+    Placement,
+    Progress,
+    StreamPlacementRequest,
+)
+from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+
+class AsyncPlacementClient:
+    """A connection to the service, as `placement.client.PlacementClient`.
+
+    To be made, used and closed on one event loop. ``target`` may be a ``grpc.aio`` channel of
+    your own, which stays yours.
+    """
+
+    def __init__(
+        self,
+        target: str | grpc.aio.Channel,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        #: The deadline of calls that name none, in seconds.
+        self.timeout = timeout
+        self._own_channel: grpc.aio.Channel | None = None
+        if isinstance(target, str):
+            channel = self._own_channel = (
+                grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+                if credentials is None
+                else grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+            )
+        elif credentials is None:
+            channel = target
+        else:
+            raise ValueError("credentials go with an address; a channel has its own")
+        self._target = target if isinstance(target, str) else "a channel"
+        self._stub = PlacementServiceStub(channel)
+
+    async def compute(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> Placement:
+        """The placement, within ``timeout`` seconds. Raises a `PlacementError`."""
+        try:
+            response: ComputePlacementResponse = await self._stub.ComputePlacement(
+                request, timeout=self._seconds(timeout)
+            )
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        return response.placement
+
+    async def stream(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[Progress | Placement]:
+        """Progress whenever there is some, then the placement, within ``timeout`` seconds.
+
+        Leave it early inside ``contextlib.aclosing``, which cancels the call.
+        """
+        call = self._stub.StreamPlacement(
+            StreamPlacementRequest(request=request), timeout=self._seconds(timeout)
+        )
+        try:
+            async for response in call:
+                match response.WhichOneof("event"):
+                    case "progress":
+                        yield response.progress
+                    case "placement":
+                        yield response.placement
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        finally:
+            call.cancel()  # Does nothing to a call that has ended.
+
+    def session(self, cluster: LocalSnapshot | None = None) -> AsyncSession:
+        """Asks again and again about a cluster that hardly changes.
+
+        `cluster` is that of another session, to go on with after a new connection.
+        """
+        return AsyncSession(self, LocalSnapshot() if cluster is None else cluster)
+
+    async def close(self) -> None:
+        """Close the connection and cancel what still runs on it."""
+        if self._own_channel is not None:
+            await self._own_channel.close(grace=None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncPlacementClient: {self._target}>"
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
+
+
+class AsyncSession:
+    """As `placement.client.Session`."""
+
+    def __init__(self, client: AsyncPlacementClient, cluster: LocalSnapshot) -> None:
+        self._client = client
+        self.cluster = cluster
+
+    async def compute(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> Placement:
+        """As `AsyncPlacementClient.compute`.
+
+        Raises ValueError for a request with nodes of its own.
+        """
+        end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
+        question = self.cluster.question(request)
+        while True:
+            left = max(0.0, end - time.monotonic())
+            try:
+                placement = await self._client.compute(question.request, timeout=left)
+                self.cluster.answered(question, placement)
+            except SnapshotUnknownError:
+                question = self.cluster.retold(question, request)
+            except InvalidRequestError as error:
+                raise self.cluster.named(question, error) from error
+            else:
+                return placement
+
+    async def stream(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[Progress | Placement]:
+        """As `AsyncPlacementClient.stream`.
+
+        Raises ValueError for a request with nodes of its own.
+        """
+        end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
+        question = self.cluster.question(request)
+        while True:
+            left = max(0.0, end - time.monotonic())
+            try:
+                async with aclosing(self._client.stream(question.request, timeout=left)) as events:
+                    async for event in events:
+                        if isinstance(event, Placement):
+                            self.cluster.answered(question, event)
+                        yield event
+            except SnapshotUnknownError:
+                question = self.cluster.retold(question, request)
+            except InvalidRequestError as error:
+                raise self.cluster.named(question, error) from error
+            else:
+                return
+
+    def __repr__(self) -> str:
+        return f"<AsyncSession: {self._client!r}, {self.cluster!r}>"

@@ -1,0 +1,230 @@
+"""A caller's own copy of a cluster, and what of it the service does not know yet.
+
+This is the logic of sessions, without any call in it: `placement.client` and `placement.aio`
+ask with it. It may be used by several threads, and by several calls at once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from placement.errors import InvalidRequestError, SnapshotUnknownError, Violation
+from placement.v1 import ComputePlacementRequest, Node, Placement, RunningPod, SnapshotBase
+
+#: The place of a node or running pod in a request.
+_PLACE = re.compile(r"snapshot\.(nodes|pods)\[(\d+)\]")
+
+_M = TypeVar("_M", Node, RunningPod)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request as it is sent: changes to a base, or the whole. `state` says what it is about."""
+
+    request: ComputePlacementRequest
+    state: int
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.request.HasField("base")
+
+
+class LocalSnapshot:
+    """Nodes and running pods as they are now; messages are copied in, and never changed.
+
+    Names are those of the API, ``nodes/{node}`` and ``namespaces/{namespace}/pods/{pod}``.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Counts changes; what the service knows is a state that was.
+        self._state = 0
+        self._nodes = _Copies[Node]()
+        self._pods = _Copies[RunningPod]()
+        self._base: _Base | None = None
+
+    def set_nodes(self, *nodes: Node) -> None:
+        """Adds nodes, or replaces those of the same name."""
+        with self._lock:
+            self._state += 1
+            self._nodes.set(nodes, self._state)
+
+    def remove_nodes(self, *names: str) -> None:
+        """Takes out nodes; those that are not there do no harm."""
+        with self._lock:
+            self._state += 1
+            self._nodes.remove(names, self._state)
+
+    def set_pods(self, *pods: RunningPod) -> None:
+        """Adds running pods, or replaces those of the same name."""
+        with self._lock:
+            self._state += 1
+            self._pods.set(pods, self._state)
+
+    def remove_pods(self, *names: str) -> None:
+        """Takes out running pods; those that are not there do no harm."""
+        with self._lock:
+            self._state += 1
+            self._pods.remove(names, self._state)
+
+    def replace(self, nodes: Iterable[Node], pods: Iterable[RunningPod] = ()) -> None:
+        """Makes these all nodes and running pods; what is equal has not changed."""
+        by_name = {node.name: node for node in nodes}
+        pods_by_name = {pod.name: pod for pod in pods}
+        with self._lock:
+            self._state += 1
+            self._nodes.replace(by_name, self._state)
+            self._pods.replace(pods_by_name, self._state)
+
+    def question(self, request: ComputePlacementRequest, *, whole: bool = False) -> Question:
+        """The request to send for one that leaves its nodes, its running pods and its base out.
+
+        `whole` where changes are not enough. Raises ValueError when it does not leave them out.
+        """
+        if request.HasField("base") or request.snapshot.nodes or request.snapshot.pods:
+            raise ValueError("a session adds nodes, running pods and base to its requests itself")
+        message = ComputePlacementRequest()
+        message.CopyFrom(request)
+        snapshot = message.snapshot
+        with self._lock:
+            if self._base is None or whole:
+                snapshot.nodes.extend(self._nodes.all())
+                snapshot.pods.extend(self._pods.all())
+            else:
+                nodes, pods = self._nodes.since(), self._pods.since()
+                snapshot.nodes.extend(nodes.set)
+                snapshot.pods.extend(pods.set)
+                message.base.MergeFrom(
+                    SnapshotBase(
+                        digest=self._base.digest, gone_nodes=nodes.gone, gone_pods=pods.gone
+                    )
+                )
+            return Question(message, self._state)
+
+    def answered(self, question: Question, placement: Placement) -> None:
+        """Takes note that the service knows what a question was about.
+
+        Raises SnapshotUnknownError when the service is so old that it ignored the base.
+        """
+        if not question.is_whole and not placement.snapshot_digest:
+            raise SnapshotUnknownError(
+                "the service is of a version without sessions",
+                digest=question.request.base.digest,
+            )
+        with self._lock:
+            latest = self._base is None or question.state >= self._base.state
+            if placement.snapshot_digest and latest:
+                self._base = _Base(placement.snapshot_digest, question.state)
+                self._nodes.forget(question.state)
+                self._pods.forget(question.state)
+
+    def retold(self, question: Question, request: ComputePlacementRequest) -> Question:
+        """What to send when the service does not know the base of a question: the whole.
+
+        Inside an ``except`` block: raises that error again when the question was whole.
+        """
+        if question.is_whole:
+            raise
+        with self._lock:
+            if self._base is not None and self._base.digest == question.request.base.digest:
+                self._base = None
+        return self.question(request, whole=True)
+
+    @staticmethod
+    def named(question: Question, error: InvalidRequestError) -> InvalidRequestError:
+        """The error with names instead of places in what was sent, which callers do not see.
+
+        For example ``snapshot.nodes[nodes/a].labels``.
+        """
+        snapshot = question.request.snapshot
+
+        def name(found: re.Match[str]) -> str:
+            sent = snapshot.nodes if found[1] == "nodes" else snapshot.pods
+            place = int(found[2])
+            return f"snapshot.{found[1]}[{sent[place].name if place < len(sent) else place}]"
+
+        return InvalidRequestError(
+            error.message,
+            violations=[
+                Violation(_PLACE.sub(name, v.field), _PLACE.sub(name, v.description))
+                for v in error.violations
+            ],
+            violation_count=error.violation_count,
+        )
+
+    def __repr__(self) -> str:
+        with self._lock:
+            known = self._base.digest[:14] if self._base else "nothing"
+            return (
+                f"<LocalSnapshot: {len(self._nodes)} nodes, {len(self._pods)} pods,"
+                f" the service knows {known}>"
+            )
+
+
+class _Base(NamedTuple):
+    digest: str
+    state: int
+
+
+class _Since(NamedTuple, Generic[_M]):
+    """What was set and what is gone since a base."""
+
+    set: list[_M]
+    gone: list[str]
+
+
+class _Change(NamedTuple):
+    """A name that changed, and whether it was there before."""
+
+    state: int
+    name: str
+    was_there: bool
+
+
+class _Copies(Generic[_M]):
+    """Messages by name, and the changes since the base in order."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, _M] = {}
+        self._changes: list[_Change] = []
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def all(self) -> Iterable[_M]:
+        return self._now.values()
+
+    def set(self, messages: Iterable[_M], state: int) -> None:
+        for message in messages:
+            before = self._now.get(message.name)
+            if before != message:
+                copy = type(message)()
+                copy.CopyFrom(message)
+                self._changes.append(_Change(state, message.name, before is not None))
+                self._now[message.name] = copy
+
+    def remove(self, names: Iterable[str], state: int) -> None:
+        for name in names:
+            if self._now.pop(name, None) is not None:
+                self._changes.append(_Change(state, name, was_there=True))
+
+    def replace(self, messages: Mapping[str, _M], state: int) -> None:
+        self.remove(self._now.keys() - messages.keys(), state)
+        self.set(messages.values(), state)
+
+    def since(self) -> _Since[_M]:
+        there: dict[str, bool] = {}
+        for change in self._changes:
+            there.setdefault(change.name, change.was_there)
+        return _Since(
+            [self._now[name] for name in there if name in self._now],
+            [name for name, was in there.items() if was and name not in self._now],
+        )
+
+    def forget(self, state: int) -> None:
+        """Drops the changes up to a state."""
+        self._changes = [change for change in self._changes if change.state > state]
