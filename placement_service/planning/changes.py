@@ -74,28 +74,22 @@ def relaxed(gang: PodGang, scope: int, to: str) -> PodGang:
     return replace(gang, packing_scopes=tuple(scopes))
 
 
-def opened(snapshot: Snapshot, nodes: Collection[str]) -> Snapshot:
-    """These nodes are open again."""
+def opened(snapshot: Snapshot, nodes: Collection[int]) -> Snapshot:
+    """These nodes, by their place, are open again."""
     return replace(
-        snapshot,
-        nodes=tuple(_open(node) if node.name in nodes else node for node in snapshot.nodes),
+        snapshot, nodes=snapshot.columns.updated(_open(snapshot.columns[i]) for i in nodes)
     )
 
 
 def with_nodes(snapshot: Snapshot, models: Iterable[tuple[Node, int]]) -> Snapshot:
     """For each model so many further nodes like it, empty and healthy, after all others."""
-    names = {node.name for node in snapshot.nodes}
-    return replace(
-        snapshot,
-        nodes=(
-            *snapshot.nodes,
-            *(
-                twin(model, _free_name(f"{model.name}-added-{number}", names))
-                for model, count in models
-                for number in range(count)
-            ),
-        ),
-    )
+    names = set(snapshot.columns.names)
+    added = [
+        twin(model, _free_name(f"{model.name}-added-{number}", names))
+        for model, count in models
+        for number in range(count)
+    ]
+    return replace(snapshot, nodes=snapshot.columns.updated(added))
 
 
 def with_domains(
@@ -105,8 +99,9 @@ def with_domains(
 
     `inner` are the levels inside it, whose domains are new ones as well.
     """
-    models = [node for node in snapshot.nodes if node.labels.get(level) == like]
-    names = {node.name for node in snapshot.nodes}
+    columns = snapshot.columns
+    models = [columns[i] for i, value in enumerate(columns.label(level)) if value == like]
+    names = set(columns.names)
     own = [key for key in (level, *inner) if key != HOSTNAME]
     added = []
     for number in range(count):
@@ -115,7 +110,7 @@ def with_domains(
             name = _free_name(model.name + suffix, names)
             labels = {key: f"{model.labels[key]}{suffix}" for key in own if key in model.labels}
             added.append(twin(model, name, labels))
-    return replace(snapshot, nodes=(*snapshot.nodes, *added))
+    return replace(snapshot, nodes=columns.updated(added))
 
 
 def twin(model: Node, name: str, labels: dict[str, str] | None = None) -> Node:
@@ -156,9 +151,11 @@ def without_pods(
                     staying.add((pod.node, pod_set.template.compute_domain))
         if gang.name not in gangs:
             kept.append(_without(gang, pods) if gone else gang)
-    nodes = tuple(
-        _left(node, leaving[node.name], staying) if node.name in leaving else node
-        for node in snapshot.nodes
+    columns = snapshot.columns
+    nodes = columns.updated(
+        _left(columns[columns.row_of[name]], pods_there, staying)
+        for name, pods_there in leaving.items()
+        if name in columns.row_of
     )
     return replace(
         snapshot,
@@ -204,18 +201,20 @@ def bound(snapshot: Snapshot, nodes: dict[str, str]) -> Snapshot:
         )
 
     gangs = tuple(_with_sets(gang, settle) for gang in snapshot.gangs)
-    after = tuple(
-        replace(
-            node,
-            requested=_sum([node.requested, *(t.requests for t in taken[node.name])]),
-            host_ports=node.host_ports
-            + tuple(port for t in taken[node.name] for port in t.host_ports),
-        )
-        if node.name in taken
-        else node
-        for node in snapshot.nodes
+    columns = snapshot.columns
+    after = columns.updated(
+        _with_pods(columns[columns.row_of[name]], templates) for name, templates in taken.items()
     )
     return replace(snapshot, gangs=gangs, nodes=after)
+
+
+def _with_pods(node: Node, templates: Sequence[PodTemplate]) -> Node:
+    ports = tuple(port for template in templates for port in template.host_ports)
+    return replace(
+        node,
+        requested=_sum([node.requested, *(template.requests for template in templates)]),
+        host_ports=node.host_ports + ports,
+    )
 
 
 def pending_copy(model: PodGang, suffix: str) -> PodGang:

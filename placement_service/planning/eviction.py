@@ -96,7 +96,7 @@ class Leavers:
         self.templates: list[PodTemplate] = []
         self.leavers: list[Leaver] = []
         self._pods: list[tuple[str, ...]] = []
-        self._node = {node.name: i for i, node in enumerate(snapshot.nodes)}
+        self._node = snapshot.columns.row_of
         self._rows: dict[int, int] = {}
         self.limits: list[Together] = []
         self.members = {one.name: frozenset(_bound(one)) for one in snapshot.gangs}

@@ -17,13 +17,12 @@ from placement_service.entities.planning import (
 )
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
-from placement_service.entities.solution import Assignment
 from placement_service.planning import changes
 from placement_service.planning.case import Case, Solver
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
 from placement_service.planning.remedies import Finder, add_nodes, reduce, relax, uncordon
-from placement_service.planning.trial import EarlierPlan, Trial
+from placement_service.planning.trial import Trial, earlier_plan
 
 #: How the least of each kind is found; the quick ones first, so that time is left for all.
 KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)
@@ -54,7 +53,7 @@ def remedies(
     wanted = frozenset(placed) | {gang, asked.base_gang} - {""}
     snapshot = changes.only(whole, wanted)
     policy = replace(policy, eviction=EvictionPolicy.NONE)
-    earlier = _earlier(whole, bindings)
+    earlier = earlier_plan(snapshot, policy, count_pods(snapshot, bindings))
     case = Case(
         whole=whole,
         snapshot=snapshot,
@@ -94,10 +93,3 @@ def _carried_out(
     gone = {one.pod for one in evictions}
     waiting = changes.released(snapshot, moved.keys())
     return changes.bound(changes.without_pods(waiting, gone - moved.keys()), moved)
-
-
-def _earlier(snapshot: Snapshot, bindings: Sequence[Binding]) -> EarlierPlan:
-    found: dict[str, list[Assignment]] = {}
-    for one in count_pods(snapshot, bindings):
-        found.setdefault(snapshot.gangs[one.gang].name, []).append(one)
-    return EarlierPlan(found)

@@ -28,15 +28,14 @@ def levels_of(snapshot: Snapshot, named: Iterable[str] = ()) -> tuple[str, ...]:
     prefixes = {
         key.partition("/")[0] for key in candidates if "/" in key and "kubernetes.io/" not in key
     }
-    keys = dict.fromkeys(key for node in snapshot.nodes for key in node.labels)
+    keys = dict.fromkeys(key for labels, _ in snapshot.columns.labels.counts() for key in labels)
+    keys[HOSTNAME] = None
     for key in keys:
         if "/" in key and key.partition("/")[0] in prefixes:
             candidates[key] = None
     candidates.update(dict.fromkeys((*_WELL_KNOWN, HOSTNAME)))
     counts = {
-        key: len({node.labels[key] for node in snapshot.nodes if key in node.labels})
-        for key in candidates
-        if key in keys
+        key: len(set(snapshot.columns.label(key)) - {None}) for key in candidates if key in keys
     }
     # The sort is stable: of equal numbers the order in which they are named.
     return tuple(sorted(counts, key=lambda key: (counts[key], key == HOSTNAME)))
@@ -45,12 +44,10 @@ def levels_of(snapshot: Snapshot, named: Iterable[str] = ()) -> tuple[str, ...]:
 def inside(snapshot: Snapshot, fine: str, coarse: str) -> bool:
     """Whether every domain of `fine` lies in one domain of `coarse`."""
     above: dict[str, str | None] = {}
-    for node in snapshot.nodes:
-        value = node.labels.get(fine)
-        if value is not None:
-            over = node.labels.get(coarse)
-            if above.setdefault(value, over) != over:
-                return False
+    values = snapshot.columns.label(fine), snapshot.columns.label(coarse)
+    for value, over in zip(*values, strict=True):
+        if value is not None and above.setdefault(value, over) != over:
+            return False
     return bool(above) and None not in above.values()
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from placement_service.bounds.added_nodes import NEVER, AddedNodes
 from placement_service.bounds.counting import Counting
 from placement_service.entities.planning import AddNodes, Reduce, Relax, Remedy, Uncordon
-from placement_service.entities.request import HOSTNAME, Node, PodGang, PodGroup, Snapshot
+from placement_service.entities.request import Node, PodGang, PodGroup, Snapshot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.planning import changes
@@ -161,14 +162,15 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     # What the plan leaves tells better which kind will do.
     after = _least_after(case, models)
     order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), models[i].name))
-    known: tuple[int, int] | None = None
+    known: tuple[int, int, Plan] | None = None
     for i in order[:MOST_TRIED]:
         number = max(int(after[i]), int(least[i]))
         if number > most or (known is not None and number >= known[0]):
             break
         trial = case.trial(changes.with_nodes(case.snapshot, [(models[i], number)]))
-        if trial.place() is not None:
-            known = (number, i)
+        plan = trial.place()
+        if plan is not None:
+            known = (number, i, plan)
     proven = True
     lowest = int(least.min())
     if known is not None and known[0] > lowest:
@@ -181,7 +183,11 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             proven = proven and (number == known[0] or len(able) == 1)
             able = [known[1]]
         for i in sorted(able, key=lambda i: (after[i], models[i].name)):
-            answer = _settled(case, partial(_with_nodes, model=models[i], number=number))
+            change = partial(_with_nodes, model=models[i], number=number)
+            if known is not None and (number, i) == known[:2]:
+                answer = Fit.NO if case.prefers_others(change, known[2]) else Fit.YES
+            else:
+                answer = _settled(case, change)
             if answer is Fit.YES:
                 yield AddNodes(models[i].name, number, proven)
                 return
@@ -235,13 +241,13 @@ def _least_after(case: Case, models: Sequence[Node]) -> Ints:
 
 def uncordon(case: Case) -> Iterator[Uncordon]:
     """The fewest closed nodes that would have to be open."""
-    nodes = case.snapshot.nodes
-    closed = [i for i, node in enumerate(nodes) if node.unschedulable and node.ready]
+    nodes = case.snapshot.columns
+    closed = np.flatnonzero(nodes.unschedulable & nodes.ready).tolist()
     if not closed:
         return
-    every = changes.opened(case.snapshot, {nodes[i].name for i in closed})
+    every = changes.opened(case.snapshot, closed)
     wide = case.trial(every)
-    always = np.setdiff1d(np.arange(len(nodes)), closed)
+    always = np.setdiff1d(np.arange(len(nodes)), np.array(closed))
 
     def places(chosen: Sequence[int]) -> bool:
         return wide.place(within=np.union1d(always, np.array(chosen, dtype=np.int64))) is not None
@@ -251,7 +257,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
         if plan is not None:
             # Only a search found it, so no trial can tell with how few it is possible.
             used = {node for units in plan.values() for _, node, _ in units}
-            yield Uncordon(tuple(nodes[i].name for i in closed if i in used), False)
+            yield Uncordon(tuple(nodes.names[i] for i in closed if i in used), False)
         return
     # 1. A set of which no node can be left out.
     enough = min(
@@ -262,13 +268,13 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     problem = formulate(ordered, case.policy)
     gang = problem.gangs[wide.gang.index]
     lowest = max(1, AddedNodes(Counting(Topology(problem)), len(always)).mixed(gang))
-    chosen = tuple(nodes[i].name for i in enough)
-    change = partial(_opened, nodes=nodes, chosen=enough)
+    chosen = tuple(nodes.names[i] for i in enough)
+    change = partial(changes.opened, nodes=enough)
     trial = case.trial(change(case.snapshot))
     plan = trial.place()
     if plan is not None and case.prefers_others(change, plan):
-        if _settled(case, partial(_opened, nodes=nodes, chosen=closed)) is Fit.YES:
-            yield Uncordon(tuple(nodes[i].name for i in closed), False)
+        if _settled(case, partial(changes.opened, nodes=closed)) is Fit.YES:
+            yield Uncordon(tuple(nodes.names[i] for i in closed), False)
         return
     yield Uncordon(chosen, len(enough) <= lowest)
     if len(enough) > lowest:
@@ -279,7 +285,7 @@ def _fewer_opened(
     case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int
 ) -> Iterator[Uncordon]:
     """Sets of fewer nodes, one of each that are alike, until one suffices."""
-    nodes = case.snapshot.nodes
+    nodes = case.snapshot.columns
     alike: dict[object, list[int]] = {}
     for i in closed:
         alike.setdefault(_likeness(nodes[i]), []).append(i)
@@ -290,12 +296,12 @@ def _fewer_opened(
             if case.left <= 0:
                 return
             some = [i for kind, k in zip(kinds, counts, strict=True) for i in kind[:k]]
-            fit = _settled(case, partial(_opened, nodes=nodes, chosen=some))
+            fit = _settled(case, partial(changes.opened, nodes=some))
             if fit is Fit.YES:
-                yield Uncordon(tuple(nodes[i].name for i in some), proven)
+                yield Uncordon(tuple(nodes.names[i] for i in some), proven)
                 return
             proven = proven and fit is Fit.NO
-    yield Uncordon(tuple(nodes[i].name for i in enough), proven)
+    yield Uncordon(tuple(nodes.names[i] for i in enough), proven)
 
 
 def _shares(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -347,21 +353,12 @@ def _irreducible(items: Sequence[int], enough: Callable[[Sequence[int]], bool]) 
         size = min(size, max(1, len(kept) - 1))
 
 
-def _opened(snapshot: Snapshot, nodes: Sequence[Node], chosen: Sequence[int]) -> Snapshot:
-    return changes.opened(snapshot, {nodes[i].name for i in chosen})
-
-
 def _closed_last(snapshot: Snapshot, closed: Sequence[int]) -> Snapshot:
     """The snapshot with some nodes after all others."""
-    last = set(closed)
-    nodes = snapshot.nodes
-    return replace(
-        snapshot,
-        nodes=(
-            *(node for i, node in enumerate(nodes) if i not in last),
-            *(nodes[i] for i in closed),
-        ),
-    )
+    nodes = snapshot.columns
+    moved = [nodes[i] for i in closed]
+    first = nodes.updated((), gone=[node.name for node in moved])
+    return replace(snapshot, nodes=first.updated(moved))
 
 
 def _settled(case: Case, change: Callable[[Snapshot], Snapshot]) -> Fit:
@@ -378,21 +375,27 @@ def _of_gang(case: Case, change: Callable[[PodGang], PodGang]) -> Callable[[Snap
 
 def models_of(snapshot: Snapshot) -> list[Node]:
     """One node of each kind, in order of name: what is alike need be tried once."""
+    nodes = snapshot.columns
+    columns = (nodes.labels, nodes.allocatable, nodes.taints, nodes.parts)
+    numbers = np.stack([column.number for column in columns])
+    order = sorted(range(len(nodes)), key=nodes.names.__getitem__)
+    _, first = np.unique(numbers[:, order], axis=1, return_index=True)
     models: dict[object, Node] = {}
-    for node in sorted(snapshot.nodes, key=lambda node: node.name):
-        models.setdefault(_kind(node), node)
-    return list(models.values())
+    for i in sorted(order[at] for at in first.tolist()):
+        models.setdefault(_kind(nodes[i]), nodes[i])
+    return sorted(models.values(), key=lambda node: node.name)
 
 
 def _kind(node: Node) -> object:
     """What an empty, healthy node like this one is, its name aside."""
+    model = changes.twin(node, "nodes/")
     return (
-        frozenset(item for item in node.labels.items() if item[0] != HOSTNAME),
-        frozenset(node.allocatable.items()),
-        frozenset(t for t in node.taints if not t.key.startswith("node.kubernetes.io/")),
-        tuple((d.index, d.numa_node, d.pcie_switch, d.memory_bytes, d.nics) for d in node.devices),
-        node.partitions,
-        node.partition_policy,
+        frozenset(model.labels.items()),
+        frozenset(model.allocatable.items()),
+        model.taints,
+        model.devices,
+        model.partitions,
+        model.partition_policy,
     )
 
 

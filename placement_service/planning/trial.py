@@ -8,7 +8,6 @@ can tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from placement_service.bounds.counting import Counting
@@ -18,37 +17,32 @@ from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
+#: The minimum of each gang that a plan places, by the gang's name.
+EarlierPlan = Mapping[str, Units]
 
-@dataclass(frozen=True, slots=True)
-class EarlierPlan:
-    """New pods of a plan, by the name of their gang; nodes by their place in the snapshot."""
 
-    assignments: Mapping[str, Sequence[Assignment]]
-
-    def on(self, snapshot: Snapshot, problem: Problem) -> dict[int, Units]:
-        """The plan in another snapshot that begins with the same nodes, without extras."""
-        mine = [
-            replace(a, gang=index)
-            for index, gang in enumerate(snapshot.gangs)
-            for a in self.assignments.get(gang.name, ())
-        ]
-        plan = from_solution(problem, Solution(tuple(mine), ()))
-        return {
-            index: _minimum(problem.gangs[index], units)
-            for index, units in plan.items()
-            if problem.gangs[index].pending
-        }
+def earlier_plan(
+    snapshot: Snapshot, policy: Policy, assignments: Sequence[Assignment]
+) -> EarlierPlan:
+    """What a plan places of minimums: extras come after those of everyone."""
+    problem = formulate(snapshot, policy)
+    plan = from_solution(problem, Solution(tuple(assignments), ()))
+    return {
+        snapshot.gangs[index].name: _minimum(problem.gangs[index], units)
+        for index, units in plan.items()
+        if problem.gangs[index].pending
+    }
 
 
 def _minimum(gang: Gang, units: Units) -> Units:
-    """Without what goes beyond the minimum: extras come after everyone's minimum."""
-    left = {d: r.missing for r in gang.requirements for d in r.demands[:1]}
+    """Without what goes beyond the minimum."""
     first = {d: r.demands[0] for r in gang.requirements for d in r.demands}
+    left = {r.demands[0]: r.missing for r in gang.requirements}
     kept = []
     for d, node, count in units:
         taken = min(count, left[first[d]])
@@ -64,8 +58,9 @@ class Trial:
     def __init__(self, snapshot: Snapshot, policy: Policy, gang: str, earlier: EarlierPlan) -> None:
         self.snapshot = snapshot
         self.problem = formulate(snapshot, policy)
-        self.plan: Plan = earlier.on(snapshot, self.problem)
         names = [one.name for one in snapshot.gangs]
+        #: Nodes that are added come behind, so those of the plan keep their places.
+        self.plan: Plan = {i: earlier[name] for i, name in enumerate(names) if name in earlier}
         self.gang = self.problem.gangs[names.index(gang)]
         self._builder = Builder(self.problem)
         self.residual = ResidualCapacity(self.problem)
