@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -16,17 +16,20 @@ from placement_service import pipeline
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
 from placement_service.api.wire import placements
-from placement_service.api.wire.planning import remedy_to_proto
+from placement_service.api.wire.planning import amount_to_proto, remedy_to_proto
 from placement_service.api.wire.times import duration
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.placement import Placement
-from placement_service.entities.planning import Remedy
+from placement_service.entities.planning import Bounded, Remedy
 from placement_service.entities.progress import Interrupted, Switch
-from placement_service.entities.request import Binding, Request
+from placement_service.entities.request import Binding, PodGang, Request
 from placement_service.entities.solution import Solution
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
-from placement_service.planning.explain import remedies
+from placement_service.planning import capacity
+from placement_service.planning.explain import carried_out, remedies
 
 Asked = planning_pb2.ExplainGangRequest | planning_pb2.ComputeCapacityRequest
 
@@ -35,6 +38,12 @@ ASKED: Final[dict[Call, type[Asked]]] = {
     Call.EXPLAIN_GANG: planning_pb2.ExplainGangRequest,
     Call.COMPUTE_CAPACITY: planning_pb2.ComputeCapacityRequest,
 }
+
+#: Seconds for the plan that shows what was counted.
+_TO_SHOW: Final = 2.0
+
+#: Most rows of a frontier beyond the first.
+_MOST_ROWS: Final = 200
 
 #: The part of the time that the plan gets, which comes before all else.
 _SHARE: Final = 0.5
@@ -76,13 +85,21 @@ class Planning:
 
     def answer(self, asked: Asked, request: Request) -> Message:
         """The answer to a question of planning about a valid request. Raises InvalidRequest."""
-        assert isinstance(asked, planning_pb2.ExplainGangRequest)
-        return self._explained(asked, request)
+        if isinstance(asked, planning_pb2.ExplainGangRequest):
+            return self._explained(asked, request)
+        match asked.WhichOneof("asked"):
+            case "copies":
+                return self._copies(asked, request)
+            case "domains":
+                return self._missing(asked, request)
+            case "frontier":
+                return self._frontier(asked, request)
+        raise InvalidRequest([Violation("asked", "nothing is asked")])
 
     def _explained(
         self, asked: planning_pb2.ExplainGangRequest, request: Request
     ) -> planning_pb2.ExplainGangResponse:
-        _check_gang("gang", asked.gang, request)
+        _gang("gang", asked.gang, request)
         if asked.HasField("plan"):
             plan = self._told(asked.plan, request)
         else:
@@ -97,7 +114,7 @@ class Planning:
                 bindings=plan.bindings,
                 evictions=plan.evictions,
                 placed=plan.placed,
-                solver=_Solver(self.stages, self.switch),
+                solver=self._solver(),
                 deadline=self.answer_by,
                 levels=asked.levels,
             )
@@ -106,6 +123,76 @@ class Planning:
         )
         response.placement.MergeFrom(plan.message)
         return response
+
+    def _copies(
+        self, asked: planning_pb2.ComputeCapacityRequest, request: Request
+    ) -> planning_pb2.ComputeCapacityResponse:
+        gang = _gang("copies.gang", asked.copies.gang, request)
+        plan = self._computed(request)
+        begin = time.monotonic()
+        found = capacity.copies(self._cluster(request, plan), gang)
+        return _capacity(plan.message, amount=found, begin=begin)
+
+    def _missing(
+        self, asked: planning_pb2.ComputeCapacityRequest, request: Request
+    ) -> planning_pb2.ComputeCapacityResponse:
+        begin = time.monotonic()
+        domains = _domains("domains", asked.domains, request, asked.levels)
+        found = capacity.missing(
+            domains, request.policy, solver=self._solver(), deadline=self.answer_by
+        )
+        took = time.monotonic() - begin
+        response = planning_pb2.ComputeCapacityResponse(
+            amount=amount_to_proto(found.domains),
+            domains=planning_pb2.FurtherDomains(level=domains.level, like=domains.like),
+            elapsed=duration(took),
+        )
+        if found.snapshot is not None and found.solution is not None:
+            plan = name_plan(
+                found.snapshot,
+                request.policy,
+                prepare(found.snapshot, request.policy),
+                found.solution.assignments,
+            )
+            shown = replace(request, snapshot=found.snapshot, previous=plan.bindings)
+            # How it lies is not what is asked.
+            until = min(self.answer_by, time.monotonic() + _TO_SHOW)
+            placement = self.place(shown, until)
+            response.placement.MergeFrom(placements.placement_to_proto(placement))
+        return response
+
+    def _frontier(
+        self, asked: planning_pb2.ComputeCapacityRequest, request: Request
+    ) -> planning_pb2.ComputeCapacityResponse:
+        question = asked.frontier
+        gangs = [
+            _gang(f"frontier.gangs[{i}]", name, request) for i, name in enumerate(question.gangs)
+        ]
+        if not gangs or not 0 <= question.most <= _MOST_ROWS:
+            text = f"names no gang, or more than {_MOST_ROWS} domains"
+            raise InvalidRequest([Violation("frontier", text)])
+        domains = _domains("frontier.domains", question.domains, request, asked.levels)
+        plan = self._computed(request)
+        begin = time.monotonic()
+        rows = capacity.frontier(self._cluster(request, plan), domains, gangs, question.most)
+        response = _capacity(plan.message, begin=begin)
+        response.domains.level, response.domains.like = domains.level, domains.like
+        for count, amounts in rows:
+            response.rows.add(domains=count, copies=map(amount_to_proto, amounts))
+        return response
+
+    def _cluster(self, request: Request, plan: _Plan) -> capacity.Cluster:
+        return capacity.Cluster.after(
+            carried_out(request.snapshot, plan.evictions),
+            request.policy,
+            plan.bindings,
+            plan.placed,
+            self._solver(),
+            self.answer_by,
+        )
+
+    def _solver(self) -> _Solver:
+        return _Solver(self.stages, self.switch)
 
     def _computed(self, request: Request) -> _Plan:
         begin = time.monotonic()
@@ -153,9 +240,46 @@ class _Solver:
             raise Interrupted
 
 
-def _check_gang(field: str, name: str, request: Request) -> None:
-    known = [gang.name for gang in request.snapshot.gangs]
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidRequest([Violation(field, f"there is no gang {name!r}{hint}")])
+def _capacity(
+    plan: PlacementMessage, *, begin: float, amount: Bounded | None = None
+) -> planning_pb2.ComputeCapacityResponse:
+    response = planning_pb2.ComputeCapacityResponse(elapsed=duration(time.monotonic() - begin))
+    response.placement.MergeFrom(plan)
+    if amount is not None:
+        response.amount.MergeFrom(amount_to_proto(amount))
+    return response
+
+
+def _gang(field: str, name: str, request: Request) -> PodGang:
+    """The gang of that name. Raises InvalidRequest with the nearest one."""
+    gangs = {gang.name: gang for gang in request.snapshot.gangs}
+    if name not in gangs:
+        raise InvalidRequest([Violation(field, f"there is no gang {name!r}{_near(name, gangs)}")])
+    if any(group.fixed_pods for group in gangs[name].groups) and field != "gang":
+        text = f"{name!r} cannot be copied: what its running pods ask for is not told"
+        raise InvalidRequest([Violation(field, text)])
+    return gangs[name]
+
+
+def _domains(
+    field: str,
+    asked: planning_pb2.FurtherDomains,
+    request: Request,
+    levels: Sequence[str],
+) -> capacity.Domains:
+    """The domains that may be added. Raises InvalidRequest with the nearest names."""
+    try:
+        return capacity.Domains(request.snapshot, asked.level, asked.like, levels)
+    except KeyError:
+        known = {v for v in request.snapshot.columns.label(asked.level) if v is not None}
+    if known:
+        text = f"there is no {asked.level} {asked.like}{_near(asked.like, known)}"
+        raise InvalidRequest([Violation(f"{field}.like", text)])
+    keys = {key for labels in request.snapshot.columns.labels.kinds for key in labels}
+    text = f"there is no node label {asked.level}{_near(asked.level, keys)}"
+    raise InvalidRequest([Violation(f"{field}.level", text)])
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -160,7 +160,7 @@ def _add_patterns(
     model: cp_model.CpModel, counting: Counting, admitted: Sequence[cp_model.IntVar], most: int
 ) -> _Patterns | None:
     """Patterns at the level with most parts of two units and more, if there is one."""
-    whole = _whole_units(counting)
+    whole = whole_units(counting)
     if whole is None:
         return None
     units, nodes = whole
@@ -175,7 +175,7 @@ def _add_patterns(
     for z, c in zip(admitted, counting.classes, strict=True):
         per: dict[int, int] = {}
         for content, times in c.parts[best]:
-            size = _size(content, units)
+            size = part_size(content, units)
             if size > 1:
                 per[size] = per.get(size, 0) + times
         for size, times in per.items():
@@ -186,7 +186,7 @@ def _add_patterns(
     supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
     uses: list[tuple[int, dict[int, int], cp_model.IntVar]] = []
     for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
-        patterns = _maximal_patterns(order, int(capacity), most)
+        patterns = maximal_patterns(order, int(capacity), most)
         if len(uses) + len(patterns) > most:
             return None
         mine = [model.new_int_var(0, int(count), "") for _ in patterns]
@@ -208,11 +208,11 @@ def _count_parts(counting: Counting, i: int, units: Ints) -> int:
         times * len(c.gangs)
         for c in counting.classes
         for content, times in c.parts[i]
-        if _size(content, units) > 1
+        if part_size(content, units) > 1
     )
 
 
-def _whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
+def whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
     """PodClasses of which no node holds two [S], and nodes that fit one of them [N].
 
     Of several such families the one that asks for most GPUs, then most units.
@@ -228,11 +228,11 @@ def _whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
     return units, np.any([fits[s] for s in best], axis=0).astype(np.int64)
 
 
-def _size(content: Content, units: Ints) -> int:
+def part_size(content: Content, units: Ints) -> int:
     return sum(k * min(int(units[s]) for s in pod_classes) for pod_classes, k in content)
 
 
-def _maximal_patterns(
+def maximal_patterns(
     sizes: Sequence[int], capacity: int, most_patterns: int
 ) -> list[tuple[int, ...]]:
     """Maximal multisets of sizes (descending) with sum <= capacity."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,19 @@ class EvictionAnswer:
 
     times: tuple[int, ...] | None
     bound: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiesQuestion:
+    """The most of some pending gangs (indices) that run beside all others of a problem."""
+
+    problem: Problem
+    copies: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainsQuestion:
+    """The fewest domains with which all pending gangs run; nodes from `first` on are one."""
+
+    problem: Problem
+    first: int

@@ -48,7 +48,7 @@ def remedies(
     `placed` are the gangs that the plan places; `levels` names topology levels, coarse ones
     first. `deadline` is in `time.monotonic` seconds.
     """
-    whole = _carried_out(snapshot, bindings, evictions)
+    whole = carried_out(snapshot, evictions)
     (asked,) = (one for one in whole.gangs if one.name == gang)
     wanted = frozenset(placed) | {gang, asked.base_gang} - {""}
     snapshot = changes.only(whole, wanted)
@@ -83,9 +83,7 @@ def cheapest(found: Sequence[Remedy]) -> Remedy | None:
     return min(found, key=lambda one: order.index(type(one)), default=None)
 
 
-def _carried_out(
-    snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction]
-) -> Snapshot:
+def carried_out(snapshot: Snapshot, evictions: Sequence[Eviction]) -> Snapshot:
     """The snapshot after the evictions of a plan; what they move runs where it was moved to."""
     if not evictions:
         return snapshot

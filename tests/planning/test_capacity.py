@@ -1,70 +1,123 @@
-"""Copies of a gang, and domains that are missing."""
+"""Copies of a gang, domains that are missing, and the table of both."""
 
 from __future__ import annotations
 
 import pytest
 
-from placement.planning.capacity import Bounded, copies, further_domains
-from placement.planning.levels import levels_of
-from placement.planning.planner import Ask, Planner
-from tests.planning.clusters import BLOCK, RACK, gang, node, request, resource_name
+from placement import v1
+from placement.client import PlacementClient
+from placement.errors import InvalidRequestError
+from tests.planning.clusters import BLOCK, HOST, RACK, gang, node, request, resource_name
 
 
-def test_a_gang_that_waits_is_its_own_first_copy(planner: Planner) -> None:
+def asked(question: v1.ComputePlacementRequest, **what: object) -> v1.ComputeCapacityRequest:
+    one = v1.ComputeCapacityRequest(question=question, levels=[BLOCK, RACK], **what)  # type: ignore[arg-type]
+    one.time_limit.seconds = 30
+    return one
+
+
+def copies(client: PlacementClient, question: v1.ComputePlacementRequest, name: str) -> int:
+    """The proven number."""
+    what = v1.CopiesOfGang(gang=resource_name(name))
+    amount = client.capacity(asked(question, copies=what)).amount
+    assert amount.value == amount.bound
+    return amount.value
+
+
+def missing(
+    client: PlacementClient, question: v1.ComputePlacementRequest, level: str, like: str = ""
+) -> v1.ComputeCapacityResponse:
+    what = v1.FurtherDomains(level=level, like=like)
+    return client.capacity(asked(question, domains=what))
+
+
+def test_a_gang_that_waits_is_its_own_first_copy(client: PlacementClient) -> None:
     """Racks of 5 and 4 nodes hold two gangs of 3 nodes in one rack, not three."""
     nodes = [node(f"a{i}", rack="r1") for i in range(5)]
     nodes += [node(f"b{i}", rack="r2") for i in range(4)]
-    asked = request(nodes, [gang("three", 3, required=RACK)])
-    found = copies(asked, resource_name("three"), planner=planner)
-    assert found.copies == Bounded(2, 2)
+    assert copies(client, request(nodes, [gang("three", 3, required=RACK)]), "three") == 2
 
 
-def test_of_a_gang_that_runs_further_copies_are_counted(planner: Planner) -> None:
-    asked = request([node(f"n{i}") for i in range(3)], [gang("runs", 0, on=["n0"])])
-    assert copies(asked, resource_name("runs"), planner=planner).copies == Bounded(2, 2)
+def test_of_a_gang_that_runs_further_copies_are_counted(client: PlacementClient) -> None:
+    question = request([node(f"n{i}") for i in range(3)], [gang("runs", 0, on=["n0"])])
+    assert copies(client, question, "runs") == 2
 
 
-def test_copies_stand_beside_all_that_the_plan_places(planner: Planner) -> None:
+def test_copies_stand_beside_all_that_the_plan_places(client: PlacementClient) -> None:
     gangs = [gang("other", 2), gang("one", 1)]
-    asked = request([node(f"n{i}") for i in range(4)], gangs)
-    assert copies(asked, resource_name("one"), planner=planner).copies == Bounded(2, 2)
+    assert copies(client, request([node(f"n{i}") for i in range(4)], gangs), "one") == 2
 
 
-def test_what_does_not_fit_at_all_has_no_copies(planner: Planner) -> None:
-    asked = request([node("n1")], [gang("large", 2)])
-    assert copies(asked, resource_name("large"), planner=planner).copies == Bounded(0, 0)
+def test_what_does_not_fit_at_all_has_no_copies(client: PlacementClient) -> None:
+    assert copies(client, request([node("n1")], [gang("large", 2)]), "large") == 0
 
 
-def test_the_fewest_further_domains_are_proven(planner: Planner) -> None:
+def test_copies_of_two_shapes_share_what_counting_alone_would_give_twice(
+    client: PlacementClient,
+) -> None:
+    """Racks of 5 nodes hold one gang of 3 and one of 2; counting nodes alone sees room for 3."""
+    nodes = [node(f"{rack}{i}", rack=rack) for rack in ("a", "b", "c") for i in range(4)]
+    gangs = [gang("two", 2, required=RACK), gang("three", 3, required=RACK)]
+    assert copies(client, request(nodes, gangs), "three") == 2
+
+
+def test_the_fewest_further_domains_are_proven(client: PlacementClient) -> None:
     nodes = [node(f"n{i}", block="b1", rack="r1") for i in range(3)]
-    asked = request(nodes, [gang(f"g{i}", 2, required=RACK) for i in range(3)])
-    found = further_domains(asked, RACK, "r1", planner=planner, levels=levels_of(asked, [BLOCK]))
-    assert found.domains == Bounded(2, 2)
-    assert found.plan is not None
-    assert all(one.placed for one in found.plan.gangs)
+    question = request(nodes, [gang(f"g{i}", 2, required=RACK) for i in range(3)])
+    found = missing(client, question, RACK, "r1")
+    assert (found.amount.value, found.amount.bound) == (2, 2)
+    assert all(one.placed for one in found.placement.gangs)
 
 
-def test_nothing_is_missing_when_all_are_placed(planner: Planner) -> None:
-    asked = request([node("n1", rack="r1")], [gang("a", 1)])
-    found = further_domains(asked, RACK, None, planner=planner, levels=(RACK,))
-    assert found.domains == Bounded(0, 0)
+def test_nodes_are_domains_of_one_host(client: PlacementClient) -> None:
+    found = missing(client, request([node("n1")], [gang("a", 4)]), HOST, "n1")
+    assert (found.amount.value, found.amount.bound) == (3, 3)
 
 
-def test_no_number_of_domains_helps_a_pod_larger_than_a_node(planner: Planner) -> None:
-    asked = request([node("n1", rack="r1")], [gang("a", 1, gpus=9)])
-    found = further_domains(asked, RACK, "r1", planner=planner, levels=(RACK,))
-    assert found.domains == Bounded(None, None)
-    assert found.plan is None
+def test_a_further_domain_makes_its_parents_larger(client: PlacementClient) -> None:
+    """The gang needs one block, so a rack of its own is of use only beside the others."""
+    nodes = [node("n1", block="b1", rack="r1"), node("n2", block="b2", rack="r2")]
+    found = missing(client, request(nodes, [gang("a", 3, required=BLOCK)]), RACK, "r2")
+    assert (found.amount.value, found.amount.bound) == (2, 2)
 
 
-def test_a_level_that_no_node_carries_is_a_mistake(planner: Planner) -> None:
-    asked = request([node("n1", rack="r1")], [gang("a", 2)])
-    with pytest.raises(ValueError, match="no node label"):
-        further_domains(asked, "example.com/rack", None, planner=planner, levels=())
+def test_nothing_is_missing_when_all_are_placed(client: PlacementClient) -> None:
+    found = missing(client, request([node("n1", rack="r1")], [gang("a", 1)]), RACK)
+    assert (found.amount.value, found.amount.bound) == (0, 0)
+    assert found.domains.like == "r1"
 
 
-def test_without_time_nothing_is_claimed(ask: Ask) -> None:
-    asked = request([node("n1", rack="r1")], [gang("a", 2)])
-    late = Planner(ask, seconds=0)
-    found = further_domains(asked, RACK, "r1", planner=late, levels=(RACK,))
-    assert found.domains.value is None
+def test_no_number_of_domains_helps_a_pod_larger_than_a_node(client: PlacementClient) -> None:
+    found = missing(client, request([node("n1", rack="r1")], [gang("a", 1, gpus=9)]), RACK)
+    assert not found.amount.HasField("value")
+    assert not found.HasField("placement")
+
+
+@pytest.mark.parametrize(
+    ("level", "like", "said"),
+    [
+        ("example.com/rack", "", "there is no node label example.com/rack; did you mean"),
+        (RACK, "r11", f"there is no {RACK} r11; did you mean r1?"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_the_nearest_name(
+    client: PlacementClient, level: str, like: str, said: str
+) -> None:
+    question = request([node("n1", rack="r1")], [gang("a", 2)])
+    with pytest.raises(InvalidRequestError) as error:
+        missing(client, question, level, like)
+    assert said in error.value.violations[0].description
+
+
+def test_a_table_shows_what_each_further_domain_brings(client: PlacementClient) -> None:
+    nodes = [node(f"n{i}", rack="r1") for i in range(3)]
+    question = request(nodes, [gang("two", 2, required=RACK), gang("one", 1)])
+    frontier = v1.Frontier(
+        domains=v1.FurtherDomains(level=RACK, like="r1"),
+        gangs=[resource_name("two"), resource_name("one")],
+        most=2,
+    )
+    rows = client.capacity(asked(question, frontier=frontier)).rows
+    # Both run, so "one" has no room left, and each rack holds one "two" or three "one" more.
+    assert [[amount.value for amount in row.copies] for row in rows] == [[1, 1], [2, 4], [3, 7]]
+    assert all(amount.value == amount.bound for row in rows for amount in row.copies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement import v1
-from placement.planning.capacity import Bounded
+from placement.planning.bounded import Bounded
 from placement.planning.planner import Ask, Planner
 from placement.planning.repack import Repacking, repack
 from placement.planning.steps import in_steps

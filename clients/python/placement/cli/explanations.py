@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from placement.cli.answer import Json, answer, reason, warnings_as_data
 from placement.cli.options import GangName
 from placement.cli.words import count, gang_title, node_name
 from placement.kubernetes import Problem
-from placement.planning.capacity import Bounded, Copies, FurtherDomains
-from placement.v1 import ExplainGangResponse, GangResult, Remedy
+from placement.v1 import (
+    Amount,
+    ComputeCapacityResponse,
+    ExplainGangResponse,
+    GangResult,
+    Remedy,
+)
 
 
 def as_data(gang: GangName, explanation: ExplainGangResponse, warnings: Iterable[Problem]) -> Json:
@@ -45,47 +50,79 @@ def _result(gang: GangName, explanation: ExplainGangResponse) -> GangResult:
     return next(results, GangResult())
 
 
-def copies_as_data(gang: GangName, found: Copies, warnings: Iterable[Problem]) -> Json:
-    """`capacity --gang` for programs."""
-    return {
-        "gang": str(gang),
-        "copies": _bounded(found.copies),
-        "warnings": warnings_as_data(warnings),
-    }
+def capacity_as_data(
+    gangs: Sequence[GangName], found: ComputeCapacityResponse, warnings: Iterable[Problem]
+) -> Json:
+    """`capacity` for programs."""
+    told: Json = {"warnings": warnings_as_data(warnings)}
+    if not found.domains.level:
+        return {"gang": str(gangs[0]), "copies": _amount(found.amount), **told}
+    added: Json = {"level": found.domains.level, "like": found.domains.like}
+    if found.rows:
+        rows = [
+            {
+                "domains": row.domains,
+                "copies": {
+                    str(gang): _amount(amount)
+                    for gang, amount in zip(gangs, row.copies, strict=True)
+                },
+            }
+            for row in found.rows
+        ]
+        return {**added, "frontier": rows, **told}
+    plan = answer(found.placement) if found.HasField("placement") else None
+    return {**added, "domains": _amount(found.amount), "plan": plan, **told}
 
 
-def copies_as_text(gang: GangName, found: Copies) -> str:
-    """`capacity --gang` for people."""
-    value, bound = found.copies.value, found.copies.bound
+def capacity_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
+    """`capacity` for people."""
+    if not found.domains.level:
+        return _copies_as_text(gangs[0], found.amount)
+    return _frontier_as_text(gangs, found) if found.rows else _domains_as_text(found)
+
+
+def _copies_as_text(gang: GangName, copies: Amount) -> str:
+    value, bound = copies.value, copies.bound
     fit = "fits" if value == 1 else "fit"
     known = "which is proven" if value == bound else f"at most {bound} could"
-    return f"{count(value or 0, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
+    return f"{count(value, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
 
 
-def domains_as_data(found: FurtherDomains, warnings: Iterable[Problem]) -> Json:
-    """`capacity --add` for programs."""
-    return {
-        "level": found.level,
-        "like": found.like,
-        "domains": _bounded(found.domains),
-        "plan": None if found.plan is None else answer(found.plan),
-        "warnings": warnings_as_data(warnings),
-    }
-
-
-def domains_as_text(found: FurtherDomains) -> str:
-    """`capacity --add` for people."""
-    value, bound = found.domains.value, found.domains.bound
-    if value is None:
-        return f"No number of further domains like {found.like} was found to be enough.\n"
+def _domains_as_text(found: ComputeCapacityResponse) -> str:
+    domains, amount = found.domains, found.amount
+    if not amount.HasField("value"):
+        least = f"; at least {amount.bound} are needed" if amount.HasField("bound") else ""
+        return f"No number of further domains like {domains.like} was found to be enough{least}.\n"
+    value, bound = amount.value, amount.bound
     if value == 0:
         return "Every gang is placed already.\n"
     known = "fewer are not enough" if value == bound else f"at least {bound} are needed"
-    return f"{value} more of {found.level} like {found.like} place every gang; {known}.\n"
+    return f"{value} more of {domains.level} like {domains.like} place every gang; {known}.\n"
 
 
-def _bounded(amount: Bounded) -> Json:
-    return {"value": amount.value, "bound": amount.bound}
+def _frontier_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
+    """A table; where the bound is another it stands behind a stroke."""
+    title = f"more {found.domains.level.rpartition('/')[2]} like {found.domains.like}"
+    rows = [[title, *map(str, gangs)]]
+    for row in found.rows:
+        amounts = (
+            f"{one.value}" if one.value == one.bound else f"{one.value}-{one.bound}"
+            for one in row.copies
+        )
+        rows.append([str(row.domains), *amounts])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _amount(amount: Amount) -> Json:
+    return {
+        "value": amount.value if amount.HasField("value") else None,
+        "bound": amount.bound if amount.HasField("bound") else None,
+    }
 
 
 def _remedy(remedy: Remedy) -> Json:

@@ -93,9 +93,9 @@ class WhatIf:
 
     cordon: tuple[str, ...]
     drain: tuple[str, ...]
-    add: tuple[Addition, ...]
     without: tuple[GangName, ...]
     evict: str | None
+    add: tuple[Addition, ...] = ()
 
 
 class _Type(click.ParamType[object]):
@@ -303,10 +303,7 @@ service = _bundle(
     ),
 )
 
-what_if = _bundle(
-    WhatIf,
-    "what_if",
-    lambda _: None,
+_changes = (
     click.option(
         "--cordon", metavar="SELECTOR", multiple=True, help="Close these nodes for new pods."
     ),
@@ -315,13 +312,6 @@ what_if = _bundle(
         metavar="SELECTOR",
         multiple=True,
         help="Close these nodes; what runs there waits again.",
-    ),
-    click.option(
-        "--add",
-        metavar="COUNT=NODE",
-        multiple=True,
-        type=_Type("addition", addition),
-        help="Add empty nodes like NODE, or domains like LEVEL:VALUE.",
     ),
     click.option(
         "--without",
@@ -337,6 +327,23 @@ what_if = _bundle(
     ),
 )
 
+what_if = _bundle(
+    WhatIf,
+    "what_if",
+    lambda _: None,
+    *_changes,
+    click.option(
+        "--add",
+        metavar="COUNT=NODE",
+        multiple=True,
+        type=_Type("addition", addition),
+        help="Add empty nodes like NODE, or domains like LEVEL:VALUE.",
+    ),
+)
+
+#: The same where `--add` means something else.
+what_if_changes = _bundle(WhatIf, "what_if", lambda _: None, *_changes)
+
 
 def gang(*, required: bool) -> Callable[[Callback], Callback]:
     """``--gang``: the gang that is asked about."""
@@ -348,6 +355,14 @@ def gang(*, required: bool) -> Callable[[Callback], Callback]:
         help="The gang that is asked about.",
     )
 
+
+gangs = click.option(
+    "--gang",
+    metavar="NAMESPACE/NAME",
+    multiple=True,
+    type=_Type("gang", gang_name),
+    help="The gang that is copied; several, with --add, make a table.",
+)
 
 free = click.option(
     "--free",

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from placement.planning.capacity import Bounded
+from placement.planning.bounded import Bounded
 from placement.planning.changes import (
     cordoned,
     keep,

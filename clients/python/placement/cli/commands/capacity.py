@@ -6,8 +6,7 @@ import click
 
 from placement.cli import options
 from placement.cli.asking import asking
-from placement.cli.failures import wrong_input
-from placement.cli.options import GangName, Service, Source
+from placement.cli.options import GangName, Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
 _EXAMPLES = """\b
@@ -15,59 +14,73 @@ Examples:
   # How many copies of this gang run beside all that the plan places?
   placementctl capacity -f cluster.json --gang ml/serve-0
 \b
-  # How many further racks like r7 until every gang is placed?
+  # How many further racks like r7 until every gang is placed? How many nodes like gpu-0?
   placementctl capacity -f cluster.json --add topology.example.com/rack --like r7
+  placementctl capacity -f cluster.json --add kubernetes.io/hostname --like gpu-0
+\b
+  # A table: how many copies of each fit with 0, 1, 2, ... 8 further racks?
+  placementctl capacity -f cluster.json --gang ml/serve-0 --gang ml/train-1 \\
+    --add topology.example.com/rack --like r7 --up-to 8
 """
+
+#: Rows of a table beyond the first, when no number is named.
+_ROWS = 8
 
 
 @click.command("capacity", epilog=_EXAMPLES)
 @options.source
 @options.service
-@options.gang(required=False)
+@options.what_if_changes
+@options.gangs
 @click.option("--add", "level", metavar="LEVEL", help="Count the domains of LEVEL to add.")
 @click.option("--like", metavar="DOMAIN", help="With --add: what the new ones are like.")
+@click.option(
+    "--up-to",
+    type=click.IntRange(0, 200),
+    help=f"With --gang and --add: the most domains of the table (default: {_ROWS}).",
+)
 @options.output("table", "json", "yaml")
 def command(
     source: Source,
     service: Service,
-    gang: GangName | None,
+    what_if: WhatIf,
+    gang: tuple[GangName, ...],
     level: str | None,
     like: str | None,
+    up_to: int | None,
     output: str,
 ) -> None:
     """How many copies of a gang fit beside all the others, or what is missing for all."""
-    from placement.cli.explanations import (
-        copies_as_data,
-        copies_as_text,
-        domains_as_data,
-        domains_as_text,
-    )
-    from placement.cli.reading import read_question, standard_input
-    from placement.planning.capacity import copies, further_domains
+    from placement.cli import explanations
+    from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.v1 import ComputeCapacityRequest, FurtherDomains
 
-    if (gang is None) == (level is None):
+    if not gang and level is None:
         raise click.UsageError("name a gang with --gang, or a level with --add")
+    if len(gang) > 1 and level is None:
+        raise click.UsageError("several gangs go with --add: they make a table")
     if like is not None and level is None:
         raise click.UsageError("--like goes with --add")
+    if up_to is not None and not (gang and level):
+        raise click.UsageError("--up-to goes with --gang and --add")
     with asking(service) as asker:
-        question = read_question(source, policy=service.policy, stdin=standard_input())
-        request = question.request
-        planner = asker.planner()
-        try:
-            if gang is not None:
-                found = copies(request, gang.resource_name, planner=planner)
-                data = copies_as_data(gang, found, question.warnings)
-                text = copies_as_text(gang, found)
-            else:
-                assert level is not None
-                more = further_domains(
-                    request, level, like, planner=planner, levels=question.levels
-                )
-                data = domains_as_data(more, question.warnings)
-                text = domains_as_text(more)
-        except ValueError as error:
-            raise wrong_input(error) from error
-        if output == "table":
-            write_text(text)
+        question = read_question(
+            source, policy=service.policy, what_if=what_if, stdin=standard_input()
+        )
+        for one in gang:
+            find_gang(question.request, one)
+        asked = ComputeCapacityRequest(question=question.request, levels=question.levels)
+        domains = FurtherDomains(level=level or "", like=like or "")
+        if gang and level:
+            asked.frontier.domains.CopyFrom(domains)
+            asked.frontier.gangs.extend(one.resource_name for one in gang)
+            asked.frontier.most = _ROWS if up_to is None else up_to
+        elif gang:
+            asked.copies.gang = gang[0].resource_name
         else:
-            write_data(data, output)
+            asked.domains.CopyFrom(domains)
+        found = asker.capacity(asked)
+        if output == "table":
+            write_text(explanations.capacity_as_text(gang, found))
+        else:
+            write_data(explanations.capacity_as_data(gang, found, question.warnings), output)

@@ -1,0 +1,282 @@
+"""How many copies of a gang fit, and how many domains are missing so that everyone fits.
+
+The bound comes from counting, and from the admission master where counting leaves a gap; the
+value from a plan: greedy, and by a search where that leaves a gap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+import numpy as np
+
+from placement_service.bounds.added_domains import AddedDomains, most_copies
+from placement_service.bounds.added_nodes import NEVER
+from placement_service.bounds.counting import Counting
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.planning import Bounded
+from placement_service.entities.pod_assignment import count_pods
+from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
+from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import from_solution, is_placed
+from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.gang_placer import mandatory
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.planning import changes
+from placement_service.planning.case import Solver
+from placement_service.planning.levels import finer, levels_of
+from placement_service.planning.trial import EarlierPlan, earlier_plan
+
+_COPIES: Final = "placement_service.cp_sat.capacity:most_copies"
+_DOMAINS: Final = "placement_service.cp_sat.capacity:fewest_domains"
+
+#: Most copies that are counted.
+MOST_COPIES: Final = 5_000
+
+#: Copies up to which a solver is asked for a better bound, as gangs of their own.
+_MOST_SEARCHED: Final = 1_000
+
+#: Seconds with which no search is worth while, and the part of what is left that one gets.
+_SHORTEST: Final = 0.1
+_SHARE: Final = 0.5
+
+#: The name of the gang that is copied.
+_SUFFIX: Final = "-copy"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cluster:
+    """A cluster with a plan that stays. `snapshot` is without gangs that the plan leaves out."""
+
+    snapshot: Snapshot
+    policy: Policy
+    earlier: EarlierPlan
+    placed: frozenset[str]
+    solver: Solver
+    deadline: float
+
+    @staticmethod
+    def after(
+        snapshot: Snapshot,
+        policy: Policy,
+        bindings: Sequence[Binding],
+        placed: Collection[str],
+        solver: Solver,
+        deadline: float,
+    ) -> Cluster:
+        """The cluster after a plan without evictions."""
+        kept = changes.only(snapshot, placed)
+        policy = replace(policy, eviction=EvictionPolicy.NONE)
+        earlier = earlier_plan(kept, policy, count_pods(kept, bindings))
+        return Cluster(kept, policy, earlier, frozenset(placed), solver, deadline)
+
+
+def copies(cluster: Cluster, model: PodGang, *, exhaustive: bool = True) -> Bounded:
+    """The most copies of a gang beside all that is placed.
+
+    One that waits is its own first copy; of one that runs, further copies are counted. Unless
+    `exhaustive` no search is made.
+    """
+    if model.base_gang and model.base_gang not in cluster.placed:
+        return Bounded(0, 0)
+    first = int(model.is_pending and model.name in cluster.placed)
+    further = _further_copies(cluster, changes.pending_copy(model, _SUFFIX), exhaustive)
+    assert further.value is not None
+    bound = None if further.bound is None else further.bound + first
+    return Bounded(further.value + first, bound)
+
+
+def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Bounded:
+    snapshot = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, copy))
+    problem = formulate(snapshot, cluster.policy)
+    value = _placed_greedily(cluster, snapshot, problem)
+    counting = Counting(Topology(problem))
+    bound = most_copies(counting, problem.gangs[-1], MOST_COPIES)
+    if not exhaustive or value >= bound or bound > _MOST_SEARCHED or not problem.exact:
+        return Bounded(value, max(value, bound))
+    bound = max(value, min(bound, _master_bound(cluster, copy, bound)))
+    while value < bound and time.monotonic() + _SHORTEST < cluster.deadline:
+        fits = _all_fit(cluster, _with_copies(cluster, copy, value + 1))
+        if fits is None:
+            break
+        value, bound = (value + 1, bound) if fits else (value, value)
+    return Bounded(value, bound)
+
+
+def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> int:
+    """How many copies go one after another into what the plan leaves."""
+    residual = ResidualCapacity(problem)
+    residual.take_plan(_plan(cluster, snapshot))
+    builder = Builder(problem)
+    copy = problem.gangs[-1]
+    count = 0
+    while copy.placeable and count < MOST_COPIES and time.monotonic() < cluster.deadline:
+        if builder.place(residual, copy) is None:
+            break
+        residual.queues.charge(copy, enumerate(mandatory(copy)))
+        count += 1
+    return count
+
+
+def _plan(cluster: Cluster, snapshot: Snapshot) -> dict[int, tuple[tuple[int, int, int], ...]]:
+    names = [gang.name for gang in snapshot.gangs]
+    return {i: cluster.earlier[name] for i, name in enumerate(names) if name in cluster.earlier}
+
+
+def _with_copies(cluster: Cluster, copy: PodGang, count: int) -> Snapshot:
+    more = (changes.pending_copy(copy, f"-{number}") for number in range(count))
+    return replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, *more))
+
+
+def _master_bound(cluster: Cluster, copy: PodGang, count: int) -> int:
+    """What the admission master says of at most so many copies."""
+    problem = formulate(_with_copies(cluster, copy, count), cluster.policy)
+    there = len(cluster.snapshot.gangs)
+    question = CopiesQuestion(problem, frozenset(range(there, there + count)))
+    found = cluster.solver.call(_COPIES, question, deadline=cluster.deadline)
+    return count if found is None else cast("int", found)
+
+
+def _all_fit(cluster: Cluster, snapshot: Snapshot) -> bool | None:
+    """Whether all gangs of a snapshot fit together; None: not known."""
+    problem = formulate(snapshot, cluster.policy)
+    found, proven = _searched(
+        problem, _assignments(cluster, snapshot, problem), cluster.solver, cluster.deadline
+    )
+    if _places_everyone(problem, found):
+        return True
+    return False if proven else None
+
+
+def _assignments(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> tuple[Assignment, ...]:
+    return to_solution(problem, _plan(cluster, snapshot)).assignments
+
+
+def _searched(
+    problem: Problem, start: Sequence[Assignment], solver: Solver, deadline: float
+) -> tuple[Solution, bool]:
+    """The best plan, and whether it is proven that no plan admits more."""
+    now = time.monotonic()
+    until = now + _SHARE * (deadline - now)
+    first = first_answer(problem, tuple(start), deadline=until)
+    if _places_everyone(problem, first) or until - time.monotonic() < _SHORTEST:
+        return first, False
+    found = solver.search(problem, first, deadline=until)
+    return found, found.tiers[0].proven
+
+
+def _places_everyone(problem: Problem, solution: Solution) -> bool:
+    plan = from_solution(problem, solution)
+    return all(is_placed(gang, plan) for gang in problem.gangs)
+
+
+# --- domains that are missing -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Missing:
+    """The fewest domains to add so that everyone is placed.
+
+    `snapshot` is the cluster with them and `solution` a plan in it; None where no number was
+    found to be enough.
+    """
+
+    domains: Bounded
+    snapshot: Snapshot | None = None
+    solution: Solution | None = None
+
+
+class Domains:
+    """Domains of a level that can be added to a snapshot. Raises KeyError for what is not there."""
+
+    def __init__(
+        self, snapshot: Snapshot, level: str, like: str = "", levels: Sequence[str] = ()
+    ) -> None:
+        self.snapshot = snapshot
+        self.level = level
+        values = snapshot.columns.label(level)
+        there = {value for value in values if value is not None}
+        self.like = like or _largest(snapshot, values)
+        if self.like not in there:
+            raise KeyError(self.like)
+        self._inner = finer(snapshot, level, levels_of(snapshot, (*levels, level)))
+
+    def added(self, count: int, snapshot: Snapshot | None = None) -> Snapshot:
+        """The snapshot (or another of the same nodes) with so many more."""
+        base = self.snapshot if snapshot is None else snapshot
+        return changes.with_domains(base, self.level, self.like, count, self._inner)
+
+
+def missing(domains: Domains, policy: Policy, *, solver: Solver, deadline: float) -> Missing:
+    """The fewest domains, with the proven bound."""
+    policy = replace(policy, eviction=EvictionPolicy.NONE)
+    bound = _least(domains, policy, solver, deadline)
+    if bound >= NEVER:
+        return Missing(Bounded(None, None))
+    count = bound
+    while time.monotonic() + _SHORTEST < deadline:
+        snapshot = domains.added(count)
+        problem = formulate(snapshot, policy)
+        found, proven = _searched(problem, (), solver, deadline)
+        if _places_everyone(problem, found):
+            return Missing(Bounded(count, bound), snapshot, found)
+        if proven and count == bound:
+            bound += 1
+        # Far from a proof, a value is worth more than every number in between.
+        count += 1 if count < bound + 3 else max(1, count // 8)
+    return Missing(Bounded(None, bound))
+
+
+def _least(domains: Domains, policy: Policy, solver: Solver, deadline: float) -> int:
+    """At least so many are needed, `NEVER` when no number is enough."""
+    problem = formulate(domains.added(1), policy)
+    if any(g.pending and not g.placeable for g in problem.gangs):
+        return NEVER
+    if not problem.exact:
+        return 0
+    first = len(domains.snapshot.columns)
+    least = AddedDomains(Counting(Topology(problem)), first).least()
+    if not least or least >= NEVER:
+        return least
+    question = DomainsQuestion(problem, first)
+    found = solver.call(_DOMAINS, question, deadline=deadline)
+    return least if found is None else max(least, cast("int", found))
+
+
+def _largest(snapshot: Snapshot, values: Sequence[str | None]) -> str:
+    """The domain with the most to allocate, of equal ones the first by name; "" for none."""
+    columns = snapshot.columns
+    gpus = columns.allocatable.numbers(lambda r: sum(n for k, n in r.items() if "/" in k))
+    cpus = columns.allocatable.numbers(lambda r: r.get("cpu", 0))
+    names = sorted({value for value in values if value is not None})
+    if not names:
+        return ""
+    number = {name: i for i, name in enumerate(names)}
+    of = np.array([-1 if v is None else number[v] for v in values])
+    sizes = [np.bincount(of[of >= 0], column[of >= 0], len(names)) for column in (gpus, cpus)]
+    return names[max(range(len(names)), key=lambda i: (sizes[0][i], sizes[1][i], -i))]
+
+
+# --- with 0, 1, 2, ... more -------------------------------------------------------------
+
+
+def frontier(
+    cluster: Cluster, domains: Domains, gangs: Sequence[PodGang], most: int
+) -> list[tuple[int, list[Bounded]]]:
+    """For each number of further domains the most copies of each gang, without the others."""
+    rows = []
+    for count in range(most + 1):
+        if count and time.monotonic() >= cluster.deadline:
+            break
+        wider = replace(cluster, snapshot=domains.added(count, cluster.snapshot))
+        rows.append((count, [copies(wider, gang, exhaustive=False) for gang in gangs]))
+    return rows
