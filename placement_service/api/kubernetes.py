@@ -25,6 +25,9 @@ from placement.kubernetes.v1 import (
 from placement.v1 import ComputePlacementRequest, Placement
 from placement_service.entities.errors import InvalidRequest, Violation
 
+#: What Kubernetes' own protobuf encoding of objects begins with.
+_PROTOBUF = b"k8s\x00"
+
 #: An escape that may be half a character: what JSON lets through and no message can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -86,7 +89,14 @@ def read_objects(contents: Iterable[bytes]) -> Objects:
     return collect(found, problems)
 
 
+class _ProtobufError(Exception):
+    """Not read: the only messages of Kubernetes for Python are of 2019, and custom resources,
+    gangs among them, are never in protobuf."""
+
+
 def _parse(content: bytes) -> Any:
+    if content.startswith(_PROTOBUF):
+        raise _ProtobufError
     body = json.loads(content.decode("utf-8"))
     if _SURROGATE.search(content):
         json.dumps(body, ensure_ascii=False).encode("utf-8")
@@ -97,6 +107,9 @@ def _parse(content: bytes) -> Any:
 def _parse_errors(place: str, problems: list[Problem]) -> Iterator[None]:
     try:
         yield
+    except _ProtobufError:
+        what = "is in Kubernetes' protobuf encoding; send JSON (Accept: application/json)"
+        problems.append(Problem(place, "", "", what))
     except UnicodeDecodeError:
         problems.append(Problem(place, "", "", "is not text in UTF-8"))
     except UnicodeEncodeError:

@@ -27,9 +27,9 @@ from placement_service.api.settings import Settings
 from tests.kubernetes.build import Body, gang, group, node, pod
 from tests.waiting import LONG
 
-#: Two pods of one GPU each, that one node has room for and the other has not.
+#: Two pods of one GPU each, that the last node has room for and the other has not.
 OBJECTS: tuple[Body, ...] = (
-    node("full", allocatable={"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}),
+    node("busy", allocatable={"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}),
     node("free"),
     pod("a"),
     pod("b"),
@@ -131,7 +131,7 @@ def test_every_problem_of_every_object_is_told_with_its_place(stub: Any) -> None
         pytest.param(b'{"kind":"Pod","n":' + b"1" * 10_000 + b"}", "cannot be parsed", id="digits"),
         pytest.param(b'{"kind":"\\ud800"}', "half a character", id="half a character"),
         pytest.param(b"7", "is not a Kubernetes object", id="a number"),
-        pytest.param(b"k8s\x00\n\x0b\n\x02v1\x12\x03Pod", "not valid JSON", id="protobuf"),
+        pytest.param(b"k8s\x00\n\x0b\n\x02v1\x12\x03Pod", "protobuf encoding", id="protobuf"),
     ],
 )
 def test_what_is_no_object_is_refused_by_its_index(stub: Any, content: bytes, want: str) -> None:

@@ -34,7 +34,7 @@ type PlaceObjectsRequest struct {
 	// Pod, PriorityClass, PodGang, PodCliqueSet, ClusterTopologyBinding, or a
 	// list of them. "kind" and "apiVersion" must be there; what does not bear on
 	// placement, such as managedFields, may be left out. Objects of other kinds
-	// are skipped with a warning.
+	// are skipped with a warning. Kubernetes' own protobuf encoding is refused.
 	Objects [][]byte `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
 	// revision of the objects, opaque to the service, returned in
 	// Placement.revision.
