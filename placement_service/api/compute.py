@@ -26,7 +26,6 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from placement.v1 import ComputePlacementRequest, placement_service_pb2
-from placement_service import pipeline
 from placement_service.api import planning, questions
 from placement_service.api.frames import Channel, JobHead, Kind, Standing, stage_frame
 from placement_service.api.methods import Call
@@ -42,8 +41,9 @@ from placement_service.entities.stages import Passed, Stage, stage, told
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import score
-from placement_service.judge.verify import verify
+from placement_service.judge.judge import Judge
+from placement_service.pipeline.place import place
+from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import SolverPool
 
 #: Characters of a reason that are left when an answer is too large.
@@ -70,13 +70,12 @@ def main(arguments: list[str] | None = None) -> None:
         level=logging.WARNING, handlers=[_Forwarding(channel)], format="%(message)s"
     )
     solver = SolverPool(1, engine=options.engine, memory_bytes=options.solver_memory)
-    stages = pipeline.Stages(
+    stages = Stages(
         formulate=formulate,
         first_answer=first_answer,
         search=solver.search,
         call=solver.call,
-        verify=verify,
-        score=score,
+        judge=Judge,
         explain=explain,
         engine=_engine_version(options.engine),
     )
@@ -86,10 +85,13 @@ def main(arguments: list[str] | None = None) -> None:
     threading.Thread(target=_tell_when_warm, args=(channel, solver), daemon=True).start()
     # What is loaded by now stays: no collection needs to look at it again.
     gc.freeze()
+    # Collections come between computations, when nobody waits, and never in the middle of one.
+    gc.disable()
     try:
         channel.send(Kind.READY)
         while True:
             _Computation(channel, stages, options.largest_answer, versions, jobs.get()).run()
+            gc.collect()
     except OSError:
         end()
 
@@ -143,7 +145,7 @@ class _Computation:
     def __init__(
         self,
         channel: Channel,
-        stages: pipeline.Stages,
+        stages: Stages,
         largest_answer: int,
         versions: Versions,
         job: _Job,
@@ -215,10 +217,10 @@ class _Computation:
 
     def _placed(self, request: Request, answer_by: float) -> Placement:
         head = self._job.head
-        return pipeline.place(
+        return place(
             request,
             stages=self._stages,
-            budget=pipeline.Budget(head.arrival, answer_by, head.deadline),
+            budget=Budget(head.arrival, answer_by, head.deadline),
             observer=self._progress,
             interrupter=self._job.switch,
             report_defect=self._defect,

@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError, Message
 
 from placement.v1 import Placement as PlacementMessage
 from placement.v1 import planning_pb2
-from placement_service import pipeline
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
 from placement_service.api.wire import placements
@@ -28,6 +27,7 @@ from placement_service.entities.solution import Solution
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
+from placement_service.pipeline.stages import Stages
 from placement_service.planning import capacity
 from placement_service.planning.explain import carried_out, remedies
 
@@ -78,7 +78,7 @@ class _Plan:
 class Planning:
     """What one computation works with. `place` answers a question by a time."""
 
-    stages: pipeline.Stages
+    stages: Stages
     switch: Switch
     answer_by: float
     place: Callable[[Request, float], Placement]
@@ -207,11 +207,10 @@ class Planning:
     def _told(self, message: PlacementMessage, request: Request) -> _Plan:
         """The plan that a caller has; raises InvalidRequest when it breaks a rule."""
         told = placements.parse_placement(message)
-        question = request.snapshot, request.policy, told.bindings, told.evictions
-        broken = self.stages.verify(*question)
-        if broken:
+        judge = self.stages.judge(request.snapshot, request.policy)
+        broken, score = judge.judge(told.bindings, told.evictions)
+        if score is None:
             raise InvalidRequest([Violation("plan", text) for text in broken[:100]], len(broken))
-        score = self.stages.score(*question)
         placed = frozenset(gang.gang for gang in score.gangs if gang.placed)
         return _Plan(told.bindings, told.evictions, placed, message)
 
@@ -220,7 +219,7 @@ class Planning:
 class _Solver:
     """The solver of one computation, which ends when nobody waits for it any more."""
 
-    stages: pipeline.Stages
+    stages: Stages
     switch: Switch
 
     def search(self, problem: Problem, start: Solution, /, *, deadline: float) -> Solution:

@@ -30,9 +30,13 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import GangScore, ScopeUse, Score, score
+from placement_service.judge.judge import Judge
+from placement_service.judge.score import GangScore, ScopeUse, Score
 from placement_service.judge.verify import verify
-from placement_service.pipeline import Budget, Stages, place, placement_score, recompute
+from placement_service.pipeline.candidates import recompute
+from placement_service.pipeline.place import place
+from placement_service.pipeline.results import placement_score
+from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import Found
 from tests.service import engines
 from tests.service.questions import gang, node, open_snapshot, request, snapshot
@@ -59,8 +63,7 @@ def stages(search: Callable[..., Found] = nothing_found, **others: Any) -> Stage
         formulate=formulate,
         first_answer=first_answer,
         search=search,
-        verify=verify,
-        score=score,
+        judge=Judge,
         explain=explain,
         engine="test 1",
     )

@@ -1,0 +1,139 @@
+"""Plans of one request, judged: only what keeps every rule is a candidate.
+
+Every plan is named, verified and scored before it counts, by code that shares nothing with
+the engine. A plan that breaks a rule is reported and dropped, and so is a claim that does not
+hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from placement_service.entities.request import Request
+from placement_service.entities.solution import SAME, Solution, Tier, TierName
+from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.named_plan import NamedPlan, PlanNames
+from placement_service.formulation.prepared import Prepared
+from placement_service.judge.judge import Judge
+from placement_service.judge.score import Score
+from placement_service.judge.tolerance import Ranking
+from placement_service.pipeline.stages import ReportDefect
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that keeps every rule; the tiers of its solution are recomputed."""
+
+    solution: Solution
+    plan: NamedPlan
+    score: Score
+
+
+class Candidates:
+    """Judges the plans of one request, and knows which of two is better."""
+
+    def __init__(
+        self,
+        request: Request,
+        prepared: Prepared,
+        judge: Judge,
+        elapsed: Callable[[], float],
+        report_defect: ReportDefect,
+    ) -> None:
+        """`elapsed` are the seconds since the request arrived."""
+        self._names = PlanNames(request.snapshot, request.policy, prepared)
+        self._judge = judge
+        self._elapsed = elapsed
+        self._report_defect = report_defect
+        self._ranking = Ranking(request.policy)
+        #: What judging the last plan took, in seconds.
+        self.judging = 0.0
+        #: When a plan was first proven to be the best.
+        self.proof_seconds: float | None = None
+        #: Fewest domains that each gang was seen to need, in any plan that was remembered.
+        self.reached: dict[int, int] = {}
+
+    def judged(self, solution: Solution) -> Candidate | None:
+        """The candidate in a solution, None when it is refused."""
+        begin = self._elapsed()
+        with stage(Stage.JUDGE):
+            candidate = self._judged(solution)
+        self.judging = self._elapsed() - begin
+        return candidate
+
+    def nothing(self, solution: Solution) -> Candidate:
+        """The plan in which nothing moves and nobody gets anything."""
+        return self._candidate(solution, NamedPlan((), ()), self._judge.score((), ()))
+
+    def better(self, best: Candidate, solution: Solution) -> Candidate | None:
+        """The candidate in a solution if it is as good as the best, else the best.
+
+        None when it breaks a rule.
+        """
+        if solution.assignments == best.solution.assignments:
+            return self._candidate(solution, best.plan, best.score)
+        candidate = self.judged(solution)
+        if candidate is None:
+            return None
+        rank = self._ranking.rank
+        return candidate if rank(candidate.score) >= rank(best.score) else best
+
+    def remember(self, candidate: Candidate) -> None:
+        """Takes note of the fewest domains that gangs need in a candidate."""
+        for i, gang in enumerate(candidate.score.gangs):
+            if gang.placed and gang.preferred_domains is not None:
+                self.reached[i] = min(
+                    gang.preferred_domains, self.reached.get(i, gang.preferred_domains)
+                )
+
+    def _judged(self, solution: Solution) -> Candidate | None:
+        try:
+            plan = self._names.plan(solution.assignments)
+        except (IndexError, ValueError) as error:
+            self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
+            return None
+        violations, score = self._judge.judge(*plan)
+        if score is None:
+            self._report_defect(
+                "a plan breaks rules",
+                f"{solution.phase}: {len(violations)} violations, first: {violations[0]}",
+            )
+            return None
+        return self._candidate(solution, plan, score)
+
+    def _candidate(self, solution: Solution, plan: NamedPlan, score: Score) -> Candidate:
+        tiers, problem = recompute(solution.tiers, score)
+        if problem:
+            self._report_defect("a claim is wrong", f"{solution.phase}: {problem}")
+        candidate = Candidate(replace(solution, tiers=tiers), plan, score)
+        self._ranking.see(score)
+        if self.proof_seconds is None and candidate.solution.proven:
+            self.proof_seconds = self._elapsed()
+        return candidate
+
+
+def recompute(claimed: Sequence[Tier], score: Score) -> tuple[tuple[Tier, ...], str]:
+    """The tiers with the score's values, and what was wrong with the claim, or "".
+
+    Bounds are kept as far as they can hold: not one that the value has already
+    passed, and none after a tier whose value differs from the claim, because
+    the bound of a tier is about plans that are as good in the tiers before.
+    """
+    claims = {tier.name: tier for tier in claimed}
+    tiers = []
+    problem = ""
+    for name in TierName:
+        value = score.value(name)
+        claim = claims.get(name)
+        bound = None if problem or claim is None else claim.bound
+        if claim is not None and not problem:
+            if abs(claim.value - value) > SAME:
+                problem = f"{name.value} is {value:g}, not {claim.value:g}"
+            if bound is not None:
+                excess = (bound - value) if name.minimize else (value - bound)
+                if excess > SAME:
+                    problem = f"{name.value} is {value:g}, past its bound {bound:g}"
+                    bound = None
+        tiers.append(Tier(name, value, bound))
+    return tuple(tiers), problem

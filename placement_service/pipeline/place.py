@@ -1,0 +1,310 @@
+"""The stages of a request in their order, their time, and what happens when one fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from placement_service.entities.errors import DeadlineTooShort
+from placement_service.entities.placement import Placement, Progress, Reason, Stats
+from placement_service.entities.pod_assignment import count_pods
+from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
+from placement_service.entities.request import Request
+from placement_service.entities.solution import Limit, Solution, Tier
+from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.named_plan import NamedPlan
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import home_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.problem import Problem
+from placement_service.pipeline.candidates import Candidate, Candidates
+from placement_service.pipeline.results import gang_results, nothing_yet, termination
+from placement_service.pipeline.stages import (
+    Budget,
+    Offer,
+    ReportDefect,
+    Stages,
+    keep_none,
+    log_defect,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Verifying better answers while the search goes on takes at most this share.
+VERIFYING_SHARE = 0.2
+
+#: A search shorter than this is not worth starting, in seconds.
+SHORTEST_SEARCH = 0.02
+
+#: How much longer than the last time judging and writing may take.
+MARGIN = 1.5
+
+#: Explaining and writing the last answer, in times of writing one without explanations.
+EXPLAINING = 3.0
+
+
+def place(
+    request: Request,
+    *,
+    stages: Stages,
+    budget: Budget,
+    observer: Observer = SILENT,
+    interrupter: Interrupter = NEVER,
+    clock: Callable[[], float] = time.monotonic,
+    report_defect: ReportDefect = log_defect,
+    offer: Offer = keep_none,
+) -> Placement:
+    """The answer to a valid request; on the way, `offer` gets the best one so far.
+
+    Raises DeadlineTooShort when `budget.deadline` passes before the first answer
+    stands, and Interrupted when the interrupter says so.
+    """
+    # 1. A request that is only checked has been checked by now (see `wire`).
+    if request.validate_only:
+        return Placement(request.snapshot.revision, request.label)
+
+    # 2. Names become arrays. Until then nothing is placed, and that may be said.
+    offer(nothing_yet(request))
+    with stage(Stage.FORMULATE):
+        run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
+        problem = stages.formulate(request.snapshot, request.policy, run.prepared)
+    run.check_time()
+
+    # 3. A first answer, good or not, so that there is one.
+    best = run.first_answer(problem)
+    run.check_time()
+    run.first_seconds = run.elapsed()
+    run.first_tiers = best.solution.tiers
+    run.offer(best)
+    run.tell(best)
+
+    # 4. Better answers, until one is proven or time is up.
+    best, limit, memory = run.search(problem, best)
+    if interrupter.interrupted:
+        raise Interrupted
+
+    # 5. Why the rest waits.
+    run.offer(best)
+    reasons = run.explain(problem, best)
+    cut_short = limit in (Limit.TIME, Limit.SOLVER_LOST) or run.is_late
+
+    # 6. One immutable answer.
+    return run.placement(
+        best,
+        limit,
+        reasons,
+        memory=memory,
+        deterministic=request.policy.deterministic and not cut_short,
+    )
+
+
+class _Run:
+    """One computation: what its stages share. Born and dropped in `place`."""
+
+    def __init__(
+        self,
+        request: Request,
+        stages: Stages,
+        budget: Budget,
+        observer: Observer,
+        interrupter: Interrupter,
+        clock: Callable[[], float],
+        report_defect: ReportDefect,
+        offer: Offer,
+    ) -> None:
+        self._request = request
+        self.prepared = prepare(request.snapshot, request.policy)
+        self._stages = stages
+        self._budget = budget
+        self._observer = observer
+        self._interrupter = interrupter
+        self._clock = clock
+        self._report_defect = report_defect
+        self._offer = offer
+        self.candidates = Candidates(
+            request,
+            self.prepared,
+            stages.judge(request.snapshot, request.policy),
+            self.elapsed,
+            report_defect,
+        )
+        #: The plan that was handed out last.
+        self._offered: NamedPlan | None = None
+        self.first_seconds = 0.0
+        self.first_tiers: tuple[Tier, ...] = ()
+        #: What handing out an answer took, in seconds.
+        self._offering = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return self._clock() - self._budget.arrival
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed, which cuts every stage short."""
+        return self._clock() > self._budget.answer_by
+
+    def check_time(self) -> None:
+        """Raises when nobody waits for a first answer any more."""
+        if self._interrupter.interrupted:
+            raise Interrupted
+        if self._clock() > self._budget.deadline:
+            raise DeadlineTooShort(elapsed_seconds=self.elapsed())
+
+    def offer(self, candidate: Candidate) -> None:
+        """Hands out the answer that a candidate makes, should there be no later one."""
+        if candidate.plan is not self._offered:
+            self._offered = candidate.plan
+            begin = self._clock()
+            self._offer(self.placement(candidate, Limit.TIME))
+            self._offering = self._clock() - begin
+
+    def tell(self, candidate: Candidate) -> None:
+        """Tells the observer what is known so far."""
+        self._observer(
+            Progress(
+                elapsed_seconds=self.elapsed(),
+                phase=candidate.solution.phase,
+                tiers=candidate.solution.tiers,
+                placed_gang_count=sum(gang.placed for gang in candidate.score.gangs),
+            )
+        )
+
+    def placement(
+        self,
+        best: Candidate,
+        limit: Limit,
+        reasons: Sequence[Sequence[Reason]] = (),
+        *,
+        memory: int = 0,
+        deterministic: bool = False,
+    ) -> Placement:
+        """The answer that a candidate makes."""
+        return Placement(
+            revision=self._request.snapshot.revision,
+            label=self._request.label,
+            bindings=best.plan.bindings,
+            evictions=best.plan.evictions,
+            gangs=tuple(
+                gang_results(
+                    self._request, best.solution, best.score, self.candidates.reached, reasons
+                )
+            ),
+            tiers=best.solution.tiers,
+            termination=termination(best.solution, limit),
+            stats=Stats(
+                elapsed_seconds=self.elapsed(),
+                first_answer_seconds=self.first_seconds,
+                proof_seconds=self.candidates.proof_seconds,
+                first_tiers=self.first_tiers,
+                engine=self._stages.engine,
+                deterministic=deterministic,
+                solver_memory_bytes=memory,
+            ),
+        )
+
+    def first_answer(self, problem: Problem) -> Candidate:
+        """The greedy answer, or the empty one when that fails."""
+        now = self._clock()
+        deadline = self._budget.answer_by
+        if not self._request.policy.deterministic:
+            # Half of the time at most goes into the first answer.
+            deadline = now + (deadline - now) / 2
+        previous = count_pods(self._request.snapshot, self._request.previous)
+        try:
+            with stage(Stage.FIRST_ANSWER):
+                solution = self._stages.first_answer(problem, previous, deadline=deadline)
+        except Exception as error:
+            logger.exception("the first answer failed")
+            self._report_defect("the first answer failed", repr(error))
+        else:
+            candidate = self.candidates.judged(solution)
+            if candidate is not None:
+                self.candidates.remember(candidate)
+                return candidate
+        nothing = to_solution(problem, home_plan(problem))
+        candidate = self.candidates.nothing(nothing)
+        self.candidates.remember(candidate)
+        return candidate
+
+    def search(self, problem: Problem, best: Candidate) -> tuple[Candidate, Limit, int]:
+        """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
+        if all(t.proven if t.name.provable else not t.value for t in best.solution.tiers):
+            return best, Limit.NONE, 0
+        deadline = self._budget.answer_by - self._reserve()
+        if deadline - self._clock() < SHORTEST_SEARCH:
+            return best, Limit.TIME, 0
+        next_judging = self._clock()
+        repeatable = self._request.policy.deterministic
+        first = best
+
+        def report(solution: Solution) -> None:
+            nonlocal best, next_judging
+            begin = self._clock()
+            same = solution.assignments == best.solution.assignments
+            if not same and begin < next_judging:
+                return
+            better = self.candidates.better(best, solution)
+            if better is not None:
+                best = better
+                if not repeatable:
+                    self.candidates.remember(best)
+                self.tell(best)
+            if not same:
+                self.offer(best)
+                now = self._clock()
+                next_judging = now + (now - begin) / VERIFYING_SHARE
+
+        with stage(Stage.SEARCH):
+            found = self._stages.search(
+                problem,
+                best.solution,
+                deadline=deadline,
+                interrupter=self._interrupter,
+                report=report,
+            )
+        if found.failure:
+            self._report_defect("the engine failed", found.failure)
+        if self._interrupter.interrupted:
+            return best, Limit.NONE, 0
+        # The clock decides what is judged on the way; a repeatable answer knows nothing of it.
+        standing = first if repeatable and found.limit is Limit.NONE else best
+        better = self.candidates.better(standing, found.solution)
+        if better is None:
+            # The last word was refused; what stands is from before.
+            return best, found.limit, found.peak_memory_bytes
+        best = better
+        self.candidates.remember(best)
+        if best.solution.proven:
+            return best, Limit.NONE, found.peak_memory_bytes
+        if found.limit is not Limit.NONE:
+            return best, found.limit, found.peak_memory_bytes
+        # An engine that ends by itself and does not say why has nothing left to try.
+        limit = best.solution.limit
+        return best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
+
+    def explain(self, problem: Problem, best: Candidate) -> Sequence[Sequence[Reason]]:
+        """Reasons by gang; none when explaining itself fails."""
+        try:
+            with stage(Stage.EXPLAIN):
+                return self._stages.explain(
+                    self.prepared.snapshot,
+                    problem,
+                    best.solution,
+                    best.score,
+                    deadline=self._budget.answer_by,
+                )
+        except Exception as error:
+            logger.exception("explaining failed")
+            self._report_defect("explaining failed", repr(error))
+            return ()
+
+    def _reserve(self) -> float:
+        """Seconds to keep for judging the last plan, explaining and writing it down.
+
+        As long as the last one took, with a margin for a machine that has become busier.
+        """
+        left = self._budget.answer_by - self._clock()
+        needed = self.candidates.judging + EXPLAINING * self._offering
+        return min(0.03 + MARGIN * needed, 0.5 * max(0.0, left))

@@ -1,0 +1,121 @@
+"""What the pipeline strings together, and what it tells those who wait for the answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from placement_service.entities.placement import Placement, Reason
+from placement_service.entities.progress import Interrupter
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import Assignment, Solution
+from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.problem import Problem
+from placement_service.judge.judge import Judge
+from placement_service.judge.score import Score
+from placement_service.solver_process.pool import Found
+
+logger = logging.getLogger(__name__)
+
+
+class FirstAnswer(Protocol):
+    def __call__(
+        self, problem: Problem, previous: tuple[Assignment, ...], /, *, deadline: float
+    ) -> Solution: ...
+
+
+class Explain(Protocol):
+    """The reasons of each gang in the snapshot's order, or as many as time allows."""
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        problem: Problem,
+        solution: Solution,
+        score: Score,
+        /,
+        *,
+        deadline: float,
+    ) -> Sequence[Sequence[Reason]]: ...
+
+
+class Search(Protocol):
+    """As `pool.SolverPool.search`."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        start: Solution,
+        /,
+        *,
+        deadline: float,
+        interrupter: Interrupter,
+        report: Callable[[Solution], None],
+    ) -> Found: ...
+
+
+class AskSolver(Protocol):
+    """As `pool.SolverPool.call`: None when there is no answer in time."""
+
+    def __call__(
+        self, function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
+    ) -> object | None: ...
+
+
+def ask_nobody(
+    function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
+) -> None:
+    """For those who have no solver but the search."""
+
+
+class Offer(Protocol):
+    """Takes the best verified answer so far, for the edge to send should we be late.
+
+    Each is complete but for explanations; the next one replaces it.
+    """
+
+    def __call__(self, placement: Placement, /) -> None: ...
+
+
+def keep_none(placement: Placement, /) -> None:
+    """Takes no answer before the last, for callers who wait as long as it takes."""
+
+
+class ReportDefect(Protocol):
+    """Takes note of a failure that is ours; returns the name of the saved request."""
+
+    def __call__(self, what: str, detail: str, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What the pipeline strings together."""
+
+    formulate: Callable[[Snapshot, Policy, Prepared], Problem]
+    first_answer: FirstAnswer
+    search: Search
+    judge: Callable[[Snapshot, Policy], Judge]
+    explain: Explain
+    call: AskSolver = ask_nobody
+    #: Name and version of what computes the answer.
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Times on the clock of `place`, in seconds.
+
+    `answer_by` is when the answer shall leave. Past `deadline` nobody reads it.
+    """
+
+    arrival: float
+    answer_by: float
+    deadline: float = float("inf")
+
+
+def log_defect(what: str, detail: str, /) -> str:
+    """Only logs, for callers that save nothing."""
+    logger.error("%s: %s", what, detail)
+    return ""
