@@ -20,7 +20,7 @@ GO_TOOLS   := $(abspath clients/go/tools/go.mod)
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(STAMP) ## Make .venv with everything installed, for development.
@@ -81,6 +81,10 @@ go: setup ## Vet, lint and test the Go modules, the client against the service.
 	  (cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(GO_TOOLS) staticcheck ./... && \
 	   PLACEMENT_PYTHON=$(abspath $(BIN))/python $(GO) test ./...) || exit 1; \
 	done
+
+.PHONY: go-modules
+go-modules: setup ## Write the Go modules to dist/goproxy, a module proxy in a folder.
+	$(BIN)/python clients/go/publish.py dist/goproxy
 
 .PHONY: scheduler
 scheduler: setup ## Build a kube-scheduler with the plugin, once, for the tests that need it.

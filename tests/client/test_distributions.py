@@ -7,6 +7,8 @@ installed files of exactly those distributions.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -19,6 +21,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+import placement
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients" / "python"
@@ -67,6 +71,39 @@ def test_the_whole_holds_service_controller_and_client(
         return {n for n in wheel.namelist() if n.startswith("placement/")}
 
     assert library(whole_wheel) == library(client_wheel)
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go here")
+def test_the_go_modules_can_be_had_without_being_replaced(tmp_path: Path) -> None:
+    """Go itself checks that they are whole, and that they say who they are."""
+    proxy = tmp_path / "proxy"
+    command = [sys.executable, str(ROOT / "clients" / "go" / "publish.py"), str(proxy)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    own = [f"placement.example/clients/go/{name}" for name in ("stubs", "client", "kubescheduler")]
+    version = f"v{placement.__version__}"
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", *(f"{module}@{version}" for module in own)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "GOPROXY": f"file://{proxy}",
+            "GONOSUMDB": "placement.example",
+            "GOFLAGS": "-mod=mod -modcacherw",
+            "GOMODCACHE": str(tmp_path / "cache"),
+        },
+        capture_output=True,
+        check=True,
+        timeout=120,
+        text=True,
+    )
+    assert done.stdout.count('"Zip"') == len(own)
+    for module in own:
+        unpacked = tmp_path / "cache" / f"{module}@{version}"
+        assert (unpacked / "LICENSE").exists()
+        asked = (unpacked / "go.mod").read_text()
+        assert "=>" not in asked
+        assert "placement.example/clients/go/stubs v0.0.0" not in asked
+    assert not (tmp_path / "cache" / f"{own[2]}@{version}" / "example").exists()
 
 
 def test_both_are_of_one_version(
