@@ -95,6 +95,10 @@ class KindColumn(Generic[_K]):
         count = np.bincount(self.number, minlength=len(self.kinds)).tolist()
         return ((kind, n) for kind, n in zip(self.kinds, count, strict=True) if n)
 
+    def in_use(self) -> Iterator[tuple[int, _K]]:
+        """Each kind that some thing has, with its number."""
+        return ((k, self.kinds[k]) for k in np.unique(self.number).tolist())
+
     def taken(self, rows: Ints) -> KindColumn[_K]:
         """Of some things, in this order."""
         return KindColumn(self.kinds, self.number[rows], self._number_of)
@@ -261,13 +265,13 @@ class Nodes(Sequence[Node]):
         """The same nodes in ascending order of their names."""
         if all(map(lt, self.names, islice(self.names, 1, None))):
             return self
-        return self._taken(sorted(range(len(self)), key=self.names.__getitem__))
+        return self.few(sorted(range(len(self)), key=self.names.__getitem__))
 
     def _without(self, gone: Collection[str]) -> Nodes:
         names = set(gone)
-        return self._taken([i for i, name in enumerate(self.names) if name not in names])
+        return self.few([i for i, name in enumerate(self.names) if name not in names])
 
-    def _taken(self, rows: Sequence[int]) -> Nodes:
+    def few(self, rows: Sequence[int]) -> Nodes:
         """Some nodes, in this order."""
         at = np.array(rows, dtype=np.int64)
         return Nodes(

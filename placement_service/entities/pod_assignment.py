@@ -16,15 +16,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from placement_service.entities.natural_order import natural_key, natural_ranks
-from placement_service.entities.nodes import Ints
+from placement_service.entities.nodes import Ints, Nodes
 from placement_service.entities.request import HOSTNAME, Binding, PodGang, Snapshot
 from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
+
+#: Rows of a plan up to which only the nodes in it are looked at.
+_FEW = 500
 
 
 def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Binding, ...]:
@@ -116,7 +119,15 @@ class Naming:
         """By set, then by the domains of the gang's levels, from broad to narrow, then by node."""
         levels = {g: self._levels_of(g) for g in np.unique(gang).tolist()}
         deepest = max(map(len, levels.values()))
-        keys = [self._node_ranks[node]]
+        ranks_at = self._ranks_at
+        if len(node) <= _FEW:
+            # A rank among these will do, whatever other nodes there are.
+            used, place = np.unique(node, return_inverse=True)
+            few = self._nodes.few(used.tolist())
+            keys = [natural_ranks(few.names)[place]]
+            node, ranks_at = place, partial(_ranks_at, few)
+        else:
+            keys = [self._node_ranks[node]]
         for depth in reversed(range(deepest)):
             key = np.zeros(len(node), dtype=np.int64)
             by_level: dict[str, list[int]] = {}
@@ -125,7 +136,7 @@ class Naming:
                     by_level.setdefault(own[depth], []).append(g)
             for level, gangs in by_level.items():
                 mine = np.isin(gang, gangs)
-                key[mine] = self._ranks_at(level)[node[mine]]
+                key[mine] = ranks_at(level)[node[mine]]
             keys.append(key)
         order: Ints = np.lexsort((*keys, number))
         return order
@@ -136,12 +147,9 @@ class Naming:
         return self._levels[gang]
 
     def _ranks_at(self, level: str) -> Ints:
-        """The place of each node's domain at a level among all, in natural order."""
+        """As the function, once for each level."""
         if level not in self._level_ranks:
-            values = [labels.get(level, "") for labels in self._nodes.labels.kinds]
-            place = {v: i for i, v in enumerate(sorted(set(values), key=natural_key))}
-            of_kind = np.array([place[v] for v in values], dtype=np.int64)
-            self._level_ranks[level] = of_kind[self._nodes.labels.number]
+            self._level_ranks[level] = _ranks_at(self._nodes, level)
         return self._level_ranks[level]
 
     @cached_property
@@ -169,6 +177,16 @@ class Naming:
         rank = np.array([pod.rank or 0 for pod in self._pods], dtype=np.int64)
         order: Ints = np.lexsort((self._pod_ranks, rank, unranked, of_set))
         return order
+
+
+def _ranks_at(nodes: Nodes, level: str) -> Ints:
+    """The place of each node's domain at a level among all, in natural order."""
+    values = {k: labels.get(level, "") for k, labels in nodes.labels.in_use()}
+    place = {v: i for i, v in enumerate(sorted(set(values.values()), key=natural_key))}
+    of_kind = np.zeros(len(nodes.labels.kinds), dtype=np.int64)
+    of_kind[list(values)] = [place[v] for v in values.values()]
+    ranks: Ints = of_kind[nodes.labels.number]
+    return ranks
 
 
 def _firsts(sizes: Sequence[int]) -> Ints:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.node import HOSTNAME
 from placement_service.entities.nodes import Ints, Nodes
 
 
@@ -36,7 +37,7 @@ class Domains:
             of_set.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
         found = np.array(of_set, dtype=np.int64)[self._nodes.labels.number]
         alone = found < 0
-        if alone.any():
+        if level == HOSTNAME and alone.any():
             # The hostname label stands apart: it may be the node's own name.
             for n, value in enumerate(self._nodes.label(level)):
                 if alone[n] and value is not None:
