@@ -16,7 +16,7 @@ service claims no bound for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from placement_service.entities.eviction import Eviction, EvictionKind, EvictionPolicy
@@ -50,14 +50,24 @@ class TooLarge(Exception):
     """The instance has more plans than the caller wants to wait for."""
 
 
+#: By the place of a step, what is enough of it: later ones may spend the rest.
+Floors = Mapping[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The counts of the best plan, as in `Score`, and a plan that reaches them."""
+    """The counts of the best plan, as in `Score`, and a plan that reaches them.
+
+    `peaks` are the best counts of the tiers of which the policy lets later ones spend some,
+    and `floors` what is enough of these.
+    """
 
     counts: Mapping[TierName, tuple[int, ...]]
     rank: Vector
     plan: tuple[Binding, ...]
     evictions: tuple[Eviction, ...] = ()
+    peaks: Mapping[TierName, tuple[int, ...]] = field(default_factory=dict)
+    floors: Floors = field(default_factory=dict)
 
     def value(self, tier: TierName) -> float:
         """The optimal value of a tier that is optimised, as it is reported."""
@@ -77,9 +87,24 @@ def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> O
     Raises TooLarge when a gang alone, or the search, takes more than `max_steps`.
     """
     search = _Search(snapshot, policy, max_steps)
-    search.descend(0, (), (), {}, search.best)
-    best = score(snapshot, policy, search.plan, search.evictions)
-    return Optimum(best.counts, rank(best), search.plan, search.evictions)
+    peaks: dict[TierName, tuple[int, ...]] = {}
+    floors: dict[int, int] = {}
+    for tier in (t for t in TierName if policy.tolerance(t.value) > 0):
+        peak = search.run(floors)
+        peaks[tier] = peak.counts[tier]
+        floors |= {
+            i: step.value - int(policy.tolerance(tier.value) * abs(step.value))
+            for i, step in enumerate(peak.steps)
+            if step.tier is tier and step.reported
+        }
+    best = search.run(floors)
+    enough = clamped(rank(best), floors)
+    return Optimum(best.counts, enough, search.plan, search.evictions, peaks, floors)
+
+
+def clamped(vector: Vector, floors: Floors) -> Vector:
+    """The vector with no more of any step than is enough."""
+    return tuple(min(v, floors[i]) if i in floors else v for i, v in enumerate(vector))
 
 
 def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None:
@@ -93,6 +118,16 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
             continue
         have, want = reached.counts[tier.name], best.counts[tier.name]
         optimal = best.value(tier.name)
+        if tier.name in best.peaks:
+            # What may be spent is no matter of the bound, nor of what comes after.
+            peak = best.peaks[tier.name]
+            optimal = sum(peak) / TIERS[tier.name].unit
+            if tier.proven:
+                assert have == peak, tier
+            mine = [(i, s.value) for i, s in enumerate(reached.steps) if s.tier is tier.name]
+            if any(i in best.floors and value < best.floors[i] for i, value in mine):
+                return
+            have = want
         if tier.bound is not None:
             if tier.name.minimize:
                 assert tier.bound <= optimal + EPSILON, tier
@@ -159,12 +194,24 @@ class _Search:
             self._back.insert(0, back)
         self.plan: tuple[Binding, ...] = ()
         self.evictions: tuple[Eviction, ...] = ()
-        self.best = rank(score(snapshot, policy, ()))
+        self._nothing = score(snapshot, policy, ())
+        self.best = rank(self._nothing)
+        self._floors: Floors = {}
         # What the gangs from here on could add at the very best, tier by tier.
         self._hope = [self.best]
         for options in reversed(self._options):
             best = _best_conceivable([option.worth for option in options])
             self._hope.insert(0, _add(best, self._hope[0]))
+
+    def run(self, floors: Floors) -> Score:
+        """The best plan, where later steps may spend what is above the floors."""
+        self.plan, self.evictions, self._floors = (), (), dict(floors)
+        self.best = self._enough(rank(self._nothing))
+        self.descend(0, (), (), {}, rank(self._nothing))
+        return score(self._snapshot, self._policy, self.plan, self.evictions)
+
+    def _enough(self, vector: Vector) -> Vector:
+        return clamped(vector, self._floors) + vector if self._floors else vector
 
     def descend(
         self,
@@ -179,7 +226,7 @@ class _Search:
         if self._steps_left < 0:
             raise TooLarge
         if depth == len(self._options):
-            found = rank(score(self._snapshot, self._policy, plan, evictions))
+            found = self._enough(rank(score(self._snapshot, self._policy, plan, evictions)))
             if found > self.best:
                 bound = use_reservations(self._snapshot, plan)
                 for named in _with_winners(self._snapshot, self._policy, plan, evictions):
@@ -189,7 +236,7 @@ class _Search:
             return
         for option in self._options[depth]:
             here = _add(worth, option.worth)
-            if _add(here, self._hope[depth + 1]) <= self.best:
+            if self._enough(_add(here, self._hope[depth + 1])) <= self.best:
                 continue
             after = dict(used)
             for node, resource, amount in option.demand:
