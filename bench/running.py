@@ -124,9 +124,7 @@ class _Cluster:
 
 
 def _full_cluster(rng: random.Random, blocks: int, racks: int, nodes: int) -> _Cluster:
-    where = [
-        Where(b, r, n) for b in range(blocks) for r in range(racks) for n in range(nodes)
-    ]
+    where = [Where(b, r, n) for b in range(blocks) for r in range(racks) for n in range(nodes)]
     cluster = _Cluster(rng, where)
     for _ in range(GENERATIONS):
         cluster.fill(0.02)
@@ -150,7 +148,9 @@ def _nodes(cluster: _Cluster) -> list[Node]:
     return found
 
 
-def _running_gangs(rng: random.Random, cluster: _Cluster, names: Sequence[str]) -> Iterator[PodGang]:
+def _running_gangs(
+    rng: random.Random, cluster: _Cluster, names: Sequence[str]
+) -> Iterator[PodGang]:
     for k, one in enumerate(cluster.gangs):
         name = f"run{k:04}"
         bound = tuple(
@@ -224,9 +224,7 @@ def reclaim(
     rng = random.Random(f"reclaim {seed}")
     machines, running, waiting = _question(rng, gangs, blocks, racks, nodes)
     share = NODE_GPUS * len(machines) // 4
-    queues = [
-        Queue(f"queues/team-{t}", "queues/all", guaranteed={GPUS: share}) for t in range(4)
-    ]
+    queues = [Queue(f"queues/team-{t}", "queues/all", guaranteed={GPUS: share}) for t in range(4)]
     queues.append(Queue("queues/all"))
 
     def of_team(gang: PodGang, team: int) -> PodGang:

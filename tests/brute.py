@@ -113,6 +113,13 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
     A bound of a later tier speaks of plans that are as good in the tiers before,
     so it is judged only where those have reached the optimum.
     """
+    mine = clamped(rank(reached), best.floors)
+    steps = zip(reached.steps, mine, best.rank, strict=False)
+    #: The tier that is the first to miss the optimum. Where extras come with their priority a
+    #: tier that they stand in the midst of may have more of its own than the optimum.
+    first_missed = next((step.tier for step, a, b in steps if a != b), None)
+    # Also in what only decides who comes first.
+    assert best.peaks or not solution.proven or mine == best.rank
     for tier in solution.tiers:
         if not tier.name.provable:
             continue
@@ -124,8 +131,7 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
             optimal = sum(peak) / TIERS[tier.name].unit
             if tier.proven:
                 assert have == peak, tier
-            mine = [(i, s.value) for i, s in enumerate(reached.steps) if s.tier is tier.name]
-            if any(i in best.floors and value < best.floors[i] for i, value in mine):
+            if first_missed is tier.name:
                 return
             have = want
         if tier.bound is not None:
@@ -133,7 +139,7 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
                 assert tier.bound <= optimal + EPSILON, tier
             else:
                 assert tier.bound >= optimal - EPSILON, tier
-        if tier.proven:
+        if tier.proven and first_missed in (None, tier.name):
             assert have == want, tier
         if have != want:
             break

@@ -55,7 +55,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
-    ownership = Ownership(snapshot)
+    ownership = Ownership(snapshot, prepared.homes)
     drafts = [
         GangDraft(i, g, levels, index, gone, snapshot.as_of, queue_names, ownership)
         for i, g in enumerate(snapshot.gangs)
@@ -78,7 +78,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         )
         for draft, source in zip(drafts, request.gangs, strict=True)
     )
-    queue_rows = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
+    queue_rows, all_said = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
     gangs = tuple(_with_queues(gangs, queue_rows))
     guaranteed = guarantees.formulate(snapshot, policy)
     guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
@@ -118,7 +118,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         node_gpus=gpu_counts,
         node_gpus_free=gpus_free,
         whole_free=whole,
-        exact=prepared.exact and table.is_exact and ownership.is_exact,
+        exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )

@@ -15,8 +15,8 @@ A gang stays as it is, and cannot give way, when it must not be disturbed (not p
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
 minimum at all, when not every pod of it is told with its node, when it is the base of gangs
 that run, when its queue is not there, when nothing says which of the listed devices of its
-nodes it has, and when its pods have rules about other pods, ports or reservations, or want
-shares of devices or network devices.
+nodes it has, when its nodes hold more for owners than they have, and when its pods have
+rules about other pods, ports or reservations, or want shares of devices or network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
@@ -94,6 +94,7 @@ def _able(
     snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool, on_devices: bool
 ) -> Iterator[int]:
     usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
+    overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
     for index, gang in enumerate(snapshot.gangs):
@@ -103,6 +104,7 @@ def _able(
             and rights.may_be_disturbed(gang)
             and _is_told(gang, usable)
             and _tells_devices(gang, usable, policy, on_devices=on_devices)
+            and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
             and (_stays_in_place(gang, moves) or _keeps_its_levels(gang, usable))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
@@ -112,6 +114,19 @@ def _able(
             )
         ):
             yield index
+
+
+def _overbooked(snapshot: Snapshot) -> frozenset[str]:
+    """Nodes that hold more for owners than they have: what runs there is no room for all."""
+    free = {node.name: node for node in snapshot.nodes} if snapshot.reservations else {}
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for reservation in snapshot.reservations:
+        held[reservation.node].update(reservation.held)
+    return frozenset(
+        name
+        for name, amounts in held.items()
+        if name in free and any(free[name].free(r) < a for r, a in amounts.items())
+    )
 
 
 def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:

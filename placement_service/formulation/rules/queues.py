@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
@@ -41,6 +42,9 @@ class QueueRow:
     `total`, `used` and `take[C]` are as in the queue, GPUs in thousandths; `guaranteed`
     rows are about gangs that are not preemptible. In `weight[C]` and `capacity` the same
     is made small: a unit that is too large weighs one more than the capacity.
+
+    `is_exact` is false where so much runs above a limit that nothing may come to it, though
+    something might when enough of what runs goes.
     """
 
     queue: str
@@ -52,11 +56,19 @@ class QueueRow:
     weight: Ints
     capacity: int
     gangs: frozenset[int]
+    is_exact: bool = True
 
     @property
     def left(self) -> int:
         """What gangs may still take, of what the queue has in all; never negative."""
         return max(0, self.total - self.used)
+
+
+class QueueRows(NamedTuple):
+    """The rows of a request; `exact` when no plan is lost to any of them."""
+
+    rows: tuple[QueueRow, ...]
+    exact: bool
 
 
 class Ask(NamedTuple):
@@ -72,20 +84,21 @@ def formulate(
     policy: Policy,
     contents: Sequence[Sequence[tuple[PodTemplate, int]]],
     asks: Iterable[Ask],
-) -> tuple[QueueRow, ...]:
+) -> QueueRows:
     """The rows that could bind, of the gangs that ask for something.
 
     `contents` are the pods behind a unit of each pod class.
     """
     if not snapshot.queues:
-        return ()
+        return QueueRows((), True)
     queues = {q.name: q for q in snapshot.queues}
     above = {q.name: tuple(path(queues, q.name)) for q in snapshot.queues}
     memory = _least_memory(snapshot.columns)
     running = list(_running(snapshot))
     by_gang = {ask.gang: ask for ask in asks}
     takes: dict[str, tuple[int, ...]] = {}
-    rows = []
+    rows: list[QueueRow] = []
+    exact = True
     members: dict[str, list[int]] = {}
     for index in by_gang:
         for up in above.get(snapshot.gangs[index].queue, ()):
@@ -113,10 +126,12 @@ def formulate(
                     used.get((queue.name, resource), 0),
                     takes[resource],
                     [by_gang[g] for g in mine],
+                    moves=policy.eviction is EvictionPolicy.REPACK,
                 )
                 if row is not None:
                     rows.append(row)
-    return tuple(rows)
+                    exact = exact and row.is_exact
+    return QueueRows(tuple(rows), exact)
 
 
 def _row(
@@ -127,13 +142,20 @@ def _row(
     used: int,
     take: tuple[int, ...],
     asks: Sequence[Ask],
+    *,
+    moves: bool,
 ) -> QueueRow | None:
     """The row, None where all that is asked for fits."""
     left = max(0, total - used)
     at_home = sum(take[c] * units for ask in asks for c, units in ask.home.items())
-    if at_home > left:
+    exact = moves or at_home <= left
+    if moves:
+        # All of it runs after the plan, and may do so above a limit.
+        left = max(left, at_home)
+    elif not exact:
         # What runs above a limit may stay, and nothing comes to it.
-        asks = [ask for ask in asks if not ask.home]
+        homes = {c for ask in asks for c in ask.home}
+        take = tuple(0 if c in homes else amount for c, amount in enumerate(take))
         used, left = max(used, total), 0
     asked = sum(take[c] * units for ask in asks for c, units in ask.classes.items())
     if asked <= left:
@@ -154,6 +176,7 @@ def _row(
         np.array(weight, dtype=np.int64),
         capacity,
         frozenset(ask.gang for ask in asks if any(take[c] for c in ask.classes)),
+        exact,
     )
 
 

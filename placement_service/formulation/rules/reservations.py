@@ -31,6 +31,7 @@ import numpy as np
 
 from placement_service.entities.request import Node, PodGang, PodSet, Snapshot
 from placement_service.entities.reservations import Reservation, ReservationOwner
+from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.rules.draft import Column, RuleDraft
 
@@ -45,8 +46,13 @@ Classes = frozenset[int]
 class Ownership:
     """Which reservations the pods of a set may use, as indices into the snapshot's."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, homes: Iterable[Assignment] = ()) -> None:
         self._reservations = snapshot.reservations
+        # Pods that run use what they used before, and no reservation for where they may go.
+        self._running = frozenset(
+            snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].pods[0].name
+            for h in (homes if snapshot.reservations else ())
+        )
         self._by_owner: dict[ReservationOwner, list[int]] = {}
         #: Whether nothing was left out.
         self.is_exact = True
@@ -68,6 +74,8 @@ class Ownership:
         """Sorted; of one that names pods it is enough that it names one of the set."""
         template = pod_set.template
         if not self._by_owner or template.ignores_reservations:
+            return ()
+        if pod_set.pods and pod_set.pods[0].name in self._running:
             return ()
         found: set[int] = set()
         for owner, indices in self._by_owner.items():
