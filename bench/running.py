@@ -104,12 +104,12 @@ class _Cluster:
     def _draw(self) -> tuple[int, int, str]:
         rng = self.rng
         kind = rng.random()
-        if kind < 0.88:
+        if kind < 0.91:
             # Small pods, anywhere.
             return rng.choice((1, 1, 1, 2, 2, 4)), rng.randint(2, 18), ""
-        if kind < 0.94:
+        if kind < 0.955:
             return NODE_GPUS, rng.randint(1, 8), RACK
-        if kind < 0.98:
+        if kind < 0.985:
             return NODE_GPUS, rng.randint(4, 20), BLOCK
         return NODE_GPUS, rng.randint(1, 21), ""
 

@@ -47,6 +47,7 @@ class Stage(IntEnum):
     IMPROVE = 23
     EXACT = 24
     CONFIGURE = 25
+    VICTIMS = 26
 
     @property
     def is_solving(self) -> bool:

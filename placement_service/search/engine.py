@@ -1,5 +1,6 @@
 """The search: from the first answer to a proven one, getting better all the time.
 
+0. Evictions: where many running gangs may give way, a linear model says who.
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Configure: where parts share domains of unlike nodes, columns of what fits there together
    sharpen the bounds and make plans.
@@ -33,6 +34,7 @@ from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.victim_stage import settle_victims
 
 
 def search(
@@ -80,12 +82,15 @@ def _prove(state: State, relaxation: Problem, start: Solution) -> None:
 
 def _improve(state: State) -> None:
     """All stages, until everything is proven or time is up."""
-    with stage(Stage.COUNT):
-        count(state)
-    with stage(Stage.CONFIGURE):
-        settle_configurations(state)
-    with stage(Stage.DECODE):
-        decode(state)
+    with stage(Stage.VICTIMS):
+        settle_victims(state)
+    if not state.proven:
+        with stage(Stage.COUNT):
+            count(state)
+        with stage(Stage.CONFIGURE):
+            settle_configurations(state)
+        with stage(Stage.DECODE):
+            decode(state)
     with stage(Stage.AGGREGATE):
         settle_aggregate(state)
         settle_aggregate(state, thorough=True)

@@ -41,6 +41,9 @@ class SearchParameters:
     configuration_effort: float = 6.0
     configuration_assignment_effort: float = 0.3
 
+    #: Running gangs that may give way from which on they have a model of their own.
+    victim_gangs: int = 30
+
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
     #: The same for the thorough try, which first finds out which parts fit together.

@@ -21,6 +21,7 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
 from placement_service.search.engine import search
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.brute import Optimum, TooLarge, no_bound_cuts_off, optimum
 from tests.strategies import EVERYTHING, Feature, Size, full_clusters, snapshots
 from tests.waiting import LONG
@@ -53,10 +54,23 @@ def oracle(snapshot: Snapshot, policy: Policy) -> Optimum:
         raise
 
 
-def answers(snapshot: Snapshot, policy: Policy, prepared: Prepared) -> list[Solution]:
+def answers(
+    snapshot: Snapshot,
+    policy: Policy,
+    prepared: Prepared,
+    parameters: SearchParameters = DEFAULTS,
+) -> list[Solution]:
     problem = formulate(snapshot, policy, prepared)
     found: list[Solution] = [first_answer(problem)]
-    found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
+    found.append(
+        search(
+            problem,
+            found[0],
+            deadline=time.monotonic() + LONG,
+            report=found.append,
+            parameters=parameters,
+        )
+    )
     return found
 
 
@@ -81,6 +95,15 @@ def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
     for answer in found:
         no_bound_cuts_off(best, answer, judged(snapshot, policy, prepared, answer))
     event(f"proven: {found[-1].proven}")
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(questions, policies)
+def test_the_model_of_victims_cuts_off_no_optimum(snapshot: Snapshot, policy: Policy) -> None:
+    best = oracle(snapshot, policy)
+    prepared = prepare(snapshot, policy)
+    for answer in answers(snapshot, policy, prepared, SearchParameters(victim_gangs=1)):
+        no_bound_cuts_off(best, answer, judged(snapshot, policy, prepared, answer))
 
 
 @settings(max_examples=EXAMPLES // 2)

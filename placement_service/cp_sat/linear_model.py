@@ -1,0 +1,215 @@
+"""A linear model of arrays, solved as it is or with integers.
+
+For models with tens of thousands of variables, which CP-SAT does not close: HiGHS and GLOP
+through MathOpt. Variables are numbers, in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.math_opt import model_pb2, sparse_containers_pb2
+from ortools.math_opt.python import mathopt
+
+from placement_service.formulation.tiers.goal import Terms
+
+Floats = NDArray[np.float64]
+
+#: Part of a bound that arithmetic of floats may be wrong by.
+ROUNDING = 1e-9
+#: What a bound of whole numbers may miss a number by and still mean it.
+SLACK = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """What a solve says: values of all variables if it has any, and a bound that holds."""
+
+    values: Floats | None
+    bound: int | None
+    proven: bool = False
+
+
+class LinearModel:
+    """Variables between bounds, and rows of them between bounds."""
+
+    def __init__(self) -> None:
+        self._most: list[float] = []
+        self._unit: list[int] = []
+        self._whole: list[bool] = []
+        self._row_least: list[float] = []
+        self._row_most: list[float] = []
+        self._entries: list[tuple[int, int, float]] = []
+
+    def variable(self, most: int, *, whole: bool = True, unit: int = 1) -> int:
+        """A variable from 0 to `most`; large ones are counted in a unit inside."""
+        self._most.append(most / unit)
+        self._unit.append(unit)
+        self._whole.append(whole)
+        return len(self._most) - 1
+
+    def most(self, variable: int) -> float:
+        return self._most[variable] * self._unit[variable]
+
+    @property
+    def size(self) -> int:
+        return len(self._most)
+
+    def row(
+        self, terms: Sequence[tuple[int, float]], least: float = -math.inf, most: float = math.inf
+    ) -> None:
+        """A sum of variables with weights between bounds; each variable stands there once."""
+        number = len(self._row_least)
+        weights = [w * self._unit[v] for v, w in terms]
+        # The largest weight is one, whatever is counted.
+        scale = max((abs(w) for w in weights), default=1.0) or 1.0
+        self._row_least.append(least / scale)
+        self._row_most.append(most / scale)
+        self._entries += [(number, v, w / scale) for (v, _), w in zip(terms, weights, strict=True)]
+
+    def mark(self) -> tuple[int, int, int]:
+        """Where to go back to."""
+        return len(self._most), len(self._row_least), len(self._entries)
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Forget all variables and rows since a mark."""
+        variables, rows, entries = mark
+        for columns in (self._most, self._unit, self._whole):
+            del columns[variables:]
+        for bounds in (self._row_least, self._row_most):
+            del bounds[rows:]
+        del self._entries[entries:]
+
+    def relaxed(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
+        """The optimum without integers; its bound is computed anew from the dual values."""
+        measure = self._measure(terms)
+        proto, matrix = self._proto(terms, measure, maximize, whole=False)
+        parameters = mathopt.SolveParameters(time_limit=_limit(seconds))
+        result = mathopt.solve(
+            mathopt.Model.from_model_proto(proto), mathopt.SolverType.GLOP, params=parameters
+        )
+        values = self._read(result)
+        if not result.has_dual_feasible_solution():
+            return Solved(values, None)
+        duals = result.dual_values()
+        prices = np.array([duals[c] for c in sorted(duals, key=lambda c: c.id)])
+        return Solved(values, self._bound(terms, measure, maximize, matrix, prices))
+
+    def whole(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
+        """The best solution in whole numbers that is found in time, and its bound."""
+        measure = self._measure(terms)
+        proto, _ = self._proto(terms, measure, maximize, whole=True)
+        parameters = mathopt.SolveParameters(
+            time_limit=_limit(seconds), relative_gap_tolerance=0.0, absolute_gap_tolerance=0.5
+        )
+        result = mathopt.solve(
+            mathopt.Model.from_model_proto(proto), mathopt.SolverType.HIGHS, params=parameters
+        )
+        reason = result.termination.reason
+        if reason not in (
+            mathopt.TerminationReason.OPTIMAL,
+            mathopt.TerminationReason.FEASIBLE,
+            mathopt.TerminationReason.NO_SOLUTION_FOUND,
+        ):
+            return Solved(None, None)
+        best = result.best_objective_bound()
+        bound = None
+        if math.isfinite(best):
+            bound = measure * (math.floor(best + SLACK) if maximize else math.ceil(best - SLACK))
+        proven = reason is mathopt.TerminationReason.OPTIMAL
+        return Solved(self._read(result), bound, proven)
+
+    def _measure(self, terms: Terms[int]) -> int:
+        """What all weights of a goal are multiples of."""
+        return math.gcd(*(w * self._unit[v] for v, w in terms)) or 1
+
+    def _read(self, result: mathopt.SolveResult) -> Floats | None:
+        if not result.has_primal_feasible_solution():
+            return None
+        found = result.variable_values()
+        inside = np.array([found[v] for v in sorted(found, key=lambda v: v.id)], dtype=np.float64)
+        values: Floats = inside * np.array(self._unit)
+        return values
+
+    # --- bounds ---------------------------------------------------------------
+
+    def _bound(
+        self,
+        terms: Terms[int],
+        measure: int,
+        maximize: bool,
+        matrix: tuple[NDArray[np.int64], NDArray[np.int64], Floats],
+        prices: Floats,
+    ) -> int | None:
+        """What no solution passes, whatever the prices of the rows are.
+
+        Priced rows and what is left of the goal bound it term by term: so it holds however
+        the solver rounded.
+        """
+        sign = 1.0 if maximize else -1.0
+        goal = np.zeros(self.size)
+        for v, w in terms:
+            goal[v] += sign * w * self._unit[v] / measure
+        prices = sign * prices
+        least, most = np.array(self._row_least), np.array(self._row_most)
+        prices[(prices > 0) & np.isinf(most)] = 0.0
+        prices[(prices < 0) & np.isinf(least)] = 0.0
+        rows, columns, weights = matrix
+        left = goal - np.bincount(columns, prices[rows] * weights, self.size)
+        parts = np.concatenate(
+            [
+                np.where(prices > 0, prices * np.where(prices > 0, most, 0), 0),
+                np.where(prices < 0, prices * np.where(prices < 0, least, 0), 0),
+                np.maximum(left, 0) * np.array(self._most),
+            ]
+        )
+        total = float(parts.sum()) + ROUNDING * float(np.abs(parts).sum())
+        if not math.isfinite(total):
+            return None
+        bound = measure * math.floor(total + SLACK)
+        return bound if maximize else -bound
+
+    def _proto(
+        self, terms: Terms[int], measure: int, maximize: bool, *, whole: bool
+    ) -> tuple[model_pb2.ModelProto, tuple[NDArray[np.int64], NDArray[np.int64], Floats]]:
+        rows = np.array([r for r, _, _ in self._entries], dtype=np.int64)
+        columns = np.array([c for _, c, _ in self._entries], dtype=np.int64)
+        weights = np.array([w for _, _, w in self._entries])
+        order = np.lexsort((columns, rows))
+        rows, columns, weights = rows[order], columns[order], weights[order]
+        goal: dict[int, float] = {}
+        for v, w in terms:
+            goal[v] = goal.get(v, 0.0) + w * self._unit[v] / measure
+        variables = sorted(goal)
+        proto = model_pb2.ModelProto(
+            variables=model_pb2.VariablesProto(
+                ids=range(self.size),
+                lower_bounds=np.zeros(self.size),
+                upper_bounds=self._most,
+                integers=self._whole if whole else [False] * self.size,
+            ),
+            objective=model_pb2.ObjectiveProto(
+                maximize=maximize,
+                linear_coefficients=sparse_containers_pb2.SparseDoubleVectorProto(
+                    ids=variables, values=[goal[v] for v in variables]
+                ),
+            ),
+            linear_constraints=model_pb2.LinearConstraintsProto(
+                ids=range(len(self._row_least)),
+                lower_bounds=self._row_least,
+                upper_bounds=self._row_most,
+            ),
+            linear_constraint_matrix=sparse_containers_pb2.SparseDoubleMatrixProto(
+                row_ids=rows, column_ids=columns, coefficients=weights
+            ),
+        )
+        return proto, (rows, columns, weights)
+
+
+def _limit(seconds: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=max(0.01, seconds))

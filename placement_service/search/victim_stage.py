@@ -1,0 +1,180 @@
+"""Who gives way for whom: bounds and plans where running gangs may be disturbed.
+
+Goal after goal the victim model says what can be reached at most, first as a linear program
+and then, where the plan does not reach that, in whole numbers. Each solution in whole numbers
+is a target: what it lets stay stays, what waits goes where it is meant to, and then all that
+left goes home again where it can.
+"""
+
+from __future__ import annotations
+
+from placement_service.cp_sat.linear_model import Floats, Solved
+from placement_service.cp_sat.victim_model import Target, VictimModel
+from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import Gang
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.heuristic.orders import orders
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import keep
+
+
+def settle_victims(state: State) -> None:
+    """Better plans and better bounds, where many running gangs may give way."""
+    open_gangs = sum(bool(g.home) for g in state.problem.gangs)
+    if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
+        state.phase = "victims"
+        _Descent(state).run()
+
+
+class _Descent:
+    """Down the goals: `held` of them are settled, and stand as rows in the model."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.goals = state.goals
+        self.model = VictimModel(state.problem)
+        self.held = 0
+        #: What the goals can reach at most, each with those before at that.
+        self.bounds: list[int] = []
+        #: The last solution in whole numbers.
+        self._last: Floats | None = None
+        #: Whether all is held at its bound, so that what follows are bounds of the problem.
+        self._learns = True
+
+    def run(self) -> None:
+        self._relax()
+        while self.held < len(self.bounds) and self.state.left > 0:
+            if self._is_reached(self.held):
+                self._keep(self.bounds[self.held])
+            elif not self._solve():
+                return
+
+    def _is_reached(self, i: int) -> bool:
+        """Whether the plan or the last solution has all that a goal can be."""
+        if self._learns and self.state.first_open > i:
+            return True
+        terms = self._terms(i)
+        return not terms or (self._last is not None and _value(terms, self._last) == self.bounds[i])
+
+    def _terms(self, i: int) -> Terms[int]:
+        return self.goals[i].terms(self.model) or []
+
+    def _keep(self, reached: int) -> None:
+        keep(self.goals[self.held], self.model, reached)
+        self._learns = self._learns and reached == self.state.bounds[self.held]
+        self.held += 1
+
+    # --- bounds -----------------------------------------------------------------
+
+    def _relax(self) -> None:
+        """Bounds of all goals that are not held, as linear programs."""
+        state, mark = self.state, self.model.mark()
+        del self.bounds[self.held :]
+        for i, goal in enumerate(self.goals[self.held :], self.held):
+            terms = goal.terms(self.model)
+            if terms is None or not goal.tier.provable or state.left <= 0:
+                break
+            bound = state.bounds[i] if self._learns else goal.trivial_bound()
+            floor = state.worth.floors[i]
+            if floor is not None:
+                bound = floor
+            elif terms:
+                maximize = not goal.tier.minimize
+                found = self.model.relaxed(terms, maximize=maximize, seconds=state.left).bound
+                if found is None:
+                    break
+                bound = min(found, bound) if maximize else max(found, bound)
+            self.bounds.append(bound)
+            keep(goal, self.model, bound)
+        self.model.undo(mark)
+        if self._learns:
+            state.learn_all(self.bounds)
+
+    def _solve(self) -> bool:
+        """Settle goals in whole numbers; false when that leads nowhere.
+
+        The goals of a tier may well be at their bounds together, and then one solution says
+        so: the last is tried first, with those before at their bounds, then the one before.
+        """
+        state, at = self.state, self.held
+        tier = self.goals[at].tier
+        last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
+        for k in range(last, at - 1, -1):
+            terms = self._terms(k)
+            if not terms:
+                continue
+            mark = self.model.mark()
+            for i in range(at, k):
+                keep(self.goals[i], self.model, self.bounds[i])
+            seconds = state.left / (2 if k == at else 4)
+            found = self.model.whole(
+                terms,
+                maximize=not self.goals[k].tier.minimize,
+                seconds=max(state.parameters.least_seconds, state.at_most(seconds)),
+            )
+            self.model.undo(mark)
+            if found.values is not None:
+                self._take(k, terms, found)
+                return True
+            if state.left <= 0:
+                break
+        return False
+
+    def _take(self, k: int, terms: Terms[int], found: Solved) -> None:
+        """Hold the goals that a solution settles, the last of them at what it has there."""
+        assert found.values is not None
+        self._last = found.values
+        self._aim(self.model.target(found.values))
+        while self.held < k:
+            self._keep(self.bounds[self.held])
+        reached = _value(terms, found.values)
+        tightened = False
+        if found.bound is not None and found.bound != self.bounds[k]:
+            self.bounds[k] = found.bound
+            if self._learns:
+                self.state.learn(k, found.bound)
+            tightened = True
+        self._keep(reached)
+        if tightened:
+            self._relax()
+
+    # --- plans ------------------------------------------------------------------
+
+    def _aim(self, target: Target) -> None:
+        """Make the plan that a target means, and take it if it is better."""
+        state = self.state
+        problem, builder = state.problem, state.builder
+        plan: dict[int, Units] = {g: units for g, units in target.staying.items() if units}
+        residual = ResidualCapacity(problem)
+        residual.take_plan(plan)
+        for gang in sorted((problem.gangs[g] for g in target.places), key=self._hardest):
+            nodes = target.places[gang.index]
+            units = builder.place(residual, gang, within=nodes)
+            if units is None:
+                units = builder.place(residual, gang)
+            if units is not None:
+                plan[gang.index] = units
+                residual.queues.charge(gang, ((d, count) for d, _, count in units))
+        left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
+        left.sort(key=lambda g: (-g.priority, -g.value, g.index))
+        builder.put_back_home(residual, plan, [g.index for g in left])
+        self._accept(plan)
+
+    def _accept(self, plan: Plan) -> None:
+        state = self.state
+        state.accept(state.builder.build(orders(state.problem)[0], start=plan))
+
+    def _hardest(self, gang: Gang) -> tuple[int, int, int]:
+        """Gangs with the narrowest domains first, then the largest."""
+        levels = self.state.problem.levels
+        narrowest = max(
+            (levels[s.required].count for s in gang.scopes if s.required >= 0), default=0
+        )
+        gpus = self.state.problem.gpus
+        size = sum(int(gpus[d.pod_class]) * d.count for d in gang.demands)
+        return -narrowest, -size, gang.index
+
+
+def _value(terms: Terms[int], values: Floats) -> int:
+    return round(float(sum(w * values[v] for v, w in terms)))
