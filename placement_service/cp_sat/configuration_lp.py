@@ -93,6 +93,8 @@ class ConfigurationLp:
         self._known: set[Column] = set()
         self.needs = [[(v.index, w) for v, w in terms] for terms in needs]
         self.center: Duals | None = None
+        #: By how much the bound of the last goal falls where a column is used, for each.
+        self.reduced: list[int] = []
 
     def bound(
         self, cp: cp_model.CpModel, terms: Terms[Var], *, maximize: bool, deadline: float
@@ -101,6 +103,7 @@ class ConfigurationLp:
         relaxation = _Relaxation(self, cp, terms, maximize)
         found = relaxation.converge(deadline)
         self.center = relaxation.best_duals
+        self.reduced = relaxation.reduced_costs()
         return found
 
     def add(self, column: Column) -> bool:
@@ -215,6 +218,16 @@ class _Relaxation:
                 break
         best = self._floor(self.best)
         return best if self.maximize else -best
+
+    def reduced_costs(self) -> list[int]:
+        """What each column is worth less than the best of its signature, in the goal's units."""
+        assert self.best_duals is not None
+        prices = np.rint(self.best_duals.kinds * self.scale).astype(np.int64)
+        best, _ = self.configurations.price(prices)
+        return [
+            (int(best[c.signature]) - sum(int(prices[k]) * n for k, n in c.parts)) // self.scale
+            for c in self.owner.columns
+        ]
 
     def _floor(self, value: int | None) -> int:
         assert value is not None

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.admission_master import AdmissionMaster
-from placement_service.cp_sat.configuration_lp import ConfigurationLp
+from placement_service.cp_sat.configuration_lp import Column, ConfigurationLp
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, optimise
 from placement_service.formulation.tiers.goal import Terms
@@ -39,7 +39,8 @@ class ConfigurationMaster(AdmissionMaster):
         self._needs = self._parts_asked_for()
         self._lp = ConfigurationLp(configurations, self._needs, parameters)
         self.filling: Filling | None = None
-        self._hint: Mapping[int, int] = {}
+        self._hint: Sequence[int] = ()
+        self._used: Mapping[Column, int] = {}
 
     def _parts_asked_for(self) -> list[list[tuple[Var, int]]]:
         needs: list[list[tuple[Var, int]]] = [[] for _ in self.configurations.kinds]
@@ -62,13 +63,19 @@ class ConfigurationMaster(AdmissionMaster):
         maximize: bool,
         seconds: float,
         effort: float,
+        slack: int,
     ) -> Answer:
-        """The best that the configurations at hand allow; the answer has no bound.
+        """The best that some of the configurations at hand allow; the answer has no bound.
 
-        `bound` is the proven one, at which the search may end.
+        `bound` is the proven one, at which the search may end. Configurations are left out
+        that cost more than `slack`, in the goal's units, of the bound where they are used.
         """
         cp = self.cp.clone()
-        columns = self._lp.columns
+        columns = [
+            column
+            for column, cost in zip(self._lp.columns, self._lp.reduced, strict=True)
+            if cost <= slack
+        ]
         signatures = self.configurations.signatures
         most = self.configurations.most
         uses = [cp.new_int_var(0, len(signatures[c.signature].domains), "") for c in columns]
@@ -88,25 +95,28 @@ class ConfigurationMaster(AdmissionMaster):
             cp.add(dot(terms) <= bound)
         else:
             cp.add(dot(terms) >= bound)
-        for index, value in self._hint.items():
-            cp.add_hint(cp.get_int_var_from_proto_index(index), value)
+        for i, value in enumerate(self._hint):
+            cp.add_hint(cp.get_int_var_from_proto_index(i), value)
+        if self._hint:
+            for use, column in zip(uses, columns, strict=True):
+                cp.add_hint(use, self._used.get(column, 0))
         found = optimise(
             cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
         )
         if isinstance(found, Answer):
             return Answer(None, None, None, proven=False)
         value_of = found.solver.value
-        self._hint = {
-            i: int(value_of(cp.get_int_var_from_proto_index(i)))
-            for i in range(len(self.cp.proto.variables))
-        }
-        self._take([int(value_of(z)) for z in self._admitted], [int(value_of(use)) for use in uses])
+        variables = range(len(self.cp.proto.variables))
+        self._hint = [int(value_of(cp.get_int_var_from_proto_index(i))) for i in variables]
+        used = zip(columns, (int(value_of(use)) for use in uses), strict=True)
+        self._used = {column: times for column, times in used if times}
+        self._take([int(value_of(z)) for z in self._admitted])
         return Answer(None, found.value, None, proven=False)
 
-    def _take(self, admitted: Sequence[int], uses: Sequence[int]) -> None:
+    def _take(self, admitted: Sequence[int]) -> None:
         left = [list(s.domains) for s in self.configurations.signatures]
         domains: dict[int, dict[int, int]] = {}
-        for column, times in zip(self._lp.columns, uses, strict=True):
+        for column, times in self._used.items():
             for _ in range(times):
                 domains[left[column.signature].pop()] = dict(column.parts)
         both = zip(self.counting.classes, admitted, strict=True)

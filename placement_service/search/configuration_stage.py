@@ -19,22 +19,27 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
 
-def settle_configurations(state: State) -> None:
-    """Bounds and plans for goals of what gets room, as long as one of them is open."""
+def settle_configurations(state: State) -> bool:
+    """Bounds and plans for goals of what gets room, as long as one of them is open.
+
+    Whether a plan came of it that is better than the one before.
+    """
     if state.packs or state.left <= 0:
-        return
+        return False
     found = configurations(state.counting, state.parameters.configurations)
     if found is None or (state.layout is not None and len(found.accepts) < 2):
         # The patterns of the master say the same.
-        return
+        return False
     state.phase = "configure"
     descent = Configuring(state, ConfigurationMaster(found, state.parameters.model))
     descend(state.goals, descent.master, descent.settle)
     descent.realise()
+    return descent.helped
 
 
 class Configuring:
-    """Settles goal after goal; `proves` while every goal before was held at its bound."""
+    """Settles goal after goal; `proves` while every goal before was held at its bound,
+    `helped` once a plan was better than the one before."""
 
     def __init__(self, state: State, master: ConfigurationMaster) -> None:
         self.state = state
@@ -42,6 +47,7 @@ class Configuring:
         self.proves = True
         self._realisation = Realisation(master.configurations)
         self._fresh = False
+        self.helped = False
 
     def settle(self, i: int, terms: Terms[Var]) -> int | None:
         state, goal = self.state, self.state.goals[i]
@@ -62,18 +68,32 @@ class Configuring:
         if self.proves:
             state.learn(i, bound)
             bound = state.bounds[i]
-        answer = self.master.fill(
-            terms,
-            bound,
-            maximize=True,
-            seconds=max(deadline - time.monotonic(), state.parameters.least_seconds),
-            effort=state.parameters.configuration_effort,
-        )
-        if answer.value is None:
+        value = self._fill(terms, bound, deadline)
+        if value is None:
             return None
         self._fresh = True
-        self.proves = self.proves and answer.value == bound
-        return answer.value
+        self.proves = self.proves and value == bound
+        return value
+
+    def _fill(self, terms: Terms[Var], bound: int, deadline: float) -> int | None:
+        """The best filling, first of the configurations that cost hardly any of the bound."""
+        p = self.state.parameters
+        best: int | None = None
+        for share in p.configuration_slacks:
+            seconds = deadline - time.monotonic()
+            if best == bound or (best is not None and seconds <= 0):
+                break
+            answer = self.master.fill(
+                terms,
+                bound,
+                maximize=True,
+                seconds=max(seconds, p.least_seconds),
+                effort=p.configuration_effort,
+                slack=int(share * bound),
+            )
+            if answer.value is not None and (best is None or answer.value > best):
+                best = answer.value
+        return best
 
     def realise(self) -> None:
         """Make plans of what was found last."""
@@ -86,4 +106,5 @@ class Configuring:
             seconds=state.at_most(state.left / 4),
             effort=p.configuration_assignment_effort,
         )
-        state.accept(state.builder.build(orders(state.problem)[0], start=plan))
+        built = state.builder.build(orders(state.problem)[0], start=plan)
+        self.helped = state.accept(built) or self.helped

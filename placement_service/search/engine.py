@@ -88,9 +88,10 @@ def _improve(state: State) -> None:
         with stage(Stage.COUNT):
             count(state)
         with stage(Stage.CONFIGURE):
-            settle_configurations(state)
+            configured = settle_configurations(state)
         with stage(Stage.DECODE):
-            decode(state)
+            if not configured:
+                decode(state)
     with stage(Stage.AGGREGATE):
         settle_aggregate(state)
         settle_aggregate(state, thorough=True)

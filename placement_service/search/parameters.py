@@ -37,8 +37,10 @@ class SearchParameters:
 
     #: The share of the time that is left for each goal of the master with configurations.
     configuration_share: float = 0.5
-    #: Effort to choose among its configurations, and to give their parts to gangs.
-    configuration_effort: float = 6.0
+    #: Configurations that cost at most so much of the bound are tried, one share after another.
+    configuration_slacks: tuple[float, ...] = (1e-4, 5e-4)
+    #: Effort to choose among them, and to give their parts to gangs.
+    configuration_effort: float = 10.0
     configuration_assignment_effort: float = 0.3
 
     #: Running gangs that may give way from which on they have a model of their own.
