@@ -51,6 +51,7 @@ class AdmissionMaster:
             weights = [(z, int(w)) for z, w in zip(self._admitted, row.weight, strict=True) if w]
             weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
             self.cp.add(dot(weights) <= row.capacity)
+        self._follow_bases()
         self._patterns = _add_patterns(
             self.cp, counting, self._admitted, parameters.master_patterns
         )
@@ -65,6 +66,27 @@ class AdmissionMaster:
                 running[g.priority] += g.extras
         #: By priority, extras of gangs whose minimum runs; nothing is counted against them.
         self._extras_of_running = {p: new(0, most, "") for p, most in running.items()}
+
+    def _follow_bases(self) -> None:
+        """No more gangs than the admitted ones that they are based on can have.
+
+        Of bases alike each counts with as many as any of them has.
+        """
+        classes, gangs = self.counting.classes, self.problem.gangs
+        class_of = {g: i for i, c in enumerate(classes) for g in c.gangs}
+        for i, mine in enumerate(classes):
+            followers = Counter(gangs[g].base for g in mine.gangs)
+            free = 0
+            most: dict[int, int] = {}
+            for base, count in followers.items():
+                if base < 0 or not gangs[base].pending:
+                    free += count
+                elif base in class_of:
+                    at = class_of[base]
+                    most[at] = max(most.get(at, 0), count)
+            if free < len(mine.gangs):
+                terms = [(self._admitted[at], -count) for at, count in most.items()]
+                self.cp.add(dot([(self._admitted[i], 1), *terms]) <= free)
 
     # --- goals ----------------------------------------------------------------
 
