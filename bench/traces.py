@@ -2,8 +2,8 @@
 
 `PLACEMENT_DATA` names a folder that holds them, at any depth:
 
-- ``openb_node_list_all_node.csv``, ``openb_pod_list_default.csv``,
-  ``openb_pod_list_multigpu20.csv``: Alibaba cluster-trace-gpu-v2023 (Weng et al., "Beware of
+- ``openb_node_list_all_node.csv`` and the mixes of pods, ``openb_pod_list_default.csv``,
+  ``..._multigpu20.csv``, ``..._gpushare40.csv``, ``..._gpuspec10.csv``: Alibaba cluster-trace-gpu-v2023 (Weng et al., "Beware of
   Fragmentation", USENIX ATC 2023)
 - ``node_info_df.csv``: Alibaba cluster-trace-v2026-spot-gpu
 
@@ -128,15 +128,23 @@ class _Fleet:
             yield node(m.name, labels, allocatable, requested)
 
 
-def openb(seed: int, *, filled: float = 0.8, spread: int = 0, gangs: int = 64) -> Snapshot:
+def openb(
+    seed: int,
+    *,
+    filled: float = 0.8,
+    spread: int = 0,
+    gangs: int = 64,
+    pods: str = "default",
+) -> Snapshot:
     """Alibaba's 1,523 unlike machines, filled with real pods, and gangs of multi-GPU pods.
 
-    `filled` is the share of GPUs in use, by best fit or `spread`. Gangs hold 1 to 8 pods of one
+    `filled` is the share of GPUs in use, by best fit or `spread`, by `pods` of one of the
+    published mixes: default, multigpu20, gpushare40, gpuspec10. Gangs hold 1 to 8 pods of one
     of the real shapes and prefer one rack.
     """
     rng = random.Random(f"openb {seed}")
     fleet = _Fleet(_openb_machines())
-    running = list(_openb_pods("default"))
+    running = list(_openb_pods(pods))
     rng.shuffle(running)
     fleet.fill(running, filled, best_fit=not spread)
     shapes = [pod for pod in _openb_pods("multigpu20") if pod.gpus > 1]

@@ -8,6 +8,7 @@ said of other levels has to be said elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -27,10 +28,12 @@ class Forest:
     `above[v]` are the vertices that contain v, itself and ROOT included.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, levels: Iterable[LevelIdx] | None = None) -> None:
+        """`levels` are those that may join; None for all that gangs name."""
         self.problem = problem
         used = {i for g in problem.gangs for s in g.scopes for i in (s.required, s.preferred)}
         used |= {g.set_level for g in problem.gangs}
+        used = used if levels is None else used & set(levels)
         able = [i for i in used - {NO_LEVEL} if not problem.levels[i].is_host]
         chosen: list[LevelIdx] = []
         for level in sorted(able, key=lambda i: (problem.levels[i].count, i)):

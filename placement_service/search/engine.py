@@ -32,6 +32,7 @@ from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
+from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.victim_stage import settle_victims
@@ -93,6 +94,7 @@ def _improve(state: State) -> None:
             if not configured:
                 decode(state)
     with stage(Stage.AGGREGATE):
+        settle_loose(state)
         settle_aggregate(state)
         settle_aggregate(state, thorough=True)
     improver = Improver(state)

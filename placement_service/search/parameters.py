@@ -57,6 +57,11 @@ class SearchParameters:
     #: The same for goals of where it lies.
     aggregate_thorough_packing_effort: float = 2.0
 
+    #: Variables up to which the aggregate model without domains is tried.
+    loose_variables: int = 12_000
+    #: Effort for each of its goals.
+    loose_effort: float = 8.0
+
     #: Variables up to which the exact model is tried on the whole problem.
     exact_variables: int = 60_000
     #: The same for goals that have no proof to win, and for single gangs.

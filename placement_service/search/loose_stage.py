@@ -1,0 +1,73 @@
+"""The descent of the aggregate model without domains: units on nodes, wherever these lie.
+
+Where nodes are unlike and hold several units each, what fits is a question of nodes more than of
+domains. Without domains the model is small even where the whole is large, and as it forgets
+rules only its bounds hold; its plans do where gangs need no domain, and then they use more of
+these than they must.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_service.bounds.counting import usable_nodes
+from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.solving import Var
+from placement_service.entities.solution import TierName
+from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import descend
+
+
+def settle_loose(state: State) -> None:
+    """Bounds of goals of what gets room, and plans where no gang needs one domain."""
+    problem, p = state.problem, state.parameters
+    gangs = [g for g in problem.gangs if g.placeable and g.pending]
+    trees = state.counting.topology
+    if state.packs or any(g.home or trees.tree(g) is None for g in gangs):
+        return
+    forest = Forest(problem, levels=())
+    if state.left <= 0 or _size(problem) > p.loose_variables:
+        return
+    everywhere = np.arange(problem.node_count)
+    model = AggregateModel(state.counting, forest, gangs, everywhere, problem.free, {}, p.model)
+    if model.size > p.loose_variables or not model.kinds.exact:
+        return
+    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
+    places = not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
+    others = any(g.extras for g in problem.gangs if g.placeable and not g.pending)
+    state.phase = "loose"
+
+    def settle(i: int, terms: Terms[Var]) -> int | None:
+        goal = state.goals[i]
+        if goal.tier.minimize or (goal.tier is TierName.EXTRA and others) or state.left <= 0:
+            return None
+        if not state.reaches(i):
+            answer = model.solve(
+                terms,
+                maximize=True,
+                hint=state.plan,
+                seconds=state.at_most(state.left / 4),
+                effort=p.loose_effort,
+            )
+            if answer.plan is not None and places:
+                state.accept(answer.plan)
+            if answer.bound is not None:
+                state.learn(i, answer.bound)
+        return state.worth.enough[i] if state.reaches(i) else None
+
+    descend(state.goals, model, settle)
+
+
+def _size(problem: Problem) -> int:
+    """About how many variables the model would have: pod classes on nodes that differ."""
+    usable = list(usable_nodes(problem).values())
+    if not usable:
+        return 0
+    fits = np.array(usable)
+    some = np.flatnonzero(fits.any(axis=0))
+    rows = np.concatenate([fits[:, some].T, problem.free[some]], axis=1)
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return int(fits[:, some[first]].sum())
