@@ -3,8 +3,8 @@
 `PLACEMENT_DATA` names a folder that holds them, at any depth:
 
 - ``openb_node_list_all_node.csv`` and the mixes of pods, ``openb_pod_list_default.csv``,
-  ``..._multigpu20.csv``, ``..._gpushare40.csv``, ``..._gpuspec10.csv``: Alibaba cluster-trace-gpu-v2023 (Weng et al., "Beware of
-  Fragmentation", USENIX ATC 2023)
+  ``..._multigpu20.csv``, ``..._gpushare40.csv``, ``..._gpuspec10.csv``: Alibaba
+  cluster-trace-gpu-v2023 (Weng et al., "Beware of Fragmentation", USENIX ATC 2023)
 - ``node_info_df.csv``: Alibaba cluster-trace-v2026-spot-gpu
 
 The traces know no network. Racks and blocks are ours: machines of a model in file order, 16 to a

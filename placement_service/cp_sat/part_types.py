@@ -309,11 +309,12 @@ class Kinds:
             scope = child.scope
             assert scope is not None
             required = self.forest.depth.get(scope.required, 0)
+            pinned = scope.pin >= 0 and required > 0
             at = max(depth, required)
             preferred = self.forest.depth.get(scope.preferred, 0)
             if preferred <= at or is_single(gang, scope):
                 preferred = 0
-            if at == depth and not preferred and scope.pin < 0:
+            if at == depth and not preferred and not pinned:
                 more_asks, more_pieces = self._open(gang, child, depth)
                 asks += more_asks
                 pieces += more_pieces
@@ -328,7 +329,7 @@ class Kinds:
             kind = Kind(
                 at=at,
                 preferred=preferred,
-                pin=self.forest.vertex(scope.required, scope.pin) if scope.pin >= 0 else -1,
+                pin=self.forest.vertex(scope.required, scope.pin) if pinned else -1,
                 running=running,
                 fixed=max(0, len(running) - 1),
                 least=self.counting.fewest_places(gang, scope) if preferred else 0,

@@ -59,10 +59,11 @@ from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search import master_stage
 from placement_service.search.aggregate_stage import settle_aggregate
-from placement_service.search.configuration_stage import Configuring
+from placement_service.search.configuration_stage import Configuring, settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import HoldableModel, descend, keep
+from placement_service.search.loose_stage import settle_loose
 from placement_service.search.parameters import SearchParameters
 from tests.planned import Planned, Taste, planned
 
@@ -84,6 +85,8 @@ HASTY = SearchParameters(
     exact_polish_effort=0.0,
     exact_portfolio_variables=0,
     alone_effort=0.05,
+    loose_effort=0.05,
+    configuration_effort=0.05,
 )
 
 #: What was met, by name: a check that meets nothing shows nothing.
@@ -363,9 +366,18 @@ def neighbourhoods_admit_it(case: Case, met: Met) -> None:
         met["neighbourhood"] += bool(fixed)
 
 
+def loose_units_admit_it(case: Case, met: Met) -> None:
+    state = case.state(case.parameters)
+    settle_loose(state)
+    case.is_admitted_by(state.bounds)
+    case.keeps_the_rules(state.plan)
+    met["loose"] += state.phase == "loose"
+    met["plan of loose units"] += bool(state.plan)
+
+
 def no_stage_claims_anything_against_it(case: Case, met: Met) -> None:
     state = case.state(case.parameters)
-    for stage in (master_stage.count, settle_aggregate, thoroughly, settle_exact):
+    for stage in STAGES:
         stage(state)
         case.is_admitted_by(state.bounds)
     case.keeps_the_rules(state.plan)
@@ -383,6 +395,16 @@ def thoroughly(state: State) -> None:
     settle_aggregate(state, thorough=True)
 
 
+STAGES = (
+    master_stage.count,
+    settle_configurations,
+    settle_loose,
+    settle_aggregate,
+    thoroughly,
+    settle_exact,
+)
+
+
 CHECKS = (
     worth_is_score,
     rows_hold,
@@ -390,6 +412,7 @@ CHECKS = (
     the_counts_behind_reasons_leave_room_for_it,
     the_master_admits_it,
     configurations_admit_it,
+    loose_units_admit_it,
     the_pooled_model_admits_it,
     the_exact_model_admits_it,
     neighbourhoods_admit_it,
@@ -497,7 +520,14 @@ AIMS = (
     Aim(
         "loose",
         replace(CALM, scopes=0.1, whole=0.2, others=0.4, elastic=0.4),
-        ("choice of units", "nodes alike", "patterns of nodes", "the plan itself"),
+        (
+            "choice of units",
+            "nodes alike",
+            "patterns of nodes",
+            "the plan itself",
+            "loose",
+            "plan of loose units",
+        ),
     ),
     Aim(
         "rules",
