@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from placement.v1 import ComputePlacementRequest, placement_service_pb2
 from placement_service.api import planning, questions
 from placement_service.api.frames import Channel, JobHead, Kind, Standing, stage_frame
-from placement_service.api.methods import Call
+from placement_service.api.methods import TOLD_OF_PROGRESS, Call
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.versions import Versions
 from placement_service.api.status import to_status
@@ -241,7 +241,7 @@ class _Computation:
         self._channel.send(Kind.STAGE, stage_frame(passed))
 
     def _progress(self, progress: Progress) -> None:
-        if self._job.head.call is Call.STREAM_PLACEMENT:
+        if self._job.head.call in TOLD_OF_PROGRESS:
             event = placement_service_pb2.StreamPlacementResponse(
                 progress=placements.progress_to_proto(progress)
             )

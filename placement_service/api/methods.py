@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
+from typing import Final
 
 from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 
@@ -24,6 +25,11 @@ class Call(IntEnum):
     TRANSLATE_OBJECTS = 4
     EXPLAIN_GANG = 5
     COMPUTE_CAPACITY = 6
+    STEER_PLACEMENT = 7
+
+
+#: Calls that tell of progress.
+TOLD_OF_PROGRESS: Final = frozenset({Call.STREAM_PLACEMENT, Call.STEER_PLACEMENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ def methods() -> tuple[Method, ...]:
     ]
     service = planning_pb2.DESCRIPTOR.services_by_name["PlanningService"]
     served += [
+        _method(Call.STEER_PLACEMENT, service, "SteerPlacement"),
         _method(Call.EXPLAIN_GANG, service, "ExplainGang"),
         _method(Call.COMPUTE_CAPACITY, service, "ComputeCapacity"),
     ]

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from placement.v1 import ComputePlacementRequest, Placement, placement_service_pb2
 from placement_service.api.envelope import not_a_message
-from placement_service.api.methods import Call
+from placement_service.api.methods import TOLD_OF_PROGRESS, Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ def answer(call: Call, placement: Placement, warnings: tuple[str, ...]) -> Messa
     message: Message
     if call is Call.PLACE_OBJECTS:
         message = _kubernetes().answer(placement, warnings)
-    elif call is Call.STREAM_PLACEMENT:
+    elif call in TOLD_OF_PROGRESS:
+        # The events of both calls have the same fields.
         message = placement_service_pb2.StreamPlacementResponse(placement=placement)
     else:
         message = placement_service_pb2.ComputePlacementResponse(placement=placement)

@@ -63,10 +63,6 @@ class Server:
         """Refuses new calls as draining; those that run go on."""
         self._loop.call_soon_threadsafe(self._edge.drain)
 
-    def hurry(self) -> None:
-        """Calls that are computed answer with the best they have, as soon as they have one."""
-        self._loop.call_soon_threadsafe(self._edge.hurry)
-
     def stop(self, grace: float) -> None:
         """Drains for at most `grace` seconds, then cancels what still runs. Idempotent."""
         with self._lock:
@@ -194,9 +190,6 @@ class _Edge:
     def drain(self) -> None:
         self._health.set(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._admission.drain()
-
-    def hurry(self) -> None:
-        self._calls.hurry()
 
     async def stop(self, grace: float) -> None:
         end = self._loop_time() + grace

@@ -28,7 +28,7 @@ from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
 from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
-from placement_service.api.methods import Method, methods
+from placement_service.api.methods import Call, Method, methods
 from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
@@ -82,7 +82,6 @@ class PlacementCalls:
         self._dumps = dumps
         self._metrics = metrics
         self._tracing = tracing
-        self._running: list[_Call] = []
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """The handlers for gRPC, one for each service.
@@ -217,13 +216,14 @@ class PlacementCalls:
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
                 call = _Call(method, request, title, budget, news.tell, trace, base)
-                with stage(Stage.WAIT):
-                    process = await self._turn(call)
-                try:
-                    with stage(Stage.COMPUTE):
-                        return await self._in_time(process, call)
-                finally:
-                    self._pool.give_back(process)
+                async with _heard(call, context):
+                    with stage(Stage.WAIT):
+                        process = await self._turn(call)
+                    try:
+                        with stage(Stage.COMPUTE):
+                            return await self._in_time(process, call)
+                    finally:
+                        self._pool.give_back(process)
         except (PlacementError, Refused) as error:
             logger.info("%s was not answered: %r", title, error)
             raise
@@ -245,7 +245,6 @@ class PlacementCalls:
         try:
             async with asyncio.timeout_at(call.budget.late) as end:
                 call.end = end
-                self._running.append(call)
                 await process.begin(call.head(), call.request, self._lacking(process, call))
                 return await self._followed(process, call)
         except TimeoutError:
@@ -261,9 +260,6 @@ class PlacementCalls:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
             logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             return call.best_so_far()
-        finally:
-            if call in self._running:
-                self._running.remove(call)
 
     def _base(self, digest: str) -> bytes:
         """A base that is kept; raises SnapshotUnknown."""
@@ -289,11 +285,6 @@ class PlacementCalls:
         call.told = whole
         self._metrics.snapshots.labels("told" if told else "held").inc()
         return told
-
-    def hurry(self) -> None:
-        """The calls that are computed answer with the best they have, as soon as they have one."""
-        for call in self._running:
-            call.hurry()
 
     async def _followed(self, process: ComputeProcess, call: _Call) -> bytes:
         """The answer that a process comes to."""
@@ -426,6 +417,26 @@ class _Call:
         stats = placement_pb2.SolveStats(elapsed=elapsed)
         change = placement_pb2.Placement(stats=stats, termination=termination)
         return envelope.amended(self.best, self.method.placement, change)
+
+
+@asynccontextmanager
+async def _heard(call: _Call, context: _Context) -> AsyncIterator[None]:
+    """Hears whether the caller of a call that may be steered wants it to finish."""
+    if call.method.call is not Call.STEER_PLACEMENT:
+        yield
+        return
+
+    async def hear() -> None:
+        if isinstance(await context.read(), bytes):
+            call.hurry()
+
+    hearing = asyncio.ensure_future(hear())
+    try:
+        yield
+    finally:
+        hearing.cancel()
+        # Whatever became of it, the call is over.
+        await asyncio.gather(hearing, return_exceptions=True)
 
 
 def _budget(

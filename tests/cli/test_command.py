@@ -326,7 +326,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_an_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
+def test_a_second_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
     called, cancelled = threading.Event(), threading.Event()
 
     def never(_: v1.ComputePlacementRequest) -> Iterator[v1.Progress]:
@@ -342,6 +342,8 @@ def test_an_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
         started("plan", "-f", cluster, "--server", server.address) as process,
     ):
         assert called.wait(LONG)
+        process.send_signal(signal.SIGINT)
+        assert server.finish.wait(LONG)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=LONG)
         assert cancelled.wait(LONG)

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import grpc
 
@@ -28,8 +29,11 @@ from placement.v1 import (
     ComputePlacementResponse,
     ExplainGangRequest,
     ExplainGangResponse,
+    Finish,
     Placement,
     Progress,
+    SteerPlacementRequest,
+    SteerPlacementResponse,
     StreamPlacementRequest,
     StreamPlacementResponse,
 )
@@ -125,6 +129,9 @@ class PlacementClient:
         else:
             raise ValueError("credentials go with an address; a channel has its own")
         planning = PlanningServiceStub(channel)
+        self._steer: grpc.StreamStreamMultiCallable[
+            SteerPlacementRequest, SteerPlacementResponse
+        ] = planning.SteerPlacement
         self._explain: grpc.UnaryUnaryMultiCallable[ExplainGangRequest, ExplainGangResponse] = (
             planning.ExplainGang
         )
@@ -163,6 +170,15 @@ class PlacementClient:
         return PlacementStream(
             self._stream(StreamPlacementRequest(request=request), timeout=self._seconds(timeout))
         )
+
+    def steer(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> SteeredStream:
+        """As `stream`, with an end that the caller may call for."""
+        steps: SimpleQueue[SteerPlacementRequest | None] = SimpleQueue()
+        steps.put(SteerPlacementRequest(request=request))
+        call = self._steer(iter(steps.get, None), timeout=self._seconds(timeout))
+        return SteeredStream(call, steps)
 
     def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
@@ -354,3 +370,26 @@ class SessionStream(Iterator[Progress | Placement]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class SteeredStream(PlacementStream):
+    """A stream that ends earlier once `finish` is called, with the best answer so far."""
+
+    def __init__(
+        self,
+        call: grpc.CallIterator[SteerPlacementResponse],
+        steps: SimpleQueue[SteerPlacementRequest | None],
+    ) -> None:
+        # The events of both calls have the same fields.
+        super().__init__(cast("grpc.CallIterator[StreamPlacementResponse]", call))
+        self._steps = steps
+
+    def finish(self) -> None:
+        """Have the search end with the best answer so far; from any thread."""
+        self._steps.put(SteerPlacementRequest(finish=Finish()))
+        self._steps.put(None)
+
+    def close(self) -> None:
+        super().close()
+        # The thread that sends may still wait for a next step.
+        self._steps.put(None)

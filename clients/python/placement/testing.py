@@ -12,6 +12,7 @@ computes nothing, so it also shows how a program takes errors and delays::
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +29,18 @@ from placement.v1 import (
     ComputePlacementResponse,
     Placement,
     Progress,
+    SteerPlacementRequest,
+    SteerPlacementResponse,
     StreamPlacementRequest,
     StreamPlacementResponse,
 )
 from placement.v1.placement_service_pb2_grpc import (
     PlacementServiceServicer,
     add_PlacementServiceServicer_to_server,
+)
+from placement.v1.planning_pb2_grpc import (
+    PlanningServiceServicer,
+    add_PlanningServiceServicer_to_server,
 )
 
 Event = Progress | Placement | PlacementError
@@ -81,6 +88,8 @@ class ScriptedServer:
         self._lock = threading.Lock()
         self._calls: list[Call] = []
         self.address = ""
+        #: Set once a caller of SteerPlacement wants the best answer so far.
+        self.finish = threading.Event()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -115,6 +124,7 @@ def scripted_server(script: Script, *, port: int = 0) -> Iterator[ScriptedServer
     with ThreadPoolExecutor(max_workers=8) as threads:
         server = grpc.server(threads, options=[("grpc.max_receive_message_length", -1)])
         add_PlacementServiceServicer_to_server(_ScriptedServicer(scripted), server)
+        add_PlanningServiceServicer_to_server(_ScriptedPlanning(scripted), server)
         scripted.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
         server.start()
         try:
@@ -154,3 +164,31 @@ class _ScriptedServicer(PlacementServiceServicer):
                     yield StreamPlacementResponse(progress=event)
                 case Placement():
                     yield StreamPlacementResponse(placement=event)
+
+
+class _ScriptedPlanning(PlanningServiceServicer):
+    """Answers SteerPlacement by the same script; a wish to finish is told to `finish`."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self._server = server
+
+    def SteerPlacement(
+        self, request_iterator: Iterator[SteerPlacementRequest], context: grpc.ServicerContext
+    ) -> Iterator[SteerPlacementResponse]:
+        first = next(request_iterator)
+
+        def hear() -> None:
+            # An iterator of a call that has ended raises.
+            with contextlib.suppress(Exception):
+                for _ in request_iterator:
+                    self._server.finish.set()
+
+        threading.Thread(target=hear, daemon=True).start()
+        for event in self._server.answer(Call(first.request, context.time_remaining())):
+            match event:
+                case PlacementError():
+                    _abort(event, context)
+                case Progress():
+                    yield SteerPlacementResponse(progress=event)
+                case Placement():
+                    yield SteerPlacementResponse(placement=event)

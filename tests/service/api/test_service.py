@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
+from placement.client import PlacementClient
 from placement.v1 import (
     ComputePlacementRequest,
     Placement,
@@ -225,19 +226,21 @@ def test_the_answer_leaves_before_the_calls_deadline() -> None:
     raise AssertionError("no answer in time")
 
 
-def test_a_hurried_call_answers_at_once_with_the_best_it_has() -> None:
+def test_a_call_that_is_told_to_finish_answers_with_the_best_it_has() -> None:
     """The stubborn engine reports something better, then goes on for minutes."""
     question = request(open_snapshot(), time_limit=LONG)
     with running("stubborn", max_time_limit=LONG) as service:
-        events = service.stream(request_to_proto(question))
-        next(events)
-        service.server.hurry()
-        *_, last = events
-        assert last.placement.termination.detail == "The search was told to end."
-        assert last.placement.gangs[0].placed
-        bindings = parse_placement(last.placement).bindings
+        with PlacementClient(service.channel, timeout=LONG) as client:
+            events = client.steer(request_to_proto(question))
+            next(events)
+            events.finish()
+            *_, last = events
+        assert isinstance(last, Placement)
+        assert last.termination.detail == "The search was told to end."
+        assert last.gangs[0].placed
+        bindings = parse_placement(last).bindings
         assert verify(question.snapshot, question.policy, bindings) == ()
-        assert last.placement.stats.elapsed.ToMilliseconds() < LONG * 500
+        assert last.stats.elapsed.ToMilliseconds() < LONG * 500
 
 
 def test_without_time_limit_the_servers_default_holds() -> None:

@@ -41,20 +41,17 @@ _PAUSE: Final = 1.0
 class Asker:
     """Puts questions to one service. Made by `asking`.
 
-    `hurry` makes the service answer with the best it has, `warm` waits until it can search;
-    None where it is not ours.
+    `warm` waits until it can search; None where it is not ours.
     """
 
     def __init__(
         self,
         service: Service,
         address: Callable[[], str],
-        hurry: Callable[[], None] | None = None,
         warm: Callable[[], None] | None = None,
     ) -> None:
         self._service = service
         self._address = address
-        self._hurry = hurry
         self._warm = warm
         self._client: PlacementClient | None = None
 
@@ -73,17 +70,17 @@ class Asker:
         with (
             self._errors(),
             ProgressLine(Console(file=sys.stderr), gangs=len(request.gangs)) as progress,
-            self._connected().stream(request, timeout=timeout) as events,
+            self._connected().steer(request, timeout=timeout) as events,
         ):
             news = _Interruptible(events)
             while True:
                 try:
                     event = news.next()
                 except KeyboardInterrupt:
-                    if interrupted or self._hurry is None:
+                    if interrupted:
                         raise
                     interrupted = True
-                    self._hurry()
+                    events.finish()
                     continue
                 if event is None:
                     break
@@ -218,7 +215,7 @@ def asking(service: Service) -> Iterator[Asker]:
             asker.close()
         return
     with serving(time_limit=service.time_limit) as embedded:
-        asker = Asker(service, embedded.address, embedded.hurry, embedded.wait_until_warm)
+        asker = Asker(service, embedded.address, embedded.wait_until_warm)
         try:
             yield asker
         finally:

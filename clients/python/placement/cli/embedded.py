@@ -50,11 +50,6 @@ class Embedded:
         self.address()
         self._starting.result()[0].wait_until_warm(_WARM)
 
-    def hurry(self) -> None:
-        """Let it answer with the best it has."""
-        if self._starting.done() and self._starting.exception() is None:
-            self._starting.result()[0].hurry()
-
 
 @contextmanager
 def serving(*, time_limit: float) -> Iterator[Embedded]:

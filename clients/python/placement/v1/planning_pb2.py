@@ -27,43 +27,49 @@ from placement.v1 import placement_pb2 as placement_dot_v1_dot_placement__pb2
 from placement.v1 import placement_service_pb2 as placement_dot_v1_dot_placement__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bplacement/v1/planning.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\xd0\x01\n\x12\x45xplainGangRequest\x12\x37\n\x08question\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12%\n\x04plan\x18\x04 \x01(\x0b\x32\x17.placement.v1.Placement\x12-\n\ntime_limit\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05label\x18\x06 \x01(\t\"\x95\x01\n\x13\x45xplainGangResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12&\n\x08remedies\x18\x02 \x03(\x0b\x32\x14.placement.v1.Remedy\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9c\x02\n\x06Remedy\x12*\n\x05\x65vict\x18\x01 \x01(\x0b\x32\x19.placement.v1.EvictRemedyH\x00\x12\x30\n\x08uncordon\x18\x02 \x01(\x0b\x32\x1c.placement.v1.UncordonRemedyH\x00\x12*\n\x05relax\x18\x03 \x01(\x0b\x32\x19.placement.v1.RelaxRemedyH\x00\x12,\n\x06reduce\x18\x04 \x01(\x0b\x32\x1a.placement.v1.ReduceRemedyH\x00\x12\x31\n\tadd_nodes\x18\x05 \x01(\x0b\x32\x1c.placement.v1.AddNodesRemedyH\x00\x12\x0e\n\x06proven\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\tB\x06\n\x04kind\"*\n\x0b\x45victRemedy\x12\r\n\x05gangs\x18\x01 \x03(\t\x12\x0c\n\x04pods\x18\x02 \x03(\t\"\x1f\n\x0eUncordonRemedy\x12\r\n\x05nodes\x18\x01 \x03(\t\"7\n\x0bRelaxRemedy\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\":\n\x0cReduceRemedy\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07minimum\x18\x02 \x01(\x05\x12\n\n\x02to\x18\x03 \x01(\x05\"-\n\x0e\x41\x64\x64NodesRemedy\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"\xb3\x02\n\x16\x43omputeCapacityRequest\x12\x37\n\x08question\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12,\n\x06\x63opies\x18\x02 \x01(\x0b\x32\x1a.placement.v1.CopiesOfGangH\x00\x12/\n\x07\x64omains\x18\x03 \x01(\x0b\x32\x1c.placement.v1.FurtherDomainsH\x00\x12*\n\x08\x66rontier\x18\x04 \x01(\x0b\x32\x16.placement.v1.FrontierH\x00\x12\x0e\n\x06levels\x18\x05 \x03(\t\x12-\n\ntime_limit\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05label\x18\x07 \x01(\tB\x07\n\x05\x61sked\"\x1c\n\x0c\x43opiesOfGang\x12\x0c\n\x04gang\x18\x01 \x01(\t\"-\n\x0e\x46urtherDomains\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0c\n\x04like\x18\x02 \x01(\t\"V\n\x08\x46rontier\x12-\n\x07\x64omains\x18\x01 \x01(\x0b\x32\x1c.placement.v1.FurtherDomains\x12\r\n\x05gangs\x18\x02 \x03(\t\x12\x0c\n\x04most\x18\x03 \x01(\x05\"\xef\x01\n\x17\x43omputeCapacityResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12$\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x14.placement.v1.Amount\x12-\n\x07\x64omains\x18\x03 \x01(\x0b\x32\x1c.placement.v1.FurtherDomains\x12\'\n\x04rows\x18\x04 \x03(\x0b\x32\x19.placement.v1.FrontierRow\x12*\n\x07\x65lapsed\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"D\n\x06\x41mount\x12\x12\n\x05value\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05\x62ound\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x08\n\x06_valueB\x08\n\x06_bound\"D\n\x0b\x46rontierRow\x12\x0f\n\x07\x64omains\x18\x01 \x01(\x05\x12$\n\x06\x63opies\x18\x02 \x03(\x0b\x32\x14.placement.v1.Amount2\xc5\x01\n\x0fPlanningService\x12R\n\x0b\x45xplainGang\x12 .placement.v1.ExplainGangRequest\x1a!.placement.v1.ExplainGangResponse\x12^\n\x0f\x43omputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bplacement/v1/planning.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\x81\x01\n\x15SteerPlacementRequest\x12\x38\n\x07request\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequestH\x00\x12&\n\x06\x66inish\x18\x02 \x01(\x0b\x32\x14.placement.v1.FinishH\x00\x42\x06\n\x04step\"\x08\n\x06\x46inish\"{\n\x16SteerPlacementResponse\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.placement.v1.ProgressH\x00\x12,\n\tplacement\x18\x02 \x01(\x0b\x32\x17.placement.v1.PlacementH\x00\x42\x07\n\x05\x65vent\"\xd0\x01\n\x12\x45xplainGangRequest\x12\x37\n\x08question\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12\x0c\n\x04gang\x18\x02 \x01(\t\x12\x0e\n\x06levels\x18\x03 \x03(\t\x12%\n\x04plan\x18\x04 \x01(\x0b\x32\x17.placement.v1.Placement\x12-\n\ntime_limit\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05label\x18\x06 \x01(\t\"\x95\x01\n\x13\x45xplainGangResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12&\n\x08remedies\x18\x02 \x03(\x0b\x32\x14.placement.v1.Remedy\x12*\n\x07\x65lapsed\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x9c\x02\n\x06Remedy\x12*\n\x05\x65vict\x18\x01 \x01(\x0b\x32\x19.placement.v1.EvictRemedyH\x00\x12\x30\n\x08uncordon\x18\x02 \x01(\x0b\x32\x1c.placement.v1.UncordonRemedyH\x00\x12*\n\x05relax\x18\x03 \x01(\x0b\x32\x19.placement.v1.RelaxRemedyH\x00\x12,\n\x06reduce\x18\x04 \x01(\x0b\x32\x1a.placement.v1.ReduceRemedyH\x00\x12\x31\n\tadd_nodes\x18\x05 \x01(\x0b\x32\x1c.placement.v1.AddNodesRemedyH\x00\x12\x0e\n\x06proven\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\tB\x06\n\x04kind\"*\n\x0b\x45victRemedy\x12\r\n\x05gangs\x18\x01 \x03(\t\x12\x0c\n\x04pods\x18\x02 \x03(\t\"\x1f\n\x0eUncordonRemedy\x12\r\n\x05nodes\x18\x01 \x03(\t\"7\n\x0bRelaxRemedy\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\":\n\x0cReduceRemedy\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07minimum\x18\x02 \x01(\x05\x12\n\n\x02to\x18\x03 \x01(\x05\"-\n\x0e\x41\x64\x64NodesRemedy\x12\x0c\n\x04like\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"\xb3\x02\n\x16\x43omputeCapacityRequest\x12\x37\n\x08question\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12,\n\x06\x63opies\x18\x02 \x01(\x0b\x32\x1a.placement.v1.CopiesOfGangH\x00\x12/\n\x07\x64omains\x18\x03 \x01(\x0b\x32\x1c.placement.v1.FurtherDomainsH\x00\x12*\n\x08\x66rontier\x18\x04 \x01(\x0b\x32\x16.placement.v1.FrontierH\x00\x12\x0e\n\x06levels\x18\x05 \x03(\t\x12-\n\ntime_limit\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05label\x18\x07 \x01(\tB\x07\n\x05\x61sked\"\x1c\n\x0c\x43opiesOfGang\x12\x0c\n\x04gang\x18\x01 \x01(\t\"-\n\x0e\x46urtherDomains\x12\r\n\x05level\x18\x01 \x01(\t\x12\x0c\n\x04like\x18\x02 \x01(\t\"V\n\x08\x46rontier\x12-\n\x07\x64omains\x18\x01 \x01(\x0b\x32\x1c.placement.v1.FurtherDomains\x12\r\n\x05gangs\x18\x02 \x03(\t\x12\x0c\n\x04most\x18\x03 \x01(\x05\"\xef\x01\n\x17\x43omputeCapacityResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12$\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x14.placement.v1.Amount\x12-\n\x07\x64omains\x18\x03 \x01(\x0b\x32\x1c.placement.v1.FurtherDomains\x12\'\n\x04rows\x18\x04 \x03(\x0b\x32\x19.placement.v1.FrontierRow\x12*\n\x07\x65lapsed\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"D\n\x06\x41mount\x12\x12\n\x05value\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05\x62ound\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x08\n\x06_valueB\x08\n\x06_bound\"D\n\x0b\x46rontierRow\x12\x0f\n\x07\x64omains\x18\x01 \x01(\x05\x12$\n\x06\x63opies\x18\x02 \x03(\x0b\x32\x14.placement.v1.Amount2\xa6\x02\n\x0fPlanningService\x12_\n\x0eSteerPlacement\x12#.placement.v1.SteerPlacementRequest\x1a$.placement.v1.SteerPlacementResponse(\x01\x30\x01\x12R\n\x0b\x45xplainGang\x12 .placement.v1.ExplainGangRequest\x1a!.placement.v1.ExplainGangResponse\x12^\n\x0f\x43omputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'placement.v1.planning_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXPLAINGANGREQUEST']._serialized_start=146
-  _globals['_EXPLAINGANGREQUEST']._serialized_end=354
-  _globals['_EXPLAINGANGRESPONSE']._serialized_start=357
-  _globals['_EXPLAINGANGRESPONSE']._serialized_end=506
-  _globals['_REMEDY']._serialized_start=509
-  _globals['_REMEDY']._serialized_end=793
-  _globals['_EVICTREMEDY']._serialized_start=795
-  _globals['_EVICTREMEDY']._serialized_end=837
-  _globals['_UNCORDONREMEDY']._serialized_start=839
-  _globals['_UNCORDONREMEDY']._serialized_end=870
-  _globals['_RELAXREMEDY']._serialized_start=872
-  _globals['_RELAXREMEDY']._serialized_end=927
-  _globals['_REDUCEREMEDY']._serialized_start=929
-  _globals['_REDUCEREMEDY']._serialized_end=987
-  _globals['_ADDNODESREMEDY']._serialized_start=989
-  _globals['_ADDNODESREMEDY']._serialized_end=1034
-  _globals['_COMPUTECAPACITYREQUEST']._serialized_start=1037
-  _globals['_COMPUTECAPACITYREQUEST']._serialized_end=1344
-  _globals['_COPIESOFGANG']._serialized_start=1346
-  _globals['_COPIESOFGANG']._serialized_end=1374
-  _globals['_FURTHERDOMAINS']._serialized_start=1376
-  _globals['_FURTHERDOMAINS']._serialized_end=1421
-  _globals['_FRONTIER']._serialized_start=1423
-  _globals['_FRONTIER']._serialized_end=1509
-  _globals['_COMPUTECAPACITYRESPONSE']._serialized_start=1512
-  _globals['_COMPUTECAPACITYRESPONSE']._serialized_end=1751
-  _globals['_AMOUNT']._serialized_start=1753
-  _globals['_AMOUNT']._serialized_end=1821
-  _globals['_FRONTIERROW']._serialized_start=1823
-  _globals['_FRONTIERROW']._serialized_end=1891
-  _globals['_PLANNINGSERVICE']._serialized_start=1894
-  _globals['_PLANNINGSERVICE']._serialized_end=2091
+  _globals['_STEERPLACEMENTREQUEST']._serialized_start=146
+  _globals['_STEERPLACEMENTREQUEST']._serialized_end=275
+  _globals['_FINISH']._serialized_start=277
+  _globals['_FINISH']._serialized_end=285
+  _globals['_STEERPLACEMENTRESPONSE']._serialized_start=287
+  _globals['_STEERPLACEMENTRESPONSE']._serialized_end=410
+  _globals['_EXPLAINGANGREQUEST']._serialized_start=413
+  _globals['_EXPLAINGANGREQUEST']._serialized_end=621
+  _globals['_EXPLAINGANGRESPONSE']._serialized_start=624
+  _globals['_EXPLAINGANGRESPONSE']._serialized_end=773
+  _globals['_REMEDY']._serialized_start=776
+  _globals['_REMEDY']._serialized_end=1060
+  _globals['_EVICTREMEDY']._serialized_start=1062
+  _globals['_EVICTREMEDY']._serialized_end=1104
+  _globals['_UNCORDONREMEDY']._serialized_start=1106
+  _globals['_UNCORDONREMEDY']._serialized_end=1137
+  _globals['_RELAXREMEDY']._serialized_start=1139
+  _globals['_RELAXREMEDY']._serialized_end=1194
+  _globals['_REDUCEREMEDY']._serialized_start=1196
+  _globals['_REDUCEREMEDY']._serialized_end=1254
+  _globals['_ADDNODESREMEDY']._serialized_start=1256
+  _globals['_ADDNODESREMEDY']._serialized_end=1301
+  _globals['_COMPUTECAPACITYREQUEST']._serialized_start=1304
+  _globals['_COMPUTECAPACITYREQUEST']._serialized_end=1611
+  _globals['_COPIESOFGANG']._serialized_start=1613
+  _globals['_COPIESOFGANG']._serialized_end=1641
+  _globals['_FURTHERDOMAINS']._serialized_start=1643
+  _globals['_FURTHERDOMAINS']._serialized_end=1688
+  _globals['_FRONTIER']._serialized_start=1690
+  _globals['_FRONTIER']._serialized_end=1776
+  _globals['_COMPUTECAPACITYRESPONSE']._serialized_start=1779
+  _globals['_COMPUTECAPACITYRESPONSE']._serialized_end=2018
+  _globals['_AMOUNT']._serialized_start=2020
+  _globals['_AMOUNT']._serialized_end=2088
+  _globals['_FRONTIERROW']._serialized_start=2090
+  _globals['_FRONTIERROW']._serialized_end=2158
+  _globals['_PLANNINGSERVICE']._serialized_start=2161
+  _globals['_PLANNINGSERVICE']._serialized_end=2455
 # @@protoc_insertion_point(module_scope)

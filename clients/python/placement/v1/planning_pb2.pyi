@@ -11,6 +11,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SteerPlacementRequest(_message.Message):
+    __slots__ = ("request", "finish")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    request: _placement_service_pb2.ComputePlacementRequest
+    finish: Finish
+    def __init__(self, request: _Optional[_Union[_placement_service_pb2.ComputePlacementRequest, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+
+class Finish(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SteerPlacementResponse(_message.Message):
+    __slots__ = ("progress", "placement")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    progress: _placement_service_pb2.Progress
+    placement: _placement_pb2.Placement
+    def __init__(self, progress: _Optional[_Union[_placement_service_pb2.Progress, _Mapping]] = ..., placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ...) -> None: ...
+
 class ExplainGangRequest(_message.Message):
     __slots__ = ("question", "gang", "levels", "plan", "time_limit", "label")
     QUESTION_FIELD_NUMBER: _ClassVar[int]

@@ -36,6 +36,11 @@ class PlanningServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.SteerPlacement = channel.stream_stream(
+                '/placement.v1.PlanningService/SteerPlacement',
+                request_serializer=placement_dot_v1_dot_planning__pb2.SteerPlacementRequest.SerializeToString,
+                response_deserializer=placement_dot_v1_dot_planning__pb2.SteerPlacementResponse.FromString,
+                _registered_method=True)
         self.ExplainGang = channel.unary_unary(
                 '/placement.v1.PlanningService/ExplainGang',
                 request_serializer=placement_dot_v1_dot_planning__pb2.ExplainGangRequest.SerializeToString,
@@ -52,6 +57,15 @@ class PlanningServiceServicer:
     """PlanningService answers questions about a cluster that could be otherwise.
     Like PlacementService it changes nothing and keeps no state.
     """
+
+    def SteerPlacement(self, request_iterator, context):
+        """SteerPlacement is PlacementService.StreamPlacement for callers who may not
+        want to wait until the end: the first message is the request, and a later
+        one that says finish has the search end with the best answer so far.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def ExplainGang(self, request, context):
         """ExplainGang says why a gang waits, and for each kind of remedy the least
@@ -71,6 +85,11 @@ class PlanningServiceServicer:
 
 def add_PlanningServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'SteerPlacement': grpc.stream_stream_rpc_method_handler(
+                    servicer.SteerPlacement,
+                    request_deserializer=placement_dot_v1_dot_planning__pb2.SteerPlacementRequest.FromString,
+                    response_serializer=placement_dot_v1_dot_planning__pb2.SteerPlacementResponse.SerializeToString,
+            ),
             'ExplainGang': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainGang,
                     request_deserializer=placement_dot_v1_dot_planning__pb2.ExplainGangRequest.FromString,
@@ -93,6 +112,33 @@ class PlanningService:
     """PlanningService answers questions about a cluster that could be otherwise.
     Like PlacementService it changes nothing and keeps no state.
     """
+
+    @staticmethod
+    def SteerPlacement(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/placement.v1.PlanningService/SteerPlacement',
+            placement_dot_v1_dot_planning__pb2.SteerPlacementRequest.SerializeToString,
+            placement_dot_v1_dot_planning__pb2.SteerPlacementResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def ExplainGang(request,

@@ -22,6 +22,217 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SteerPlacementRequest is one step of a caller who watches.
+type SteerPlacementRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// step is the request at first, then at most one wish to finish.
+	//
+	// Types that are valid to be assigned to Step:
+	//
+	//	*SteerPlacementRequest_Request
+	//	*SteerPlacementRequest_Finish
+	Step          isSteerPlacementRequest_Step `protobuf_oneof:"step"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteerPlacementRequest) Reset() {
+	*x = SteerPlacementRequest{}
+	mi := &file_placement_v1_planning_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteerPlacementRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteerPlacementRequest) ProtoMessage() {}
+
+func (x *SteerPlacementRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteerPlacementRequest.ProtoReflect.Descriptor instead.
+func (*SteerPlacementRequest) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SteerPlacementRequest) GetStep() isSteerPlacementRequest_Step {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *SteerPlacementRequest) GetRequest() *ComputePlacementRequest {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlacementRequest_Request); ok {
+			return x.Request
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlacementRequest) GetFinish() *Finish {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlacementRequest_Finish); ok {
+			return x.Finish
+		}
+	}
+	return nil
+}
+
+type isSteerPlacementRequest_Step interface {
+	isSteerPlacementRequest_Step()
+}
+
+type SteerPlacementRequest_Request struct {
+	// request is the question.
+	Request *ComputePlacementRequest `protobuf:"bytes,1,opt,name=request,proto3,oneof"`
+}
+
+type SteerPlacementRequest_Finish struct {
+	// finish with the best answer so far.
+	Finish *Finish `protobuf:"bytes,2,opt,name=finish,proto3,oneof"`
+}
+
+func (*SteerPlacementRequest_Request) isSteerPlacementRequest_Step() {}
+
+func (*SteerPlacementRequest_Finish) isSteerPlacementRequest_Step() {}
+
+// Finish has nothing to say but that it is time.
+type Finish struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finish) Reset() {
+	*x = Finish{}
+	mi := &file_placement_v1_planning_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finish) ProtoMessage() {}
+
+func (x *Finish) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finish.ProtoReflect.Descriptor instead.
+func (*Finish) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{1}
+}
+
+// SteerPlacementResponse is one event of the stream.
+type SteerPlacementResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// event is progress, or at the end the placement.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*SteerPlacementResponse_Progress
+	//	*SteerPlacementResponse_Placement
+	Event         isSteerPlacementResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteerPlacementResponse) Reset() {
+	*x = SteerPlacementResponse{}
+	mi := &file_placement_v1_planning_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteerPlacementResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteerPlacementResponse) ProtoMessage() {}
+
+func (x *SteerPlacementResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteerPlacementResponse.ProtoReflect.Descriptor instead.
+func (*SteerPlacementResponse) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SteerPlacementResponse) GetEvent() isSteerPlacementResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *SteerPlacementResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlacementResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlacementResponse) GetPlacement() *Placement {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlacementResponse_Placement); ok {
+			return x.Placement
+		}
+	}
+	return nil
+}
+
+type isSteerPlacementResponse_Event interface {
+	isSteerPlacementResponse_Event()
+}
+
+type SteerPlacementResponse_Progress struct {
+	// progress of the search.
+	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type SteerPlacementResponse_Placement struct {
+	// placement is the answer and ends the stream.
+	Placement *Placement `protobuf:"bytes,2,opt,name=placement,proto3,oneof"`
+}
+
+func (*SteerPlacementResponse_Progress) isSteerPlacementResponse_Event() {}
+
+func (*SteerPlacementResponse_Placement) isSteerPlacementResponse_Event() {}
+
 // ExplainGangRequest asks about one gang.
 type ExplainGangRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -45,7 +256,7 @@ type ExplainGangRequest struct {
 
 func (x *ExplainGangRequest) Reset() {
 	*x = ExplainGangRequest{}
-	mi := &file_placement_v1_planning_proto_msgTypes[0]
+	mi := &file_placement_v1_planning_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -57,7 +268,7 @@ func (x *ExplainGangRequest) String() string {
 func (*ExplainGangRequest) ProtoMessage() {}
 
 func (x *ExplainGangRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[0]
+	mi := &file_placement_v1_planning_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -70,7 +281,7 @@ func (x *ExplainGangRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainGangRequest.ProtoReflect.Descriptor instead.
 func (*ExplainGangRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{0}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExplainGangRequest) GetQuestion() *ComputePlacementRequest {
@@ -131,7 +342,7 @@ type ExplainGangResponse struct {
 
 func (x *ExplainGangResponse) Reset() {
 	*x = ExplainGangResponse{}
-	mi := &file_placement_v1_planning_proto_msgTypes[1]
+	mi := &file_placement_v1_planning_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +354,7 @@ func (x *ExplainGangResponse) String() string {
 func (*ExplainGangResponse) ProtoMessage() {}
 
 func (x *ExplainGangResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[1]
+	mi := &file_placement_v1_planning_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,7 +367,7 @@ func (x *ExplainGangResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainGangResponse.ProtoReflect.Descriptor instead.
 func (*ExplainGangResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{1}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExplainGangResponse) GetPlacement() *Placement {
@@ -204,7 +415,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[2]
+	mi := &file_placement_v1_planning_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +427,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[2]
+	mi := &file_placement_v1_planning_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +440,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{2}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Remedy) GetKind() isRemedy_Kind {
@@ -350,7 +561,7 @@ type EvictRemedy struct {
 
 func (x *EvictRemedy) Reset() {
 	*x = EvictRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	mi := &file_placement_v1_planning_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +573,7 @@ func (x *EvictRemedy) String() string {
 func (*EvictRemedy) ProtoMessage() {}
 
 func (x *EvictRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	mi := &file_placement_v1_planning_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +586,7 @@ func (x *EvictRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictRemedy.ProtoReflect.Descriptor instead.
 func (*EvictRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{3}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EvictRemedy) GetGangs() []string {
@@ -403,7 +614,7 @@ type UncordonRemedy struct {
 
 func (x *UncordonRemedy) Reset() {
 	*x = UncordonRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	mi := &file_placement_v1_planning_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +626,7 @@ func (x *UncordonRemedy) String() string {
 func (*UncordonRemedy) ProtoMessage() {}
 
 func (x *UncordonRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	mi := &file_placement_v1_planning_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +639,7 @@ func (x *UncordonRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRemedy.ProtoReflect.Descriptor instead.
 func (*UncordonRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{4}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UncordonRemedy) GetNodes() []string {
@@ -453,7 +664,7 @@ type RelaxRemedy struct {
 
 func (x *RelaxRemedy) Reset() {
 	*x = RelaxRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[5]
+	mi := &file_placement_v1_planning_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +676,7 @@ func (x *RelaxRemedy) String() string {
 func (*RelaxRemedy) ProtoMessage() {}
 
 func (x *RelaxRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[5]
+	mi := &file_placement_v1_planning_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +689,7 @@ func (x *RelaxRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelaxRemedy.ProtoReflect.Descriptor instead.
 func (*RelaxRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{5}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RelaxRemedy) GetScope() string {
@@ -517,7 +728,7 @@ type ReduceRemedy struct {
 
 func (x *ReduceRemedy) Reset() {
 	*x = ReduceRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[6]
+	mi := &file_placement_v1_planning_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +740,7 @@ func (x *ReduceRemedy) String() string {
 func (*ReduceRemedy) ProtoMessage() {}
 
 func (x *ReduceRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[6]
+	mi := &file_placement_v1_planning_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +753,7 @@ func (x *ReduceRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReduceRemedy.ProtoReflect.Descriptor instead.
 func (*ReduceRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{6}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReduceRemedy) GetGroup() string {
@@ -579,7 +790,7 @@ type AddNodesRemedy struct {
 
 func (x *AddNodesRemedy) Reset() {
 	*x = AddNodesRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[7]
+	mi := &file_placement_v1_planning_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +802,7 @@ func (x *AddNodesRemedy) String() string {
 func (*AddNodesRemedy) ProtoMessage() {}
 
 func (x *AddNodesRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[7]
+	mi := &file_placement_v1_planning_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +815,7 @@ func (x *AddNodesRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodesRemedy.ProtoReflect.Descriptor instead.
 func (*AddNodesRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{7}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AddNodesRemedy) GetLike() string {
@@ -646,7 +857,7 @@ type ComputeCapacityRequest struct {
 
 func (x *ComputeCapacityRequest) Reset() {
 	*x = ComputeCapacityRequest{}
-	mi := &file_placement_v1_planning_proto_msgTypes[8]
+	mi := &file_placement_v1_planning_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +869,7 @@ func (x *ComputeCapacityRequest) String() string {
 func (*ComputeCapacityRequest) ProtoMessage() {}
 
 func (x *ComputeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[8]
+	mi := &file_placement_v1_planning_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +882,7 @@ func (x *ComputeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*ComputeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{8}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ComputeCapacityRequest) GetQuestion() *ComputePlacementRequest {
@@ -772,7 +983,7 @@ type CopiesOfGang struct {
 
 func (x *CopiesOfGang) Reset() {
 	*x = CopiesOfGang{}
-	mi := &file_placement_v1_planning_proto_msgTypes[9]
+	mi := &file_placement_v1_planning_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +995,7 @@ func (x *CopiesOfGang) String() string {
 func (*CopiesOfGang) ProtoMessage() {}
 
 func (x *CopiesOfGang) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[9]
+	mi := &file_placement_v1_planning_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1008,7 @@ func (x *CopiesOfGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopiesOfGang.ProtoReflect.Descriptor instead.
 func (*CopiesOfGang) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{9}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CopiesOfGang) GetGang() string {
@@ -821,7 +1032,7 @@ type FurtherDomains struct {
 
 func (x *FurtherDomains) Reset() {
 	*x = FurtherDomains{}
-	mi := &file_placement_v1_planning_proto_msgTypes[10]
+	mi := &file_placement_v1_planning_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1044,7 @@ func (x *FurtherDomains) String() string {
 func (*FurtherDomains) ProtoMessage() {}
 
 func (x *FurtherDomains) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[10]
+	mi := &file_placement_v1_planning_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1057,7 @@ func (x *FurtherDomains) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FurtherDomains.ProtoReflect.Descriptor instead.
 func (*FurtherDomains) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{10}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FurtherDomains) GetLevel() string {
@@ -879,7 +1090,7 @@ type Frontier struct {
 
 func (x *Frontier) Reset() {
 	*x = Frontier{}
-	mi := &file_placement_v1_planning_proto_msgTypes[11]
+	mi := &file_placement_v1_planning_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1102,7 @@ func (x *Frontier) String() string {
 func (*Frontier) ProtoMessage() {}
 
 func (x *Frontier) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[11]
+	mi := &file_placement_v1_planning_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1115,7 @@ func (x *Frontier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frontier.ProtoReflect.Descriptor instead.
 func (*Frontier) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{11}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Frontier) GetDomains() *FurtherDomains {
@@ -947,7 +1158,7 @@ type ComputeCapacityResponse struct {
 
 func (x *ComputeCapacityResponse) Reset() {
 	*x = ComputeCapacityResponse{}
-	mi := &file_placement_v1_planning_proto_msgTypes[12]
+	mi := &file_placement_v1_planning_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1170,7 @@ func (x *ComputeCapacityResponse) String() string {
 func (*ComputeCapacityResponse) ProtoMessage() {}
 
 func (x *ComputeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[12]
+	mi := &file_placement_v1_planning_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1183,7 @@ func (x *ComputeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*ComputeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{12}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ComputeCapacityResponse) GetPlacement() *Placement {
@@ -1023,7 +1234,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_placement_v1_planning_proto_msgTypes[13]
+	mi := &file_placement_v1_planning_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1246,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[13]
+	mi := &file_placement_v1_planning_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1259,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{13}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Amount) GetValue() int64 {
@@ -1078,7 +1289,7 @@ type FrontierRow struct {
 
 func (x *FrontierRow) Reset() {
 	*x = FrontierRow{}
-	mi := &file_placement_v1_planning_proto_msgTypes[14]
+	mi := &file_placement_v1_planning_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1301,7 @@ func (x *FrontierRow) String() string {
 func (*FrontierRow) ProtoMessage() {}
 
 func (x *FrontierRow) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[14]
+	mi := &file_placement_v1_planning_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1314,7 @@ func (x *FrontierRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrontierRow.ProtoReflect.Descriptor instead.
 func (*FrontierRow) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{14}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FrontierRow) GetDomains() int32 {
@@ -1124,7 +1335,16 @@ var File_placement_v1_planning_proto protoreflect.FileDescriptor
 
 const file_placement_v1_planning_proto_rawDesc = "" +
 	"\n" +
-	"\x1bplacement/v1/planning.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\x80\x02\n" +
+	"\x1bplacement/v1/planning.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\x92\x01\n" +
+	"\x15SteerPlacementRequest\x12A\n" +
+	"\arequest\x18\x01 \x01(\v2%.placement.v1.ComputePlacementRequestH\x00R\arequest\x12.\n" +
+	"\x06finish\x18\x02 \x01(\v2\x14.placement.v1.FinishH\x00R\x06finishB\x06\n" +
+	"\x04step\"\b\n" +
+	"\x06Finish\"\x90\x01\n" +
+	"\x16SteerPlacementResponse\x124\n" +
+	"\bprogress\x18\x01 \x01(\v2\x16.placement.v1.ProgressH\x00R\bprogress\x127\n" +
+	"\tplacement\x18\x02 \x01(\v2\x17.placement.v1.PlacementH\x00R\tplacementB\a\n" +
+	"\x05event\"\x80\x02\n" +
 	"\x12ExplainGangRequest\x12A\n" +
 	"\bquestion\x18\x01 \x01(\v2%.placement.v1.ComputePlacementRequestR\bquestion\x12\x12\n" +
 	"\x04gang\x18\x02 \x01(\tR\x04gang\x12\x16\n" +
@@ -1194,8 +1414,9 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x06_bound\"U\n" +
 	"\vFrontierRow\x12\x18\n" +
 	"\adomains\x18\x01 \x01(\x05R\adomains\x12,\n" +
-	"\x06copies\x18\x02 \x03(\v2\x14.placement.v1.AmountR\x06copies2\xc5\x01\n" +
-	"\x0fPlanningService\x12R\n" +
+	"\x06copies\x18\x02 \x03(\v2\x14.placement.v1.AmountR\x06copies2\xa6\x02\n" +
+	"\x0fPlanningService\x12_\n" +
+	"\x0eSteerPlacement\x12#.placement.v1.SteerPlacementRequest\x1a$.placement.v1.SteerPlacementResponse(\x010\x01\x12R\n" +
 	"\vExplainGang\x12 .placement.v1.ExplainGangRequest\x1a!.placement.v1.ExplainGangResponse\x12^\n" +
 	"\x0fComputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponseB\xaf\x01\n" +
 	"\x10com.placement.v1B\rPlanningProtoP\x01Z;placement.example/clients/go/stubs/placement/v1;placementv1\xa2\x02\x03PXX\xaa\x02\fPlacement.V1\xca\x02\fPlacement\\V1\xe2\x02\x18Placement\\V1\\GPBMetadata\xea\x02\rPlacement::V1b\x06proto3"
@@ -1212,60 +1433,70 @@ func file_placement_v1_planning_proto_rawDescGZIP() []byte {
 	return file_placement_v1_planning_proto_rawDescData
 }
 
-var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_placement_v1_planning_proto_goTypes = []any{
-	(*ExplainGangRequest)(nil),      // 0: placement.v1.ExplainGangRequest
-	(*ExplainGangResponse)(nil),     // 1: placement.v1.ExplainGangResponse
-	(*Remedy)(nil),                  // 2: placement.v1.Remedy
-	(*EvictRemedy)(nil),             // 3: placement.v1.EvictRemedy
-	(*UncordonRemedy)(nil),          // 4: placement.v1.UncordonRemedy
-	(*RelaxRemedy)(nil),             // 5: placement.v1.RelaxRemedy
-	(*ReduceRemedy)(nil),            // 6: placement.v1.ReduceRemedy
-	(*AddNodesRemedy)(nil),          // 7: placement.v1.AddNodesRemedy
-	(*ComputeCapacityRequest)(nil),  // 8: placement.v1.ComputeCapacityRequest
-	(*CopiesOfGang)(nil),            // 9: placement.v1.CopiesOfGang
-	(*FurtherDomains)(nil),          // 10: placement.v1.FurtherDomains
-	(*Frontier)(nil),                // 11: placement.v1.Frontier
-	(*ComputeCapacityResponse)(nil), // 12: placement.v1.ComputeCapacityResponse
-	(*Amount)(nil),                  // 13: placement.v1.Amount
-	(*FrontierRow)(nil),             // 14: placement.v1.FrontierRow
-	(*ComputePlacementRequest)(nil), // 15: placement.v1.ComputePlacementRequest
-	(*Placement)(nil),               // 16: placement.v1.Placement
-	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
+	(*SteerPlacementRequest)(nil),   // 0: placement.v1.SteerPlacementRequest
+	(*Finish)(nil),                  // 1: placement.v1.Finish
+	(*SteerPlacementResponse)(nil),  // 2: placement.v1.SteerPlacementResponse
+	(*ExplainGangRequest)(nil),      // 3: placement.v1.ExplainGangRequest
+	(*ExplainGangResponse)(nil),     // 4: placement.v1.ExplainGangResponse
+	(*Remedy)(nil),                  // 5: placement.v1.Remedy
+	(*EvictRemedy)(nil),             // 6: placement.v1.EvictRemedy
+	(*UncordonRemedy)(nil),          // 7: placement.v1.UncordonRemedy
+	(*RelaxRemedy)(nil),             // 8: placement.v1.RelaxRemedy
+	(*ReduceRemedy)(nil),            // 9: placement.v1.ReduceRemedy
+	(*AddNodesRemedy)(nil),          // 10: placement.v1.AddNodesRemedy
+	(*ComputeCapacityRequest)(nil),  // 11: placement.v1.ComputeCapacityRequest
+	(*CopiesOfGang)(nil),            // 12: placement.v1.CopiesOfGang
+	(*FurtherDomains)(nil),          // 13: placement.v1.FurtherDomains
+	(*Frontier)(nil),                // 14: placement.v1.Frontier
+	(*ComputeCapacityResponse)(nil), // 15: placement.v1.ComputeCapacityResponse
+	(*Amount)(nil),                  // 16: placement.v1.Amount
+	(*FrontierRow)(nil),             // 17: placement.v1.FrontierRow
+	(*ComputePlacementRequest)(nil), // 18: placement.v1.ComputePlacementRequest
+	(*Progress)(nil),                // 19: placement.v1.Progress
+	(*Placement)(nil),               // 20: placement.v1.Placement
+	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
 }
 var file_placement_v1_planning_proto_depIdxs = []int32{
-	15, // 0: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	16, // 1: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
-	17, // 2: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
-	16, // 3: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
-	2,  // 4: placement.v1.ExplainGangResponse.remedies:type_name -> placement.v1.Remedy
-	17, // 5: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
-	3,  // 6: placement.v1.Remedy.evict:type_name -> placement.v1.EvictRemedy
-	4,  // 7: placement.v1.Remedy.uncordon:type_name -> placement.v1.UncordonRemedy
-	5,  // 8: placement.v1.Remedy.relax:type_name -> placement.v1.RelaxRemedy
-	6,  // 9: placement.v1.Remedy.reduce:type_name -> placement.v1.ReduceRemedy
-	7,  // 10: placement.v1.Remedy.add_nodes:type_name -> placement.v1.AddNodesRemedy
-	15, // 11: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	9,  // 12: placement.v1.ComputeCapacityRequest.copies:type_name -> placement.v1.CopiesOfGang
-	10, // 13: placement.v1.ComputeCapacityRequest.domains:type_name -> placement.v1.FurtherDomains
-	11, // 14: placement.v1.ComputeCapacityRequest.frontier:type_name -> placement.v1.Frontier
-	17, // 15: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
-	10, // 16: placement.v1.Frontier.domains:type_name -> placement.v1.FurtherDomains
-	16, // 17: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
-	13, // 18: placement.v1.ComputeCapacityResponse.amount:type_name -> placement.v1.Amount
-	10, // 19: placement.v1.ComputeCapacityResponse.domains:type_name -> placement.v1.FurtherDomains
-	14, // 20: placement.v1.ComputeCapacityResponse.rows:type_name -> placement.v1.FrontierRow
-	17, // 21: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
-	13, // 22: placement.v1.FrontierRow.copies:type_name -> placement.v1.Amount
-	0,  // 23: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
-	8,  // 24: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
-	1,  // 25: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
-	12, // 26: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
-	25, // [25:27] is the sub-list for method output_type
-	23, // [23:25] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 0: placement.v1.SteerPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
+	1,  // 1: placement.v1.SteerPlacementRequest.finish:type_name -> placement.v1.Finish
+	19, // 2: placement.v1.SteerPlacementResponse.progress:type_name -> placement.v1.Progress
+	20, // 3: placement.v1.SteerPlacementResponse.placement:type_name -> placement.v1.Placement
+	18, // 4: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	20, // 5: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
+	21, // 6: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
+	20, // 7: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
+	5,  // 8: placement.v1.ExplainGangResponse.remedies:type_name -> placement.v1.Remedy
+	21, // 9: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
+	6,  // 10: placement.v1.Remedy.evict:type_name -> placement.v1.EvictRemedy
+	7,  // 11: placement.v1.Remedy.uncordon:type_name -> placement.v1.UncordonRemedy
+	8,  // 12: placement.v1.Remedy.relax:type_name -> placement.v1.RelaxRemedy
+	9,  // 13: placement.v1.Remedy.reduce:type_name -> placement.v1.ReduceRemedy
+	10, // 14: placement.v1.Remedy.add_nodes:type_name -> placement.v1.AddNodesRemedy
+	18, // 15: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	12, // 16: placement.v1.ComputeCapacityRequest.copies:type_name -> placement.v1.CopiesOfGang
+	13, // 17: placement.v1.ComputeCapacityRequest.domains:type_name -> placement.v1.FurtherDomains
+	14, // 18: placement.v1.ComputeCapacityRequest.frontier:type_name -> placement.v1.Frontier
+	21, // 19: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
+	13, // 20: placement.v1.Frontier.domains:type_name -> placement.v1.FurtherDomains
+	20, // 21: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
+	16, // 22: placement.v1.ComputeCapacityResponse.amount:type_name -> placement.v1.Amount
+	13, // 23: placement.v1.ComputeCapacityResponse.domains:type_name -> placement.v1.FurtherDomains
+	17, // 24: placement.v1.ComputeCapacityResponse.rows:type_name -> placement.v1.FrontierRow
+	21, // 25: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
+	16, // 26: placement.v1.FrontierRow.copies:type_name -> placement.v1.Amount
+	0,  // 27: placement.v1.PlanningService.SteerPlacement:input_type -> placement.v1.SteerPlacementRequest
+	3,  // 28: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
+	11, // 29: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
+	2,  // 30: placement.v1.PlanningService.SteerPlacement:output_type -> placement.v1.SteerPlacementResponse
+	4,  // 31: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
+	15, // 32: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_planning_proto_init() }
@@ -1275,26 +1506,34 @@ func file_placement_v1_planning_proto_init() {
 	}
 	file_placement_v1_placement_proto_init()
 	file_placement_v1_placement_service_proto_init()
+	file_placement_v1_planning_proto_msgTypes[0].OneofWrappers = []any{
+		(*SteerPlacementRequest_Request)(nil),
+		(*SteerPlacementRequest_Finish)(nil),
+	}
 	file_placement_v1_planning_proto_msgTypes[2].OneofWrappers = []any{
+		(*SteerPlacementResponse_Progress)(nil),
+		(*SteerPlacementResponse_Placement)(nil),
+	}
+	file_placement_v1_planning_proto_msgTypes[5].OneofWrappers = []any{
 		(*Remedy_Evict)(nil),
 		(*Remedy_Uncordon)(nil),
 		(*Remedy_Relax)(nil),
 		(*Remedy_Reduce)(nil),
 		(*Remedy_AddNodes)(nil),
 	}
-	file_placement_v1_planning_proto_msgTypes[8].OneofWrappers = []any{
+	file_placement_v1_planning_proto_msgTypes[11].OneofWrappers = []any{
 		(*ComputeCapacityRequest_Copies)(nil),
 		(*ComputeCapacityRequest_Domains)(nil),
 		(*ComputeCapacityRequest_Frontier)(nil),
 	}
-	file_placement_v1_planning_proto_msgTypes[13].OneofWrappers = []any{}
+	file_placement_v1_planning_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_planning_proto_rawDesc), len(file_placement_v1_planning_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

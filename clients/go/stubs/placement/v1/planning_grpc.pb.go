@@ -19,6 +19,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	PlanningService_SteerPlacement_FullMethodName  = "/placement.v1.PlanningService/SteerPlacement"
 	PlanningService_ExplainGang_FullMethodName     = "/placement.v1.PlanningService/ExplainGang"
 	PlanningService_ComputeCapacity_FullMethodName = "/placement.v1.PlanningService/ComputeCapacity"
 )
@@ -30,6 +31,10 @@ const (
 // PlanningService answers questions about a cluster that could be otherwise.
 // Like PlacementService it changes nothing and keeps no state.
 type PlanningServiceClient interface {
+	// SteerPlacement is PlacementService.StreamPlacement for callers who may not
+	// want to wait until the end: the first message is the request, and a later
+	// one that says finish has the search end with the best answer so far.
+	SteerPlacement(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SteerPlacementRequest, SteerPlacementResponse], error)
 	// ExplainGang says why a gang waits, and for each kind of remedy the least
 	// that lets it in.
 	ExplainGang(ctx context.Context, in *ExplainGangRequest, opts ...grpc.CallOption) (*ExplainGangResponse, error)
@@ -44,6 +49,19 @@ type planningServiceClient struct {
 func NewPlanningServiceClient(cc grpc.ClientConnInterface) PlanningServiceClient {
 	return &planningServiceClient{cc}
 }
+
+func (c *planningServiceClient) SteerPlacement(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SteerPlacementRequest, SteerPlacementResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlanningService_ServiceDesc.Streams[0], PlanningService_SteerPlacement_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SteerPlacementRequest, SteerPlacementResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlanningService_SteerPlacementClient = grpc.BidiStreamingClient[SteerPlacementRequest, SteerPlacementResponse]
 
 func (c *planningServiceClient) ExplainGang(ctx context.Context, in *ExplainGangRequest, opts ...grpc.CallOption) (*ExplainGangResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -72,6 +90,10 @@ func (c *planningServiceClient) ComputeCapacity(ctx context.Context, in *Compute
 // PlanningService answers questions about a cluster that could be otherwise.
 // Like PlacementService it changes nothing and keeps no state.
 type PlanningServiceServer interface {
+	// SteerPlacement is PlacementService.StreamPlacement for callers who may not
+	// want to wait until the end: the first message is the request, and a later
+	// one that says finish has the search end with the best answer so far.
+	SteerPlacement(grpc.BidiStreamingServer[SteerPlacementRequest, SteerPlacementResponse]) error
 	// ExplainGang says why a gang waits, and for each kind of remedy the least
 	// that lets it in.
 	ExplainGang(context.Context, *ExplainGangRequest) (*ExplainGangResponse, error)
@@ -87,6 +109,9 @@ type PlanningServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPlanningServiceServer struct{}
 
+func (UnimplementedPlanningServiceServer) SteerPlacement(grpc.BidiStreamingServer[SteerPlacementRequest, SteerPlacementResponse]) error {
+	return status.Error(codes.Unimplemented, "method SteerPlacement not implemented")
+}
 func (UnimplementedPlanningServiceServer) ExplainGang(context.Context, *ExplainGangRequest) (*ExplainGangResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainGang not implemented")
 }
@@ -113,6 +138,13 @@ func RegisterPlanningServiceServer(s grpc.ServiceRegistrar, srv PlanningServiceS
 	}
 	s.RegisterService(&PlanningService_ServiceDesc, srv)
 }
+
+func _PlanningService_SteerPlacement_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PlanningServiceServer).SteerPlacement(&grpc.GenericServerStream[SteerPlacementRequest, SteerPlacementResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlanningService_SteerPlacementServer = grpc.BidiStreamingServer[SteerPlacementRequest, SteerPlacementResponse]
 
 func _PlanningService_ExplainGang_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainGangRequest)
@@ -166,6 +198,13 @@ var PlanningService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PlanningService_ComputeCapacity_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "SteerPlacement",
+			Handler:       _PlanningService_SteerPlacement_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "placement/v1/planning.proto",
 }
