@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import export, instances, lines, standard, tables, traces
+from bench import export, growth, instances, lines, stages, standard, tables, traces
 from bench.instances import Instance
 from bench.run import Line, NoAnswer, engine_line, running
 from placement.errors import PlacementError
@@ -74,6 +74,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--seed", type=int, default=1)
     one.set_defaults(command=_export)
+    one = commands.add_parser(
+        "stages", parents=[data, choosing], help="CPU time of each stage of one instance"
+    )
+    one.add_argument("--seed", type=int, default=1)
+    one.add_argument("--runs", type=int, default=3, help="the best of so many counts")
+    one.set_defaults(command=_stages)
+    one = commands.add_parser("growth", help="time and memory by nodes, as a plot")
+    one.add_argument("--nodes", default="", help="sizes, for example 500,5000,100000")
+    one.add_argument("--time-limit", type=float, default=30.0, help="seconds a size")
+    one.add_argument("--lines", type=Path, help="write what was measured to this file")
+    one.add_argument("--draw", type=Path, help="draw this file of lines; measure nothing")
+    one.add_argument("--svg", type=Path, default=Path("growth.svg"), help="the plot")
+    one.set_defaults(command=_growth)
     one = commands.add_parser("families", help="what there is, with parameters and defaults")
     one.set_defaults(command=_families)
     return parser
@@ -109,6 +122,28 @@ def _export(options: argparse.Namespace) -> int:
     chosen = instances.instance(options.family, _words(options), options.seed)
     json.dump(export.kubernetes_list(chosen.snapshot()), sys.stdout, indent=1)
     print()
+    return OK
+
+
+def _stages(options: argparse.Namespace) -> int:
+    one = instances.instance(options.family, _words(options), options.seed)
+    for stage in stages.stages(one, runs=options.runs):
+        print(f"{stage.name:20} {stage.milliseconds:9.1f} ms")
+    return OK
+
+
+def _growth(options: argparse.Namespace) -> int:
+    sizes = [int(text) for text in options.nodes.split(",")] if options.nodes else growth.SIZES
+    if options.draw is not None:
+        found = growth.read(options.draw)
+    else:
+        found = []
+        for nodes in sizes:
+            found.append(growth.measure(nodes, time_limit=options.time_limit))
+            print(tables.size(found[-1]), flush=True)
+            if options.lines is not None:
+                growth.write(found, options.lines)
+    options.svg.write_text(growth.draw(found))
     return OK
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import math
 import random
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -206,6 +207,47 @@ def _gangs(
 def huge(seed: int, *, load: float = 1.1, gangs: int = 1000) -> Snapshot:
     """The standard mix at 25,760 nodes and 1,000 gangs."""
     return mix(seed, load=load, gangs=gangs, blocks=70)
+
+
+#: Labels of a node of `ragged` that say nothing of where it is.
+_FACTS = 22
+
+
+def ragged(
+    seed: int,
+    *,
+    load: float = 1.1,
+    gangs: int = 1000,
+    blocks: int = 70,
+    serials: int = 0,
+) -> Snapshot:
+    """The standard mix as real clusters look: no two nodes have the same requested, and each has
+    25 labels. With `serials` one of them differs on every node too.
+
+    What runs besides takes no more than a pod for a whole tray leaves.
+    """
+    plain = mix(seed, load=load, gangs=gangs, blocks=blocks)
+    rng = random.Random(f"ragged {seed}")
+    nodes = []
+    for i, n in enumerate(plain.nodes):
+        kind = n.labels.get(RACK, "")
+        facts = {
+            f"feature.example.com/fact-{k:02}": f"value-{hash_of(kind, k) % 3}"
+            for k in range(_FACTS)
+        }
+        if serials:
+            facts["feature.example.com/serial"] = f"{seed}-{i:06}"
+        daemons = resources(rng.uniform(0.1, 12), rng.uniform(0.1, 100), pods=rng.randint(3, 12))
+        together = {name: n.requested.get(name, 0) + amount for name, amount in daemons.items()}
+        nodes.append(
+            replace(n, labels={**n.labels, **facts}, requested={**n.requested, **together})
+        )
+    return Snapshot(tuple(nodes), plain.gangs)
+
+
+def hash_of(text: str, k: int) -> int:
+    """A number that is the same in every process."""
+    return zlib.crc32(f"{text} {k}".encode())
 
 
 def sets(seed: int, *, load: float = 1.1, gangs: int = 150) -> Snapshot:
@@ -420,6 +462,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             grove_scale,
             wide,
             huge,
+            ragged,
             traces.openb,
             traces.spot,
         )

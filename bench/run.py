@@ -257,6 +257,7 @@ class BenchServer:
             end="proven" if termination.optimal else termination.limit.value,
             memory={
                 "server": _peak(self._process.pid),
+                "compute": max(map(_peak, _children(self._process.pid)), default=0.0),
                 "solver": stats.solver_memory_bytes / 2**20,
             },
             engine=stats.engine,
@@ -397,6 +398,15 @@ def _tiers(tiers: Sequence[Tier]) -> dict[str, TierLine]:
 
 def _version() -> str:
     return f"placement-service {metadata.version('placement-service')}"
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process has started; none where the kernel does not tell."""
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found
 
 
 def _forget_peak(process: int | str) -> None:

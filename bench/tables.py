@@ -8,6 +8,7 @@ from statistics import mean
 from rich.table import Table
 from rich.text import Text
 
+from bench.growth import Size
 from bench.instances import Instance
 from bench.run import Line
 
@@ -167,3 +168,14 @@ def _change(amount: float, form: str = "g") -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:g}"
+
+
+def size(one: Size) -> str:
+    """One size of the cluster in a line."""
+    gap = "no bound" if one.gap is None else f"gap {100 * one.gap:.2f} %"
+    memory = ", ".join(f"{name} {mib:,.0f} MiB" for name, mib in one.memory.items())
+    return (
+        f"{one.nodes:>7,} nodes, {one.gangs:,} gangs: first answer {one.first:.2f} s, "
+        f"{one.end} after {one.total:.1f} s ({gap}); CPU to the first answer "
+        f"{one.stages['together'] / 1000:.2f} s; {memory}"
+    )
