@@ -303,7 +303,7 @@ class Scenario:
     def give(self, **pods: tuple[str | int, ...]) -> tuple[Binding, ...]:
         """As `bind`, with devices: ``give(train_w_0=("x1", 0, 1))``."""
         return tuple(
-            replace(binding, devices=tuple(int(i) for i in place[1:]))
+            binding._replace(devices=tuple(int(i) for i in place[1:]))
             for short, place in pods.items()
             for binding in self.bind(**{short: str(place[0])})
         )

@@ -605,7 +605,7 @@ def renamed(snapshot: Snapshot) -> Snapshot:
             pod_sets=tuple(
                 replace(
                     s,
-                    pods=tuple(replace(pod, name=new(pod.name)) for pod in s.pods),
+                    pods=tuple(pod._replace(name=new(pod.name)) for pod in s.pods),
                     bound_pods=tuple(
                         replace(pod, name=new(pod.name), node=new(pod.node)) for pod in s.bound_pods
                     ),

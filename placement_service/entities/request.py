@@ -161,8 +161,7 @@ class PodTemplate:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(NamedTuple):
     """`rank` is its place among the pods of its set; None leaves that to its name."""
 
     name: str
@@ -297,8 +296,7 @@ class Snapshot:
         return cast("Nodes", self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """One pod on one node: the unit of every answer.
 
     `devices` of the node that the pod gets, where the node lists any, and the

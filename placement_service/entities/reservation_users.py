@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placement_service.entities.request import Binding, Pod, PodTemplate, Snapshot
 from placement_service.entities.reservations import Reservation
@@ -76,7 +76,7 @@ def use_reservations(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[B
     for node, reservations in on_node.items():
         if node in beside:
             for i, name in _Users(beside[node], reservations).users.items():
-                found[i] = replace(found[i], reservation=name)
+                found[i] = found[i]._replace(reservation=name)
     return tuple(found)
 
 
@@ -141,12 +141,12 @@ def _named_pods_first(snapshot: Snapshot, bindings: Sequence[Binding]) -> list[B
             if other is None:
                 continue
             there = at[other]
-            found[there] = replace(found[there], pod=name, uid=uid[name])
+            found[there] = found[there]._replace(pod=name, uid=uid[name])
             at[name] = there
             if here is None:
                 del at[other]
             else:
-                found[here] = replace(found[here], pod=other, uid=uid[other])
+                found[here] = found[here]._replace(pod=other, uid=uid[other])
                 at[other] = here
     return found
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -95,7 +94,7 @@ def name_devices(
             )
             takers.append(_Taker(b.pod, want, own, barred - own))
         given.update(_Board(columns[nodes[name]], left.get(name, ())).give(takers))
-    return tuple(replace(b, devices=given.get(b.pod, ())) for b in bindings)
+    return tuple(b._replace(devices=given.get(b.pod, ())) for b in bindings)
 
 
 class _Board:

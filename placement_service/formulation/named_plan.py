@@ -83,7 +83,7 @@ class PlanNames:
         bindings = self._naming.bindings(assignments)
         if self._running:
             bindings = tuple(
-                replace(b, group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
+                b._replace(group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
                 for b in bindings
             )
         bindings = use_reservations(self._request, bindings)

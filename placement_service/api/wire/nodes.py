@@ -227,9 +227,9 @@ def _part_slices(slices: Slices) -> list[_PartSlices]:
     if any(
         any(has_some)
         for has_some in (
-            [node.host_ports for node in nodes],
-            [node.devices for node in nodes],
-            [node.partitions for node in nodes],
+            [node.HasField("host_ports") for node in nodes],
+            [node.HasField("devices") for node in nodes],
+            [node.HasField("partitions") for node in nodes],
         )
     ):
         return [

@@ -34,11 +34,10 @@ class NodeSlices(Protocol):
     taints: Sequence[bytes]
     unschedulable: bool
     not_ready: bool
-    host_ports: bytes
-    devices: bytes
-    partitions: bytes
     partition_policy: int
     compute_domain: str
+
+    def HasField(self, name: str) -> bool: ...
 
 
 class PartSlices(Protocol):
@@ -98,7 +97,7 @@ def _schema(name: str, fields: Mapping[str, _Kind]) -> Any:
     package = f"placement_service.{name}"
     nodes = cluster_pb2.ClusterSnapshot.DESCRIPTOR.fields_by_name["nodes"]
     numbers = {f.name: f.number for f in cluster_pb2.Node.DESCRIPTOR.fields}
-    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto2")
     node = file.message_type.add(name="Node")
     for field_name, kind in fields.items():
         node.field.add(

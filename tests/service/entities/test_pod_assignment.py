@@ -46,7 +46,7 @@ def test_ranks_count_before_names() -> None:
     (group,) = question.gangs[0].groups
     ranks = (10, 9, None, 0)
     pods = tuple(
-        replace(pod, rank=rank) for pod, rank in zip(group.pod_sets[0].pods, ranks, strict=True)
+        pod._replace(rank=rank) for pod, rank in zip(group.pod_sets[0].pods, ranks, strict=True)
     )
     group = replace(group, pod_sets=(replace(group.pod_sets[0], pods=pods),))
     question = replace(question, gangs=(replace(question.gangs[0], groups=(group,)),))
@@ -105,7 +105,7 @@ def test_counting_named_pods_gives_the_assignments_back(question: Snapshot) -> N
 def test_bindings_that_no_longer_fit_the_snapshot_are_left_out() -> None:
     question = snapshot(2)
     here, gone = name_pods(question, [Assignment(0, 0, 0, 0, 1), Assignment(0, 0, 0, 1, 1)])
-    stranger = replace(here, pod="namespaces/ml/pods/stranger")
+    stranger = here._replace(pod="namespaces/ml/pods/stranger")
     after = Snapshot(question.nodes[:1], question.gangs)
     assert after.nodes[0].labels[HOSTNAME] == "n0"
     assert count_pods(after, (here, gone, stranger)) == (Assignment(0, 0, 0, 0, 1),)

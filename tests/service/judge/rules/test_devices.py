@@ -182,7 +182,7 @@ class TestReservedDevices:
     def test_owners_get_them_first(self) -> None:
         for given, words in (((0, 1), ""), ((2, 3), "though [0, 1] of the reservation are free")):
             (plan,) = self.HELD.give(b_own_0=("x1", *given))
-            bindings = (replace(plan, reservation="reservations/held"),)
+            bindings = (plan._replace(reservation="reservations/held"),)
             assert refuses(self.HELD, words, bindings) if words else accepts(self.HELD, bindings)
 
 

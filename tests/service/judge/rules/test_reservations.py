@@ -13,7 +13,7 @@ from tests.service.judge.rules.asking import accepts, refuses
 
 def using(bindings: tuple[Binding, ...], name: str = "held") -> tuple[Binding, ...]:
     """The same bindings in a reservation."""
-    return tuple(replace(b, reservation=f"reservations/{name}") for b in bindings)
+    return tuple(b._replace(reservation=f"reservations/{name}") for b in bindings)
 
 
 #: A node of eight GPUs, of which four are held for pods of group "own".
