@@ -1,4 +1,4 @@
-"""Queues of KAI, Koordinator and Kueue: limits, guarantees, membership, and what runs there."""
+"""Queues of all schedulers: limits, guarantees, membership, and what runs there."""
 
 from __future__ import annotations
 
@@ -96,6 +96,31 @@ def test_a_cluster_queue_borrows_within_its_cohort() -> None:
     assert (dict(found["a"].limit), dict(found["a"].guaranteed)) == ({"gpus": 10}, {"gpus": 8})
     assert (dict(found["b"].limit), found["b"].parent) == ({}, "queues/cohort-all")
     assert dict(found["cohort-all"].limit) == {"gpus": 24, "cpu": 4000}
+
+
+def volcano_queue(name: str, **spec: Any) -> Body:
+    return thing("Queue", "scheduling.volcano.sh/v1beta1", name, spec=spec)
+
+
+def test_a_volcano_queue_is_limited_by_its_capability_and_guaranteed_what_it_deserves() -> None:
+    gpu = "nvidia.com/gpu"
+    found = queues(
+        volcano_queue("org", parent="root", capability={gpu: "64", "cpu": "500m"}),
+        volcano_queue("team", parent="org", deserved={gpu: 8}, guarantee={"resource": {gpu: 2}}),
+        volcano_queue("kept", guarantee={"resource": {gpu: 2}}),
+    )
+    assert (dict(found["org"].limit), found["org"].parent) == ({"gpus": 64, "cpu": 500}, "")
+    assert (dict(found["team"].guaranteed), found["team"].parent) == ({"gpus": 8}, "queues/org")
+    assert dict(found["kept"].guaranteed) == {"gpus": 2}
+
+
+def test_a_pod_group_of_volcano_names_its_queue() -> None:
+    group_of_volcano = thing(
+        "PodGroup", "scheduling.volcano.sh/v1beta1", "v", namespace="ml",
+        spec={"minMember": 1, "queue": "team"},
+    )  # fmt: skip
+    member = pod("a", annotations={"scheduling.k8s.io/group-name": "v"})
+    assert only_gang(volcano_queue("team"), node(), group_of_volcano, member).queue == "queues/team"
 
 
 def gang_in(labels: Body, **pod_labels: str) -> list[Body]:

@@ -11,18 +11,10 @@ from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.queues import GPUS, Queue
+from placement.kubernetes.queues import Queue, whole_gpus
 from placement.kubernetes.reading import At, Findings
 
 _PARENT: Final = "quota.scheduling.koordinator.sh/parent"
-#: Names of GPUs, and how many of each make a whole one.
-_GPU_NAMES: Final = {
-    "nvidia.com/gpu": 1,
-    "amd.com/gpu": 1,
-    "koordinator.sh/gpu": 100,
-    "koordinator.sh/gpu-core": 100,
-    "koordinator.sh/gpu-memory-ratio": 100,
-}
 
 
 def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> list[Queue]:
@@ -36,21 +28,10 @@ def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> l
                 object=one,
                 name=one.name,
                 parent=at.get("metadata").get("labels").labels().get(_PARENT, ""),
-                limit=_amounts(at.get("spec").get("max")),
-                guaranteed=_amounts(at.get("spec").get("min")),
+                limit=whole_gpus(at.get("spec").get("max").amounts(round_up=False)),
+                guaranteed=whole_gpus(at.get("spec").get("min").amounts(round_up=False)),
                 serves_namespace=True,
             )
         )
         problems += [one.problem(*finding) for finding in findings]
     return quotas
-
-
-def _amounts(at: At) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for resource, amount in at.amounts(round_up=False).items():
-        if resource in _GPU_NAMES:
-            pieces = amount // _GPU_NAMES[resource]
-            result[GPUS] = min(result.get(GPUS, pieces), pieces)
-        else:
-            result[resource] = amount
-    return result

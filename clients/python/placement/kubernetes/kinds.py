@@ -75,6 +75,7 @@ ROLE_BASED_GROUPS: Final = Kind("workloads.x-k8s.io", "RoleBasedGroup")
 KUEUE_WORKLOADS: Final = Kind(KUEUE, "Workload")
 VOLCANO_JOBS: Final = Kind("batch.volcano.sh", "Job")
 VOLCANO_POD_GROUPS: Final = Kind("scheduling.volcano.sh", "PodGroup")
+VOLCANO_QUEUES: Final = Kind("scheduling.volcano.sh", "Queue", namespaced=False)
 HYPER_NODES: Final = Kind("topology.volcano.sh", "HyperNode", namespaced=False)
 
 #: Kinds that are gangs only when somebody says so.
@@ -88,7 +89,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     TOPOLOGY_BINDINGS, KAI_QUEUES, KAI_POD_GROUPS, KAI_BIND_REQUESTS, KAI_TOPOLOGIES,
     KOORDINATOR_POD_GROUPS, ELASTIC_QUOTAS, RESERVATIONS, DEVICES, NETWORK_TOPOLOGIES,
     CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, JOB_SETS, LEADER_WORKER_SETS, ROLE_BASED_GROUPS,
-    KUEUE_WORKLOADS, VOLCANO_JOBS, VOLCANO_POD_GROUPS, HYPER_NODES, *PLAIN,
+    KUEUE_WORKLOADS, VOLCANO_JOBS, VOLCANO_POD_GROUPS, VOLCANO_QUEUES, HYPER_NODES, *PLAIN,
 )  # fmt: skip
 
 BY_GROUP_AND_NAME: Final[Mapping[tuple[str, str], Kind]] = {

@@ -1,7 +1,8 @@
 """Queues: the tree that gangs of all schedulers share, who is in which, and what runs there.
 
-A queue is KAI's Queue, Koordinator's ElasticQuota, or Kueue's ClusterQueue and Cohort; each
-has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_queues`). They are known by
+A queue is KAI's Queue, Koordinator's ElasticQuota, Kueue's ClusterQueue and Cohort, or Volcano's
+Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_queues`,
+`volcano_queues`). They are known by
 their names; when two kinds use one name, that is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
@@ -30,7 +31,28 @@ GPUS: Final = "gpus"
 #: An amount that nothing reaches.
 UNLIMITED: Final = 2**53
 
+#: Names of GPUs, and how many of each make a whole one.
+_GPU_NAMES: Final = {
+    "nvidia.com/gpu": 1,
+    "amd.com/gpu": 1,
+    "koordinator.sh/gpu": 100,
+    "koordinator.sh/gpu-core": 100,
+    "koordinator.sh/gpu-memory-ratio": 100,
+}
+
 Amounts = Mapping[str, int]
+
+
+def whole_gpus(amounts: Amounts) -> dict[str, int]:
+    """The same amounts with GPUs of all names as one, in whole ones; the least name counts."""
+    result: dict[str, int] = {}
+    for resource, amount in amounts.items():
+        if resource in _GPU_NAMES:
+            pieces = amount // _GPU_NAMES[resource]
+            result[GPUS] = min(result.get(GPUS, pieces), pieces)
+        else:
+            result[resource] = amount
+    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

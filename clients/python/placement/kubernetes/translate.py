@@ -49,6 +49,7 @@ from placement.kubernetes.shares import GPU, GPU_RESOURCES
 from placement.kubernetes.templates import Templates
 from placement.kubernetes.times import newest
 from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_gangs
+from placement.kubernetes.volcano_queues import read_volcano_queues
 from placement.kubernetes.volumes import read_volumes
 from placement.kubernetes.workloads import Made
 
@@ -286,6 +287,7 @@ def _read_queues(objects: Objects, problems: list[Problem], warnings: list[Probl
         [
             *read_kai_queues(objects.of_kind(kinds.KAI_QUEUES), problems),
             *read_elastic_quotas(objects.of_kind(kinds.ELASTIC_QUOTAS), problems),
+            *read_volcano_queues(objects.of_kind(kinds.VOLCANO_QUEUES), problems),
             *read_kueue_queues(
                 objects.of_kind(kinds.CLUSTER_QUEUES),
                 objects.of_kind(kinds.COHORTS),

@@ -5,7 +5,7 @@
   preferred.
 - A PodGroup's pods name it in an annotation. With a minimum for each task the tasks are
   groups; otherwise all pods are one group. The same holds for the tasks of a Job.
-- Volcano's queues are not read.
+- The queue of a PodGroup or a Job is what it names; see `volcano_queues`.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ def make_jobs(
         made.add(
             one, at, one.name, roles, required=required, preferred=preferred,
             priority_class=spec.get("priorityClassName").text(), unsupported=unsupported,
+            queue=spec.get("queue").text(),
             together=least if least < of_tasks else None,
         )  # fmt: skip
         note(one, findings, problems)
@@ -175,6 +176,7 @@ def read_volcano_gangs(
                 groups=_groups(spec, own),
                 scopes=(scope,) if required or preferred else (),
                 priority_class=spec.get("priorityClassName").text(),
+                queue=spec.get("queue").text(),
                 created=read_time(at.get("metadata").get("creationTimestamp")),
                 terminating=not at.get("metadata").get("deletionTimestamp").absent,
                 unsupported=tuple(unsupported),

@@ -1,0 +1,41 @@
+"""Volcano's Queues: `capability` is the limit, and what a queue deserves is guaranteed.
+
+Where a queue deserves nothing by name, what is reserved for it (`guarantee`) counts instead.
+Weights say nothing about one queue alone, and are not read. The root is written in no queue of
+older clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from placement.kubernetes.objects import Object
+from placement.kubernetes.problems import Problem
+from placement.kubernetes.queues import Queue, whole_gpus
+from placement.kubernetes.reading import At, Findings
+
+_ROOT: Final = "root"
+
+
+def read_volcano_queues(objects: Sequence[Object], problems: list[Problem]) -> list[Queue]:
+    """All queues in input order."""
+    names = {one.name for one in objects}
+    queues = []
+    for one in objects:
+        findings: Findings = {}
+        spec = At(one.body, findings).get("spec")
+        deserved = spec.get("deserved").amounts(round_up=False)
+        reserved = spec.get("guarantee").get("resource").amounts(round_up=False)
+        parent = spec.get("parent").text()
+        queues.append(
+            Queue(
+                object=one,
+                name=one.name,
+                parent="" if parent == _ROOT and _ROOT not in names else parent,
+                limit=whole_gpus(spec.get("capability").amounts(round_up=False)),
+                guaranteed=whole_gpus(deserved or reserved),
+            )
+        )
+        problems += [one.problem(*finding) for finding in findings]
+    return queues
