@@ -1,5 +1,5 @@
-"""Gangs that are no PodGang: PodGroups of KAI, Koordinator and Kubernetes itself, and pods that
-name their gang in an annotation.
+"""Gangs that are no PodGang: PodGroups of KAI, Koordinator, Volcano and Kubernetes itself, and
+pods that name their gang in an annotation.
 
 The rest of the controller knows PodGangs. Each of these gangs gets one that stands for it, with
 its groups, its minimums and references to its pods. No cluster has it: what is to be said of it
@@ -15,11 +15,21 @@ from typing import Any, Final
 from controller.gang_state import Body, Key, key_of, key_of_resource
 from controller.plain_gangs import plain_gangs
 from placement import v1
-from placement.cluster import KAI_POD_GROUPS, KOORDINATOR_POD_GROUPS, NATIVE_POD_GROUPS
+from placement.cluster import (
+    KAI_POD_GROUPS,
+    KOORDINATOR_POD_GROUPS,
+    NATIVE_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+)
 from placement.kubernetes import InputError, Objects, translate
 
 #: The kinds whose objects are gangs.
-POD_GROUPS: Final = (KAI_POD_GROUPS, KOORDINATOR_POD_GROUPS, NATIVE_POD_GROUPS)
+POD_GROUPS: Final = (
+    KAI_POD_GROUPS,
+    KOORDINATOR_POD_GROUPS,
+    NATIVE_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+)
 
 _STANDS_FOR: Final = "standsFor"
 _INITIALIZED: Final = {"conditions": [{"type": "Initialized", "status": "True"}]}

@@ -8,8 +8,10 @@ from typing import Literal
 
 from controller.advice.adapter import Adapter
 from controller.advice.kai import Kai
+from controller.advice.kai_pins import KaiPins
 from controller.advice.koordinator import Koordinator
 from controller.advice.kube_scheduler import KubeScheduler
+from controller.advice.volcano import Volcano
 from placement.cluster import Cluster
 
 AdapterName = Literal[
@@ -17,8 +19,10 @@ AdapterName = Literal[
     "kube-scheduler-nominate",
     "kai",
     "kai-pool",
+    "kai-pins",
     "koordinator",
     "koordinator-hints",
+    "volcano",
 ]
 
 
@@ -41,9 +45,13 @@ def adapters(
                 return Kai(cluster)
             case "kai-pool":
                 return Kai(cluster, pool=pool)
+            case "kai-pins":
+                return KaiPins(cluster, executor)
             case "koordinator":
                 return Koordinator(cluster, mode="reservations")
             case "koordinator-hints":
                 return Koordinator(cluster, mode="hints")
+            case "volcano":
+                return Volcano(cluster, executor)
 
     return [made(name) for name in sorted(names, key=lambda one: one.startswith("kube"))]

@@ -23,7 +23,8 @@ from placement.kubernetes import Objects as Input
 
 logger = logging.getLogger(__name__)
 
-_Place = tuple[str, Key]
+#: Kind, namespace and name, and the API version where kinds have the same name.
+_Place = tuple[str, Key, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,18 +63,18 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
         for key, body in objects.of(NODES).items()
         if not adapters or any(adapter.may_use(body) for adapter in adapters)
     }
-    bodies: dict[_Place, Body] = {("Node", key): body for key, body in nodes.items()}
-    bodies |= {("Pod", key): body for key, body in pods.items()}
+    bodies: dict[_Place, Body] = {("Node", key, ""): body for key, body in nodes.items()}
+    bodies |= {("Pod", key, ""): body for key, body in pods.items()}
     taken: set[Key] = set()
     for resource, store in objects.stores.items():
         if resource not in (NODES, PODS):
             for key, body in store.items():
-                bodies[resource.kind, key] = {**_names(resource), **body}
+                bodies[resource.kind, key, resource.api_version] = {**_names(resource), **body}
             if resource.kind in ("PodGang", "PodGroup"):
                 taken |= store.keys()
     for gang in plain_gangs(pods, taken):
         key = gang["metadata"]["namespace"], gang["metadata"]["name"]
-        bodies[POD_GANGS.kind, key] = gang
+        bodies[POD_GANGS.kind, key, ""] = gang
     message, refused = _translated(bodies, now)
     waiting = {}
     kept = []
@@ -127,10 +128,11 @@ def _translated(
             for problem in error.problems:
                 kind, _, name = problem.object.partition(" ")
                 namespace, _, own = name.rpartition("/")
-                body = bodies.pop((kind, (namespace, own)), None)
                 refused[namespace, own] = f"{kind}: {problem.field}: {problem.message}"
-                if body is not None and kind == "Pod" and (node := node_of(body)):
-                    # What it takes of its node is not known: nobody else may go there.
-                    bodies.pop(("Node", ("", node)), None)
+                for place in [one for one in bodies if one[:2] == (kind, (namespace, own))]:
+                    body = bodies.pop(place)
+                    if kind == "Pod" and (node := node_of(body)):
+                        # What it takes of its node is not known: nobody else may go there.
+                        bodies.pop(("Node", ("", node), ""), None)
             if len(bodies) == before:
                 raise

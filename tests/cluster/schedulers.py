@@ -1,4 +1,4 @@
-"""Stand-ins for KAI's binder and for koord-scheduler, as far as advice meets them.
+"""Stand-ins for KAI, Volcano and koord-scheduler, as far as advice meets them.
 
 They do what the documentation and the sources of both say, and no more: KAI's binder checks
 neither who wrote a BindRequest nor whether it fits, and binds pod after pod; koord-scheduler
@@ -20,6 +20,8 @@ KAI_POD_GROUPS: Final = Resource("scheduling.run.ai/v2alpha2", "podgroups")
 RESERVATIONS: Final = Resource(
     "scheduling.koordinator.sh/v1alpha1", "reservations", namespaced=False
 )
+VOLCANO_POD_GROUPS: Final = Resource("scheduling.volcano.sh/v1beta1", "podgroups")
+HYPER_NODES: Final = Resource("topology.volcano.sh/v1alpha1", "hypernodes", namespaced=False)
 KOORDINATOR_POD_GROUPS: Final = Resource("scheduling.sigs.k8s.io/v1alpha1", "podgroups")
 
 _CRDS: Final = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
@@ -40,6 +42,9 @@ _KINDS: Final = (
     ),
     ("PodGroup", "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", True),
     ("ElasticQuota", "scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", True),
+    ("PodGroup", "scheduling.volcano.sh", "v1beta1", "podgroups", True),
+    ("Queue", "scheduling.volcano.sh", "v1beta1", "queues", False),
+    ("HyperNode", "topology.volcano.sh", "v1alpha1", "hypernodes", False),
 )
 _PAUSE: Final = 0.05
 _GPU: Final = "nvidia.com/gpu"
@@ -142,6 +147,72 @@ class KaiBinder(StandIn):
             self._set_status(BIND_REQUESTS, request, {"phase": "Succeeded"})
 
 
+class GangScheduler(StandIn):
+    """Places gangs whole, in order of name and first fit, as KAI and Volcano do at their
+    simplest. It looks at no gated pod, and keeps node selectors and affinity by name."""
+
+    def __init__(self, api: Api, *, scheduler: str, group: str) -> None:
+        """`group` is the annotation by which pods name their gang."""
+        super().__init__(api)
+        self._scheduler = scheduler
+        self._group = group
+
+    def step(self) -> None:
+        pods = self._api.items(PODS)
+        nodes = self._api.items(NODES)
+        free = free_gpus(nodes, pods)
+        gangs: dict[str, list[Body]] = {}
+        for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
+            if pod["spec"].get("schedulerName") == self._scheduler:
+                name = pod["metadata"].get("annotations", {}).get(self._group, "")
+                gangs.setdefault(name, []).append(pod)
+        for gang in gangs.values():
+            waiting = [pod for pod in gang if not pod["spec"].get("nodeName")]
+            if any(pod["spec"].get("schedulingGates") for pod in waiting):
+                continue
+            chosen: list[tuple[Body, str]] = []
+            for pod in waiting:
+                asked = _gpus(pod["spec"])
+                fits = (n for n in nodes if free[_name(n)] >= asked and _allows(pod["spec"], n))
+                if (node := next(fits, None)) is None:
+                    break
+                free[_name(node)] -= asked
+                chosen.append((pod, _name(node)))
+            if len(chosen) == len(waiting):
+                for pod, at in chosen:
+                    self._api.bind(pod, at)
+            else:
+                for pod, at in chosen:
+                    free[at] += _gpus(pod["spec"])
+
+
+def free_gpus(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, int]:
+    """By node, its GPUs less those of the pods on it."""
+    free = {_name(node): int(node["status"]["allocatable"].get(_GPU, 0)) for node in nodes}
+    for pod in pods:
+        if node := pod["spec"].get("nodeName"):
+            free[node] -= _gpus(pod["spec"])
+    return free
+
+
+def _name(body: Body) -> str:
+    return str(body["metadata"]["name"])
+
+
+def _allows(spec: Body, node: Body) -> bool:
+    labels = node["metadata"].get("labels", {})
+    required = (
+        spec.get("affinity", {})
+        .get("nodeAffinity", {})
+        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        .get("nodeSelectorTerms", [])
+    )
+    named = [field["values"] for term in required for field in term.get("matchFields", ())]
+    return all(labels.get(k) == v for k, v in spec.get("nodeSelector", {}).items()) and all(
+        _name(node) in values for values in named
+    )
+
+
 class KoordScheduler(StandIn):
     """Binds Reservations that are pinned to a node with room, and then their owners."""
 
@@ -179,13 +250,7 @@ class KoordScheduler(StandIn):
                 self._api.bind(pod, node)
 
     def _free(self, pods: Iterable[Body], reservations: Iterable[Body]) -> dict[str, int]:
-        free = {
-            node["metadata"]["name"]: int(node["status"]["allocatable"].get(_GPU, 0))
-            for node in self._api.items(NODES)
-        }
-        for pod in pods:
-            if node := pod["spec"].get("nodeName"):
-                free[node] -= _gpus(pod["spec"])
+        free = free_gpus(self._api.items(NODES), pods)
         for one in reservations:
             if one.get("status", {}).get("phase") == "Available":
                 free[one["status"]["nodeName"]] -= _gpus(one["spec"]["template"]["spec"])

@@ -73,6 +73,7 @@ class Resource:
 _RESOURCE: Final = "resource.k8s.io/v1"
 _KOORDINATOR: Final = "scheduling.koordinator.sh/v1alpha1"
 _SIGS: Final = "scheduling.sigs.k8s.io/v1alpha1"
+_VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 _KUEUE: Final = "kueue.x-k8s.io/v1beta1"
 
 NODES: Final = Resource("Node", "v1", "nodes", namespaced=False)
@@ -110,6 +111,11 @@ NETWORK_TOPOLOGIES: Final = Resource(
     _KOORDINATOR,
     "clusternetworktopologies",
     namespaced=False,
+)
+VOLCANO_POD_GROUPS: Final = Resource("PodGroup", _VOLCANO, "podgroups", namespaced=True)
+VOLCANO_QUEUES: Final = Resource("Queue", _VOLCANO, "queues", namespaced=False)
+HYPER_NODES: Final = Resource(
+    "HyperNode", "topology.volcano.sh/v1alpha1", "hypernodes", namespaced=False
 )
 CLUSTER_QUEUES: Final = Resource("ClusterQueue", _KUEUE, "clusterqueues", namespaced=False)
 COHORTS: Final = Resource("Cohort", _KUEUE, "cohorts", namespaced=False)
@@ -151,6 +157,9 @@ ALSO_PLANNED_FROM: Final = (
     CLUSTER_QUEUES,
     COHORTS,
     LOCAL_QUEUES,
+    VOLCANO_POD_GROUPS,
+    VOLCANO_QUEUES,
+    HYPER_NODES,
 )
 
 #: Those of them that a scheduler of our own respects: it allocates no claims and no volumes.
@@ -168,6 +177,9 @@ RESPECTED: Final = (
     KAI_TOPOLOGIES,
     KOORDINATOR_POD_GROUPS,
     NETWORK_TOPOLOGIES,
+    VOLCANO_POD_GROUPS,
+    VOLCANO_QUEUES,
+    HYPER_NODES,
 )
 
 #: Finished pods hold nothing; the server leaves them out, and tells of one that finishes

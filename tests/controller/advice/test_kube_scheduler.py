@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.advice.kube_scheduler import pinned
+from controller.advice.gated_pods import pinned
 from controller.steps import Step
 from placement.advice_marks import ADVICE, CONDITION, GANG, GANG_MINIMUM, GATE
 from tests.cluster import binaries
@@ -28,7 +28,7 @@ from tests.controller.conftest import controller
 from tests.waiting import LONG
 
 MODES = ("kube-scheduler", "kube-scheduler-nominate")
-POLICY = Path(__file__).parents[3] / "deploy" / "advise" / "gate-policy.yaml"
+POLICY = Path(__file__).parents[3] / "deploy" / "parts" / "gate" / "gate-policy.yaml"
 ADVISING: dict[str, Any] = {"mode": "advise", "advice_timeout": 0.0}
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")

@@ -49,13 +49,13 @@ class LabelPaths:
                 self._added[made] = path, tuple(levels)
         return self._keys[known]
 
-    def label(self, hostname: str, key: str, value: str) -> None:
+    def label(self, node: str, key: str, value: str) -> None:
         """Gives a node a label that another object says of it."""
-        self._told.setdefault(hostname, {})[key] = value
+        self._told.setdefault(node, {})[key] = value
 
-    def added(self, labels: Labels) -> dict[str, str]:
+    def added(self, node: str, labels: Labels) -> dict[str, str]:
         """The labels that a node gets beside its own."""
-        result = dict(self._told.get(labels.get(HOSTNAME, ""), ()))
+        result = dict(self._told.get(node, ()))
         for key, (path, levels) in self._added.items():
             if all(_value(labels, level) for level in levels):
                 result[key] = _bounded(".".join(_value(labels, level) for level in path))

@@ -77,7 +77,7 @@ def _read_node(
     more = around.claimable.get(one.name)
     return v1.Node(
         name=f"nodes/{one.name}",
-        labels={**labels, **around.paths.added(labels)},
+        labels={**labels, **around.paths.added(one.name, labels)},
         allocatable=resources_message({**amounts, **more} if more else amounts),
         requested=_requested(bound),
         taints=[read_taint(taint) for taint in spec.get("taints").items()],

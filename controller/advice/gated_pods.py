@@ -1,0 +1,96 @@
+"""Pods behind our scheduling gate: told where to go, and let go, in one patch each.
+
+A pod that waits for advice has the scheduling gate `placement-service/advice`. What tells its
+scheduler where to go differs: see the adapters that build on this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from controller.advice.adapter import Progress
+from controller.advice.advice import Advice
+from controller.advice.objects import Objects
+from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.apply import Binding
+from controller.gang_state import Body, Key
+from placement.advice_marks import GATE
+from placement.cluster import Cluster
+
+_NODE_NAME: Final = "metadata.name"
+
+
+class GatedPods(ABC):
+    """See `adapter.Adapter`. `scheduler` is whose pods these are; empty stands for anybody's."""
+
+    scheduler = ""
+
+    def __init__(self, cluster: Cluster, executor: Executor) -> None:
+        self._cluster = cluster
+        self._executor = executor
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As the settings call it."""
+
+    @abstractmethod
+    def _changes(self, pod: Body, node: str, objects: Objects) -> Mapping[str, Any]:
+        """What of its spec tells a pod where to go, as a strategic merge patch."""
+
+    def waits(self, pod: Body, objects: Objects) -> bool:
+        """Gated by us alone: whoever set the gate asked for advice."""
+        mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
+        return mine and is_gated_by_us_alone(pod)
+
+    def is_decided(self, pod: Body, objects: Objects) -> bool:
+        return False
+
+    def opened(self, pod: Body) -> Body:
+        return without_gate(pod)
+
+    def may_use(self, node: Body) -> bool:
+        return True
+
+    def act(self, advice: Advice, objects: Objects) -> Progress:
+        """Lets every pod go that is still gated; gated ones are all in place, so that the gang
+        is never let go in part for want of a plan."""
+        list(self._executor.map(lambda one: self._let_go(one, objects), advice.bindings))
+        return Progress.DONE
+
+    def _let_go(self, binding: Binding, objects: Objects) -> None:
+        pod = objects.pods.get(binding.pod)
+        if pod is not None and GATE in gates(pod):
+            changes = self._changes(pod, binding.node, objects)
+            ungate(self._cluster, binding.pod, binding.uid, spec=changes)
+
+    def undo(self, advice: Advice, objects: Objects) -> None:
+        """Does nothing: what is still gated was not touched, and the rest is the scheduler's."""
+        return
+
+    def release(self, pods: Collection[Key], objects: Objects) -> None:
+        for key in pods:
+            if (pod := objects.pods.get(key)) is not None and GATE in gates(pod):
+                ungate(self._cluster, key, pod["metadata"].get("uid", ""))
+
+
+def pinned(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """An affinity that allows one node only, as a strategic merge patch.
+
+    Terms are alternatives, so each of them gets the requirement, after those that it has: the
+    API server takes additions at the end, and no others. A pin that is there already stays.
+    """
+    pin = {"key": _NODE_NAME, "operator": "In", "values": [node]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    before = ((affinity.get("nodeAffinity") or {}).get(required) or {}).get("nodeSelectorTerms")
+    terms = []
+    for term in before or [{}]:
+        fields = term.get("matchFields") or []
+        # A term without any requirement matches nothing, and must stay so.
+        is_empty = bool(before) and not fields and not term.get("matchExpressions")
+        kept = fields if is_empty or pin in fields else [*fields, pin]
+        terms.append({**term, **({"matchFields": kept} if kept else {})})
+    return {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}

@@ -1,0 +1,32 @@
+"""KAI as the only one that binds: gated pods get a node selector, and are let go.
+
+KAI keeps quotas, fairness and gangs to itself, and commits a gang whole. The pin is for the
+pod's life, and KAI looks for a domain of a required level before it looks at pins: where it
+finds none that is large enough by its own order, it rejects a gang that the pins would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.advice.gated_pods import GatedPods
+from controller.advice.kai import SCHEDULER
+from controller.advice.objects import Objects
+from controller.gang_state import Body
+from placement.cluster import NODES
+from placement.kubernetes.label_paths import HOSTNAME
+
+
+class KaiPins(GatedPods):
+    """See `adapter.Adapter`."""
+
+    scheduler = SCHEDULER
+
+    @property
+    def name(self) -> str:
+        return "kai-pins"
+
+    def _changes(self, pod: Body, node: str, objects: Objects) -> Mapping[str, Any]:
+        labels = objects.of(NODES).get(("", node), {}).get("metadata", {}).get("labels") or {}
+        return {"nodeSelector": {HOSTNAME: labels.get(HOSTNAME, node)}}
