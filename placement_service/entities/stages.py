@@ -48,6 +48,7 @@ class Stage(IntEnum):
     EXACT = 24
     CONFIGURE = 25
     VICTIMS = 26
+    FILL = 27
 
     @property
     def is_solving(self) -> bool:

@@ -22,7 +22,7 @@ class BegunGang(GangPlacer):
     def begin(self, units: Mapping[tuple[int, int], int]) -> None:
         """Take these units, {(demand, node): count}; they are part of the minimum."""
         for (d, node), count in units.items():
-            self._take(d, np.array([node]), np.array([count]))
+            self.take(d, np.array([node]), np.array([count]))
             self._want[d] -= count
         for requirement in self.gang.requirements:
             # Units of one demand may stand for those of another.
@@ -51,14 +51,6 @@ class BegunGang(GangPlacer):
     def finish(self) -> bool:
         """Place the rest; false if it does not fit."""
         return self.run(None) and self._keeps_together() and self.residual.rules_hold()
-
-    def give_up(self) -> None:
-        """Give back all units, wherever others were taken since."""
-        for (d, node), count in self.taken.items():
-            if count:
-                pod_class = self.gang.demands[d].pod_class
-                self.residual.take(pod_class, np.array([node]), np.array([-count]))
-        self.taken.clear()
 
     def _keeps_together(self) -> bool:
         """Whether every scope that needs one domain lies in one, the one it is held to."""

@@ -68,7 +68,8 @@ class GangPlacer:
 
     # --- bookkeeping ------------------------------------------------------
 
-    def _take(self, demand: int, nodes: Ints, counts: Ints) -> None:
+    def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
+        """Place units of a demand on nodes that are known to have room."""
         self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
         self._journal.append((demand, nodes, counts))
         for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
@@ -83,6 +84,14 @@ class GangPlacer:
             demand, nodes, counts = self._journal.pop()
             for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
                 self.taken[demand, n] -= c
+
+    def give_up(self) -> None:
+        """Give back all units, wherever others were taken since."""
+        for (d, node), count in self.taken.items():
+            if count:
+                pod_class = self.gang.demands[d].pod_class
+                self.residual.take(pod_class, np.array([node]), np.array([-count]))
+        self.taken.clear()
 
     # --- parts ------------------------------------------------------------
 
@@ -112,7 +121,7 @@ class GangPlacer:
         if best is None:
             return False
         for demand, n, c in best[1]:
-            self._take(demand, n, c)
+            self.take(demand, n, c)
         return True
 
     def _slot_size(self, part: Part) -> int:
@@ -170,7 +179,7 @@ class GangPlacer:
             if not self._part(child, nodes):
                 return False
         return all(
-            self._loose(d, self._want[d], nodes) == self._want[d]
+            self.loose(d, self._want[d], nodes) == self._want[d]
             for d in self._loose_order(part.loose)
         )
 
@@ -272,7 +281,7 @@ class GangPlacer:
             inside = self._inside(level, domain, nodes)
             children = [c for c in children if not self._try(c, inside)]
             for d in self._loose_order(list(rest)):
-                rest[d] -= self._loose(d, rest[d], inside)
+                rest[d] -= self.loose(d, rest[d], inside)
             rest = {d: k for d, k in rest.items() if k}
         return True
 
@@ -309,7 +318,7 @@ class GangPlacer:
 
     # --- pods -------------------------------------------------------------
 
-    def _loose(self, demand: int, count: int, nodes: Ints | None) -> int:
+    def loose(self, demand: int, count: int, nodes: Ints | None) -> int:
         """Place up to `count` units on the best nodes; returns how many."""
         pod_class = self.gang.demands[demand].pod_class
         if count <= 0:
@@ -329,14 +338,14 @@ class GangPlacer:
         key = self.topology.node_key(self.residual, pod_class, able)
         if count == 1:
             best = np.argmin(key)
-            self._take(demand, able[best : best + 1], np.ones(1, dtype=np.int64))
+            self.take(demand, able[best : best + 1], np.ones(1, dtype=np.int64))
             return 1
         order = np.argsort(key, kind="stable")
         fits = fits[order]
         before = np.cumsum(fits) - fits
         counts = np.clip(count - before, 0, fits)
         chosen = counts > 0
-        self._take(demand, able[order][chosen], counts[chosen])
+        self.take(demand, able[order][chosen], counts[chosen])
         return int(counts.sum())
 
     def _one_by_one(self, demand: int, count: int, nodes: Ints | None) -> int:
@@ -353,7 +362,7 @@ class GangPlacer:
             key = self.topology.node_key(self.residual, pod_class, chosen)
             key = key + self._crowding(pod_class, chosen) * (1 << 50)
             best = int(chosen[np.argmin(key)])
-            self._take(demand, np.array([best]), np.ones(1, dtype=np.int64))
+            self.take(demand, np.array([best]), np.ones(1, dtype=np.int64))
             done += 1
         return done
 
@@ -430,7 +439,7 @@ class GangPlacer:
         """Place the minimum of every demand within the nodes chosen for it, or nothing."""
         mark = self._mark()
         order = self._loose_order(range(len(self.gang.demands)))
-        if all(self._loose(d, self._want[d], chosen.get(d, nodes)) == self._want[d] for d in order):
+        if all(self.loose(d, self._want[d], chosen.get(d, nodes)) == self._want[d] for d in order):
             return True
         self._undo(mark)
         return False
@@ -458,7 +467,7 @@ class GangPlacer:
     def _extra(self, demand: int, want: int, nodes: Ints | None) -> int:
         mark = self._mark()
         try:
-            done = self._loose(demand, want, nodes)
+            done = self.loose(demand, want, nodes)
         except OutOfTime:
             self._undo(mark)
             return 0

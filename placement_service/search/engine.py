@@ -5,11 +5,13 @@
 2. Configure: where parts share domains of unlike nodes, columns of what fits there together
    sharpen the bounds and make plans.
 3. Decode: place the target greedily, in a few orders.
-4. Aggregate: the model that counts alike parts of gangs together settles goal after
+4. Fill: block after block with whole gangs of the target, then what is left, then a few
+   blocks at a time again.
+5. Aggregate: the model that counts alike parts of gangs together settles goal after
    goal where it is small enough; where it is very small a second time, after
    finding out which parts fit into which domains together.
-5. Improve: both models settle neighbourhoods, one after another.
-6. Exact: on small problems, when that no longer helps, the exact model settles
+6. Improve: both models settle neighbourhoods, one after another.
+7. Exact: on small problems, when that no longer helps, the exact model settles
    goal after goal, with every rule; then neighbourhoods go on.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
@@ -28,6 +30,7 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.block_stage import fill_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import Report, State
@@ -92,7 +95,12 @@ def _improve(state: State) -> None:
             configured = settle_configurations(state)
         with stage(Stage.DECODE):
             if not configured:
-                decode(state)
+                decode(state, first=True)
+        with stage(Stage.FILL):
+            fill_blocks(state)
+        with stage(Stage.DECODE):
+            if not configured:
+                decode(state, first=False)
     with stage(Stage.AGGREGATE):
         settle_loose(state)
         settle_aggregate(state)

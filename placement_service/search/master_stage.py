@@ -54,14 +54,18 @@ def count(state: State) -> None:
     state.learn_all(bounds)
 
 
-def decode(state: State) -> None:
-    """Place the target greedily, hardest first, in a few orders."""
+def decode(state: State, *, first: bool) -> None:
+    """Place the target greedily, hardest first: in the first order, or in a few others.
+
+    The others are for gangs that found no room: they do little for where gangs lie.
+    """
     state.phase = "decode"
     rng = random.Random(state.parameters.seed)
     build = state.builder.build
-    for order in orders(state.problem):
+    every = orders(state.problem)
+    for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):
-            if state.proven or state.left <= 0:
+            if state.left <= 0 or (state.proven if first else state.packs):
                 return
             if layout and state.packs:
                 # Slots bring gangs in; they do nothing for topology.

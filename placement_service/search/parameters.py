@@ -46,6 +46,16 @@ class SearchParameters:
     #: Running gangs that may give way from which on they have a model of their own.
     victim_gangs: int = 30
 
+    #: Effort for one block, for what is left after all blocks, and for two blocks again.
+    block_effort: float = 0.5
+    block_rest_effort: float = 2.0
+    block_swap_effort: float = 0.25
+    #: Blocks opened at once: at first, and one more after so many times in vain; so many
+    #: times in vain end it.
+    block_fewest: int = 2
+    block_wider_after: int = 15
+    block_swaps_in_vain: int = 60
+
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
     #: The same for the thorough try, which first finds out which parts fit together.

@@ -1,0 +1,267 @@
+"""What a model of blocks counts, given out to gangs and nodes.
+
+First the parts that need a rack, each in a slot of its size; then single whole nodes, in
+the racks with least left; then the pods that are smaller than a node, best fit. A gang of
+which a small pod finds no room is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement_service.cp_sat.block_filling import Filled
+from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, Piece
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.plan import Plan, Units
+from placement_service.heuristic.gang_placer import GangPlacer, mandatory
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """A gang and where its pieces are; `block` is -1 for several blocks."""
+
+    gang: int
+    block: int
+    work: GangPlacer
+    pieces: list[tuple[Piece, int]] = field(default_factory=list)
+    racks: dict[int, int] = field(default_factory=dict)
+    extras: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+
+class BlockDecoding:
+    """Turns the counts of a `Filled` into units of gangs on nodes."""
+
+    def __init__(self, blocks: Blocks, classes: Sequence[Class], filled: Filled) -> None:
+        self.blocks, self.classes, self.filled = blocks, classes, filled
+        self.problem = blocks.problem
+        self.residual = ResidualCapacity(self.problem)
+        self.residual.take_plan(blocks.fixed)
+        self._used = dict(filled.used)
+        self._extras_left = dict(filled.extras)
+        self._free = {rack: list(nodes) for rack, nodes in blocks.nodes_of.items()}
+        self._slots: dict[tuple[int, int, int], list[int]] = {}
+
+    def plan(self) -> Plan:
+        """All gangs that found room, with those that stay where they are."""
+        self._make_slots()
+        seats = list(self._seats())
+        for seat in seats:
+            for piece, block in seat.pieces:
+                if piece.kind.size > 1:
+                    self._in_slot(seat, piece, block)
+        order = self._racks_by_room()
+        for seat in seats:
+            for piece, block in seat.pieces:
+                if piece.kind.size == 1:
+                    self._on_nodes(seat, piece, block, order)
+        plan: dict[int, Units] = dict(self.blocks.fixed)
+        for seat in seats:
+            if self._small(seat):
+                self._extras(seat, order)
+                plan[seat.gang] = seat.work.units()
+        return plan
+
+    def _make_slots(self) -> None:
+        free = {sort: list(racks) for sort, racks in self.blocks.racks.items()}
+        for (sort, pattern), times in self.filled.racks.items():
+            for _ in range(times):
+                rack = free[sort].pop()
+                for size, count in pattern:
+                    at = (sort.block, sort.pool, size)
+                    self._slots.setdefault(at, []).extend([rack] * count)
+
+    # --- who goes where -------------------------------------------------------------------
+
+    def _seats(self) -> Iterator[_Seat]:
+        block_of: dict[int, int] = {}
+        split: list[_Seat] = []
+        large = list(self.filled.large)
+        loose = Counter(self.filled.loose)
+        for c, mine in enumerate(self.classes):
+            for gang, block in self._members(c, mine, block_of):
+                block_of[gang] = block
+                seat = self._seat(gang, block)
+                self._give_extras(seat, c, block)
+                if block >= 0:
+                    seat.pieces = [(p, block) for p in self._pieces(gang)]
+                    yield seat
+                else:
+                    part = next((p for p in large if p.cls == c), None)
+                    if part is None:
+                        split.append(seat)
+                    else:
+                        large.remove(part)
+                        seat.extras = Counter({(i, b): n for (i, b), n in part.extras.items()})
+                        self._spread(seat, Counter(part.parts))
+                        yield seat
+        # Large before small: what is left of the parts is given to as few blocks as it can.
+        split.sort(key=lambda seat: -sum(p.kind.size * p.times for p in self._pieces(seat.gang)))
+        for seat in split:
+            self._spread(seat, loose)
+            yield seat
+
+    def _members(self, c: int, mine: Class, block_of: dict[int, int]) -> Iterator[tuple[int, int]]:
+        """Gangs of a class that are placed, and their blocks."""
+        whole = {b: n for (k, b), n in self.filled.whole.items() if k == c}
+        if mine.base < 0:
+            large = sum(p.cls == c for p in self.filled.large)
+            where = [b for b, n in sorted(whole.items()) for _ in range(n)]
+            where += [-1] * (large + self.filled.split.get(c, 0))
+            yield from zip(mine.gangs, where, strict=False)
+            return
+        gangs = self.problem.gangs
+        left = [i for i in mine.gangs if gangs[i].base in block_of]
+        for b, n in sorted(whole.items()):
+            near = [i for i in left if block_of[gangs[i].base] == b][:n]
+            left = [i for i in left if i not in near]
+            yield from ((i, b) for i in near)
+        away = [b for (k, b), n in sorted(self.filled.away.items()) if k == c for _ in range(n)]
+        yield from zip(left, away, strict=False)
+
+    def _pieces(self, gang: int) -> tuple[Piece, ...]:
+        return self.blocks.pieces(self.problem.gangs[gang]) or ()
+
+    def _seat(self, gang: int, block: int) -> _Seat:
+        mine = self.problem.gangs[gang]
+        return _Seat(gang, block, GangPlacer(self.blocks.counting.topology, self.residual, mine))
+
+    def _give_extras(self, seat: _Seat, c: int, block: int) -> None:
+        for i, extra in enumerate(self.classes[c].shape.extras):
+            n = min(extra.count, self._extras_left.get((c, i, block), 0))
+            if n:
+                self._extras_left[c, i, block] -= n
+                seat.extras[i, block] += n
+
+    def _spread(self, seat: _Seat, supply: Counter[tuple[Kind, int]]) -> None:
+        """Give a gang its parts of those in some blocks, most from one block first."""
+        left = {i: p for i, p in enumerate(self._pieces(seat.gang)) if p.kind.size and p.times}
+        small = [p for p in self._pieces(seat.gang) if not p.kind.size]
+        while left:
+            gain: Counter[int] = Counter()
+            for b in sorted({b for _, b in supply}):
+                want: Counter[Kind] = Counter()
+                for p in left.values():
+                    want[p.kind] += p.times
+                gain[b] = sum(k.size * min(n, supply[k, b]) for k, n in want.items())
+            if not gain or not max(gain.values()):
+                # The model gave it less than it needs: it finds no room.
+                seat.pieces += [(p, -1) for p in left.values()]
+                return
+            b = max(gain, key=lambda b: (gain[b], -b))
+            for i, p in list(left.items()):
+                n = min(p.times, supply[p.kind, b])
+                if n:
+                    supply[p.kind, b] -= n
+                    seat.pieces.append((p._replace(times=n), b))
+                    left[i] = p._replace(times=p.times - n)
+                    if n == p.times:
+                        del left[i]
+        seat.pieces += [(p, -1) for p in small]
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    def _pool(self, kind: Kind, block: int) -> int:
+        for q in kind.pools:
+            if self._used.get((kind, block, q), 0):
+                self._used[kind, block, q] -= 1
+                return q
+        return -1
+
+    def _in_slot(self, seat: _Seat, piece: Piece, block: int) -> None:
+        for _ in range(piece.times):
+            q = self._pool(piece.kind, block)
+            slots = self._slots.get((block, q, piece.kind.size))
+            if not slots:
+                return
+            rack = slots.pop()
+            nodes = self._free[rack]
+            gang, want = self.problem.gangs[seat.gang], mandatory(self.problem.gangs[seat.gang])
+            for d in piece.demands:
+                seat.racks[d] = rack
+                if self.blocks.units[gang.demands[d].pod_class]:
+                    self._take(seat, d, [nodes.pop() for _ in range(want[d])])
+
+    def _racks_by_room(self) -> dict[tuple[int, int], list[int]]:
+        """Racks by block and pool, those with least left last."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for sort, racks in self.blocks.racks.items():
+            found.setdefault((sort.block, sort.pool), []).extend(racks)
+        for racks in found.values():
+            racks.sort(key=lambda rack: (-len(self._free[rack]), rack))
+        return found
+
+    def _on_nodes(
+        self, seat: _Seat, piece: Piece, block: int, order: dict[tuple[int, int], list[int]]
+    ) -> int:
+        """Single whole nodes; returns how many were found."""
+        chosen: list[int] = []
+        for _ in range(piece.times):
+            racks = order.get((block, self._pool(piece.kind, block)), [])
+            while racks and not self._free[racks[-1]]:
+                racks.pop()
+            if not racks:
+                break
+            chosen.append(self._free[racks[-1]].pop())
+            if piece.rack:
+                seat.racks.update(dict.fromkeys(piece.demands, racks[-1]))
+        if chosen:
+            gang, want = self.problem.gangs[seat.gang], mandatory(self.problem.gangs[seat.gang])
+            mine = [d for d in piece.demands if self.blocks.units[gang.demands[d].pod_class]]
+            single = [d for d in mine if want[d] or not piece.rack]
+            self._take(seat, single[0], chosen)
+        return len(chosen)
+
+    @staticmethod
+    def _take(seat: _Seat, demand: int, nodes: list[int]) -> None:
+        if nodes:
+            seat.work.take(demand, np.array(nodes), np.ones(len(nodes), dtype=np.int64))
+
+    def _small(self, seat: _Seat) -> bool:
+        """Place what is smaller than a node; false, and nothing placed, if the gang lacks any."""
+        gang = self.problem.gangs[seat.gang]
+        want = mandatory(gang)
+        have: Counter[int] = Counter()
+        for (d, _), count in seat.work.taken.items():
+            have[d] += count
+        for d, least in enumerate(want):
+            if have[d] < least:
+                for nodes in self._places(seat, d):
+                    have[d] += seat.work.loose(d, least - have[d], nodes)
+                    if have[d] >= least:
+                        break
+        if all(have[d] >= least for d, least in enumerate(want)):
+            return True
+        seat.work.give_up()
+        return False
+
+    def _places(self, seat: _Seat, demand: int) -> Iterator[Ints | None]:
+        """Nodes where a small pod may go, the best first."""
+        inside = self.blocks.block
+        if self.blocks.units[self.problem.gangs[seat.gang].demands[demand].pod_class]:
+            # A whole node that the model did not give cannot be made up for here.
+            return
+        if demand in seat.racks:
+            yield np.flatnonzero(self.blocks.rack == seat.racks[demand])
+            return
+        used = {b for _, b in seat.pieces if b >= 0}
+        if used:
+            yield np.flatnonzero(np.isin(inside, sorted(used)))
+        if seat.block < 0:
+            yield None
+
+    def _extras(self, seat: _Seat, order: dict[tuple[int, int], list[int]]) -> None:
+        shape = self.blocks.shape(self.problem.gangs[seat.gang])
+        assert shape is not None
+        for (i, block), count in sorted(seat.extras.items()):
+            extra = shape.extras[i]
+            if extra.kind is not None:
+                piece = Piece(extra.kind, (extra.demand,), count, rack=False)
+                self._on_nodes(seat, piece, block, order)
+            else:
+                nodes = np.flatnonzero(self.blocks.block == block)
+                seat.work.loose(extra.demand, count, nodes)

@@ -1,0 +1,79 @@
+"""What parts are worth where they are scarce: duals of a linear program over all racks.
+
+A gang is worth what its parts take from others; one whose value is more than that should
+get room somewhere, but one block has no reason to prefer it to the parts that fit nowhere
+else. With these worths as weights the first blocks do not take what later ones need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ortools.math_opt.python import mathopt
+
+from placement_service.cp_sat.admission_master import maximal_patterns
+from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+
+
+def class_worths(blocks: Blocks, classes: Sequence[Class], most_patterns: int) -> list[float]:
+    """By class, in GPUs, what its parts and pods are worth; the values where that is unknown."""
+    values = [blocks.problem.gangs[c.gangs[0]].value / UNITS_PER_GPU for c in classes]
+    lp = mathopt.Model()
+    placed = [lp.add_variable(lb=0.0, ub=float(len(c.gangs))) for c in classes]
+    kinds = sorted({kind for c in classes for kind, _ in c.shape.kinds})
+    rows: dict[Kind, mathopt.LinearConstraint] = {}
+    sizes: dict[int, dict[int, list[mathopt.Variable]]] = {}
+    for kind in kinds:
+        used = []
+        for q in kind.pools:
+            v = lp.add_variable(lb=0.0)
+            sizes.setdefault(q, {}).setdefault(kind.size, []).append(v)
+            used.append(v)
+        asked = [
+            times * v
+            for v, c in zip(placed, classes, strict=True)
+            for k, times in c.shape.kinds
+            if k == kind
+        ]
+        rows[kind] = lp.add_linear_constraint(mathopt.fast_sum(asked) <= mathopt.fast_sum(used))
+    for q, by_size in sizes.items():
+        room = sum(n for (_, pool), n in blocks.room.items() if pool == q)
+        lp.add_linear_constraint(
+            mathopt.fast_sum(t * v for t, some in by_size.items() for v in some) <= room
+        )
+        racks: dict[int, int] = {}
+        for sort, some in blocks.racks.items():
+            if sort.pool == q:
+                racks[sort.capacity] = racks.get(sort.capacity, 0) + len(some)
+        large = sorted((t for t in by_size if t > 1), reverse=True)
+        supply: dict[int, list[mathopt.LinearBase]] = {t: [] for t in large}
+        for capacity, count in racks.items():
+            here = tuple(t for t in large if t <= capacity)
+            uses = []
+            for pattern in maximal_patterns(here, capacity, most_patterns) if here else ():
+                use = lp.add_variable(lb=0.0)
+                uses.append(use)
+                for t, n in zip(here, pattern, strict=True):
+                    if n:
+                        supply[t].append(n * use)
+            if uses:
+                lp.add_linear_constraint(mathopt.fast_sum(uses) <= count)
+        for t in large:
+            lp.add_linear_constraint(mathopt.fast_sum(by_size[t]) <= mathopt.fast_sum(supply[t]))
+    ways = []
+    for units, room in blocks.ways(None):
+        weights = [sum(n * int(units[s]) for s, n in c.shape.counts) for c in classes]
+        if sum(w * len(c.gangs) for w, c in zip(weights, classes, strict=True)) > room:
+            terms = [w * v for w, v in zip(weights, placed, strict=True) if w]
+            ways.append((weights, lp.add_linear_constraint(mathopt.fast_sum(terms) <= room)))
+    lp.maximize(mathopt.fast_sum(w * v for w, v in zip(values, placed, strict=True)))
+    result = mathopt.solve(lp, mathopt.SolverType.GLOP)
+    if not result.has_dual_feasible_solution():
+        return values
+    duals = result.dual_values()
+    return [
+        sum(times * duals[rows[kind]] for kind, times in c.shape.kinds)
+        + sum(weights[i] * duals[row] for weights, row in ways)
+        for i, c in enumerate(classes)
+    ]

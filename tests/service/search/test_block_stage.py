@@ -1,0 +1,85 @@
+"""Filling block after block: what it finds, and that what it finds can be done."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from bench.instances import Instance
+from placement_service.cp_sat.block_shapes import Blocks, Kind
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.verify import verify
+from placement_service.search.block_stage import broadest_level, fill_blocks
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count
+from placement_service.search.parameters import DEFAULTS, SearchParameters
+
+SMALL = {"blocks": 3, "racks": 6, "gangs": 30}
+
+#: Enough to see that what comes of swapping is a plan.
+FEW_SWAPS = replace(
+    DEFAULTS,
+    block_effort=0.05,
+    block_rest_effort=0.1,
+    block_swaps_in_vain=2,
+    block_swap_effort=0.02,
+)
+
+INSTANCES = [
+    pytest.param(Instance("mix", {**SMALL, "load": 1.3}), id="overload"),
+    pytest.param(Instance("pools", {"blocks": 2, "gangs": 20}), id="pools of blocks"),
+    pytest.param(Instance("pools", {"blocks": 2, "gangs": 20, "scattered": 1}), id="of racks"),
+    pytest.param(Instance("mix", {**SMALL, "extras": 0.5, "scaled": 0.6}), id="sets and extras"),
+    pytest.param(Instance("rack_parts", {"blocks": 3, "gangs": 30}), id="only parts of racks"),
+]
+
+
+def counted(instance: Instance, parameters: SearchParameters = FEW_SWAPS) -> State:
+    """A search that knows its bounds and its target, and no plan."""
+    problem = formulate(instance.snapshot(), Policy())
+    start = first_answer(problem)
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
+    count(state)
+    return state
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_what_is_filled_obeys_every_rule(instance: Instance) -> None:
+    state = counted(instance)
+    fill_blocks(state)
+    bindings = name_pods(instance.snapshot(), state.solution().assignments)
+    assert not verify(instance.snapshot(), Policy(), bindings)
+
+
+def test_fewer_gangs_are_in_several_blocks() -> None:
+    state = counted(Instance("mix", {"blocks": 5, "gangs": 60, "load": 1.0}))
+    before = state.solution()
+    fill_blocks(state)
+    domains = [
+        next(tier.value for tier in s.tiers if tier.name is TierName.TOPOLOGY)
+        for s in (before, state.solution())
+    ]
+    assert domains[1] < domains[0]
+    assert state.packs
+
+
+def test_racks_of_one_pool_are_counted_by_pool_and_size() -> None:
+    state = counted(Instance("pools", {"blocks": 2, "gangs": 20, "scattered": 1}))
+    blocks = Blocks(state.counting, broadest_level(state), {})
+    assert blocks.usable
+    assert len({sort.pool for sort in blocks.racks}) == 3
+    shapes = [blocks.shape(g) for g in state.problem.pending]
+    kinds = {kind for shape in shapes if shape is not None for kind, _ in shape.kinds}
+    assert Kind((0, 1, 2), 1) in kinds
+    assert all(0 < kind.size <= 18 for kind in kinds)
+
+
+def test_racks_of_unlike_nodes_are_not_told_by_their_size() -> None:
+    state = counted(Instance("cpu_shapes", {"blocks": 3, "gangs": 20}))
+    assert not Blocks(state.counting, broadest_level(state), {}).usable
