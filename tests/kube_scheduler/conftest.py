@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import pytest
 import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.cluster.fixtures import Cluster
 from tests.kube_scheduler import program
@@ -73,10 +75,16 @@ class Service(Process):
         super().__init__([sys.executable, "-m", "placement_service"], log, environ)
 
     def wait_until_ready(self) -> None:
-        wait_until(
-            lambda: "serving on" in self.text() or not self.is_running(), "the service serves"
-        )
+        wait_until(lambda: self._serves() or not self.is_running(), "the service serves")
         assert self.is_running(), self.text()
+
+    def _serves(self) -> bool:
+        with grpc.insecure_channel(self.target) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            with suppress(grpc.RpcError):
+                answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=1)
+                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        return False
 
 
 @pytest.fixture
@@ -123,7 +131,17 @@ class Schedulers:
             yield process
 
     @contextmanager
-    def _running(self, profiles: list[Any] | None) -> Iterator[Process]:
+    def placing_pod_groups(self, gates: str, **arguments: Any) -> Iterator[Process]:
+        """With both plugins, as `pod-groups.yaml` of the example sets them up."""
+        example = yaml.safe_load((program.MODULE / "pod-groups.yaml").read_text())
+        (profile,) = example["profiles"]
+        for one in profile["pluginConfig"]:
+            one["args"] = {"service": f"127.0.0.1:{self._port}", **arguments}
+        with self._running(example["profiles"], f"--feature-gates={gates}") as process:
+            yield process
+
+    @contextmanager
+    def _running(self, profiles: list[Any] | None, *further: str) -> Iterator[Process]:
         configuration = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -138,7 +156,7 @@ class Schedulers:
         }
         file = self._directory / "scheduler.yaml"
         file.write_text(yaml.safe_dump(configuration))
-        command = [str(self._program), f"--config={file}", "--secure-port=0", "--v=3"]
+        command = [str(self._program), f"--config={file}", "--secure-port=0", "--v=3", *further]
         process = Process(command, self._directory / "scheduler.log")
         try:
             wait_until(

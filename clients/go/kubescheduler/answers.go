@@ -161,14 +161,7 @@ type waitingGang struct {
 // asked about anew. The nodes hold for a while; pods that are not bound by then are asked about
 // again.
 func (s *state) accept(q *question, placement *placementv1.Placement, valid time.Duration) outcome {
-	nodes := map[types.NamespacedName]string{}
-	for _, binding := range placement.GetBindings() {
-		namespace, pod, podErr := client.PodName(binding.GetPod())
-		node, nodeErr := client.NodeName(binding.GetNode())
-		if podErr == nil && nodeErr == nil {
-			nodes[types.NamespacedName{Namespace: namespace, Name: pod}] = node
-		}
-	}
+	nodes := nodesByPod(placement)
 	results := map[string]*placementv1.GangResult{}
 	for _, result := range placement.GetGangs() {
 		results[result.GetName()] = result
@@ -216,6 +209,19 @@ func (s *state) accept(q *question, placement *placementv1.Placement, valid time
 		g.answered.pods = fingerprint(s.waitingLocked(g))
 	}
 	return out
+}
+
+// nodesByPod are the nodes that an answer gives pods.
+func nodesByPod(placement *placementv1.Placement) map[types.NamespacedName]string {
+	nodes := map[types.NamespacedName]string{}
+	for _, binding := range placement.GetBindings() {
+		namespace, pod, podErr := client.PodName(binding.GetPod())
+		node, nodeErr := client.NodeName(binding.GetNode())
+		if podErr == nil && nodeErr == nil {
+			nodes[types.NamespacedName{Namespace: namespace, Name: pod}] = node
+		}
+	}
+	return nodes
 }
 
 // refuse takes note of gangs that the service finds fault with. They are asked about again when

@@ -45,11 +45,24 @@ type TLS struct {
 	ServerName  string `json:"serverName,omitempty"`
 }
 
+var (
+	pluginDefaults = Args{
+		Timeout:       metav1.Duration{Duration: 10 * time.Second},
+		BatchWindow:   metav1.Duration{Duration: 100 * time.Millisecond},
+		FallbackAfter: metav1.Duration{Duration: 30 * time.Second},
+		PermitTimeout: metav1.Duration{Duration: time.Minute},
+		RetryAfter:    metav1.Duration{Duration: 30 * time.Second},
+	}
+	// The scheduler does nothing else while this plugin asks.
+	podGroupDefaults = Args{Timeout: metav1.Duration{Duration: 2 * time.Second}}
+)
+
 // maxPermit is the most that kube-scheduler lets a pod wait in Permit.
 const maxPermit = 15 * time.Minute
 
 // parseArgs reads the arguments strictly: a misspelled one must not be overlooked.
-func parseArgs(object runtime.Object) (Args, error) {
+// What is not said in arguments is set by the plugin that they are for.
+func parseArgs(name string, object runtime.Object, defaults Args) (Args, error) {
 	var args Args
 	switch object := object.(type) {
 	case nil:
@@ -61,21 +74,21 @@ func parseArgs(object runtime.Object) (Args, error) {
 			err = errors.Join(append(faults, err)...)
 		}
 		if err != nil {
-			return args, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+			return args, fmt.Errorf("arguments of plugin %s: %w", name, err)
 		}
 	default:
-		return args, fmt.Errorf("arguments of plugin %s are a %T", Name, object)
+		return args, fmt.Errorf("arguments of plugin %s are a %T", name, object)
 	}
 	var faults []error
 	if args.Service == "" {
 		faults = append(faults, errors.New("service: is missing"))
 	}
-	setDefault(&args.Timeout, 10*time.Second)
+	setDefault(&args.Timeout, defaults.Timeout.Duration)
 	setDefault(&args.TimeLimit, args.Timeout.Duration/2)
-	setDefault(&args.BatchWindow, 100*time.Millisecond)
-	setDefault(&args.FallbackAfter, 30*time.Second)
-	setDefault(&args.PermitTimeout, time.Minute)
-	setDefault(&args.RetryAfter, 30*time.Second)
+	setDefault(&args.BatchWindow, defaults.BatchWindow.Duration)
+	setDefault(&args.FallbackAfter, defaults.FallbackAfter.Duration)
+	setDefault(&args.PermitTimeout, defaults.PermitTimeout.Duration)
+	setDefault(&args.RetryAfter, defaults.RetryAfter.Duration)
 	for _, one := range []struct {
 		name  string
 		value metav1.Duration
@@ -94,7 +107,7 @@ func parseArgs(object runtime.Object) (Args, error) {
 		faults = append(faults, errors.New("timeLimit: must be less than timeout, or no answer is in time"))
 	}
 	if err := errors.Join(faults...); err != nil {
-		return args, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+		return args, fmt.Errorf("arguments of plugin %s: %w", name, err)
 	}
 	return args, nil
 }

@@ -153,7 +153,7 @@ func TestArgumentsAreReadStrictly(t *testing.T) {
 		"too long":             {`{"service": "s:1", "permitTimeout": "16m"}`, "permitTimeout"},
 		"no time":              {`{"service": "s:1", "timeout": 5}`, "args"},
 	} {
-		_, err := parseArgs(&runtime.Unknown{Raw: []byte(want.text)})
+		_, err := parseArgs(Name, &runtime.Unknown{Raw: []byte(want.text)}, pluginDefaults)
 		if (err == nil) != (want.fault == "") {
 			t.Errorf("%s: got %v", name, err)
 		} else if err != nil && want.fault != "args" && !strings.Contains(err.Error(), want.fault) {

@@ -52,7 +52,7 @@ var (
 
 // New makes the plugin: app.WithPlugin(kubescheduler.Name, kubescheduler.New).
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	args, err := parseArgs(object)
+	args, err := parseArgs(Name, object, pluginDefaults)
 	if err != nil {
 		return nil, err
 	}

@@ -18,5 +18,8 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(kubescheduler.Name, kubescheduler.New))))
+	os.Exit(cli.Run(app.NewSchedulerCommand(
+		app.WithPlugin(kubescheduler.Name, kubescheduler.New),
+		app.WithPlugin(kubescheduler.PodGroupsName, kubescheduler.NewPodGroups),
+	)))
 }
