@@ -25,6 +25,7 @@ SMALL: list[tuple[str, dict[str, Value]]] = [
     ("grove_scale", {}),
     ("wide", {"pods": 8}),
     ("huge", {"gangs": 50, "load": 0.1}),
+    ("ragged", {"gangs": 10, "blocks": 1, "load": 0.5, "serials": 1}),
 ]
 
 OPENB_NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
@@ -151,3 +152,12 @@ def test_words_become_parameters_of_their_type() -> None:
 def test_wrong_words_are_refused_by_name(family: str, words: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         instances.instance(family, words)
+
+
+def test_no_two_ragged_nodes_are_alike_though_the_trays_are_as_free_as_in_the_mix() -> None:
+    params: dict[str, Value] = {"gangs": 10, "blocks": 1, "load": 0.5}
+    plain, ragged = (Instance(family, params).snapshot() for family in ("mix", "ragged"))
+    nodes = ragged.nodes
+    assert len({frozenset(n.requested.items()) for n in nodes}) == len(nodes)
+    assert {len(n.labels) for n in nodes} <= {24, 25}
+    assert free_trays(nodes) == free_trays(plain.nodes)
