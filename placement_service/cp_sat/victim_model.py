@@ -275,6 +275,9 @@ class VictimModel(LinearModel):
                 for v, w in least[s]:
                     sums[v] += w
                 self.row([*loads[a], *sums.items()], least=0)
+        for gang in () if self.moves else self.running:
+            if gang.base in self.placed:
+                self.row([(self.placed[gang.index], 1), (self.placed[gang.base], -1)], most=0)
         self._queues()
         self._budgets()
         if self.moves:

@@ -13,8 +13,8 @@ columns of room here, one for each group of gangs that may not use all of it.
 
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
-minimum at all, when not every pod of it is told with its node, when it is the base of gangs
-that run, when its queue is not there, when nothing says which of the listed devices of its
+minimum at all, when not every pod of it is told with its node, when it is the base of a gang
+that stays, when where it runs counts in `topology` for pods that wait, when its queue is not there, when nothing says which of the listed devices of its
 nodes it has, when its nodes hold more for owners than they have, and when its pods have
 rules about other pods, ports or reservations, or want shares of devices or network devices.
 
@@ -27,7 +27,7 @@ are required ones where none of their pods can get another node.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from placement_service.entities.eviction import EvictionPolicy
@@ -65,7 +65,8 @@ def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool =
         return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy)
     moves = policy.eviction is EvictionPolicy.REPACK
-    chosen = frozenset(_able(snapshot, policy, rights, moves=moves, on_devices=on_devices))
+    able = frozenset(_able(snapshot, policy, rights, moves=moves, on_devices=on_devices))
+    chosen = able if moves else _without_bases_of_others(snapshot, able)
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
@@ -73,7 +74,7 @@ def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool =
     else:
         opened = _open_for_evictions(snapshot, chosen, rights)
     exact = not any(
-        i not in chosen and _could_give_way(gang, snapshot, rights)
+        i not in able and _could_give_way(gang, snapshot, rights)
         for i, gang in enumerate(snapshot.gangs)
     )
     return replace(opened, exact=exact)
@@ -96,11 +97,11 @@ def _able(
     usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
-    bases = {g.base_gang for g in snapshot.gangs if any(r.running_count for r in g.groups)}
+    growing = {g.base_gang or g.name for g in snapshot.gangs if any(_pending(g))}
     for index, gang in enumerate(snapshot.gangs):
         if (
-            gang.name not in bases
-            and gang.queue in queues
+            gang.queue in queues
+            and not _adds_topology(gang, growing)
             and rights.may_be_disturbed(gang)
             and _is_told(gang, usable)
             and _tells_devices(gang, usable, policy, on_devices=on_devices)
@@ -114,6 +115,29 @@ def _able(
             )
         ):
             yield index
+
+
+def _pending(gang: PodGang) -> Iterator[int]:
+    return (group.pending_count for group in gang.groups)
+
+
+def _adds_topology(gang: PodGang, growing: Collection[str]) -> bool:
+    """Whether where a gang runs counts for new pods: its own, or those of its set."""
+    wishes = gang.previous_nodes or any(s.preferred_level for s in gang.packing_scopes)
+    return bool(wishes and any(_pending(gang))) or bool(
+        (gang.base_gang and gang.base_gang in growing)
+        or (gang.name in growing and not any(_pending(gang)))
+    )
+
+
+def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozenset[int]:
+    """A base goes only with all that is based on it, so it stays while any of them must."""
+    staying = {
+        gang.base_gang
+        for i, gang in enumerate(snapshot.gangs)
+        if i not in able and any(group.running_count for group in gang.groups)
+    }
+    return frozenset(i for i in able if snapshot.gangs[i].name not in staying)
 
 
 def _overbooked(snapshot: Snapshot) -> frozenset[str]:
@@ -226,6 +250,7 @@ def _open_for_evictions(
     snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
 ) -> Prepared:
     room = _Room(snapshot, chosen, rights)
+    names = {snapshot.gangs[i].name for i in chosen}
     number = {node.name: n for n, node in enumerate(snapshot.nodes)}
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
@@ -252,7 +277,8 @@ def _open_for_evictions(
             groups.append(replace(group, pod_sets=tuple(sets)))
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
-            gangs.append(_open(gang, groups, priority, moves=False))
+            base = gang.base_gang if gang.base_gang in names else ""
+            gangs.append(replace(_open(gang, groups, priority, moves=False), base_gang=base))
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
     return Prepared(

@@ -175,6 +175,8 @@ class Builder:
         """
         for index in gangs:
             gang = self.problem.gangs[index]
+            if not self._base_is_placed(gang, plan):
+                continue
             mark = residual.mark()
             for d, node, count in plan.get(index, ()):
                 residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))

@@ -79,6 +79,8 @@ class _Victims:
         for gang in self.problem.gangs:
             for node in sorted({home.node for home in gang.home}):
                 self._on_node[node].append(gang.index)
+        #: Gangs that others are based on: they stay.
+        self._bases = {g.base for g in self.problem.gangs if g.home}
         order = sorted({g.priority for g in self.problem.gangs if g.home})
         self._rank = {priority: rank for rank, priority in enumerate(order)}
 
@@ -162,7 +164,7 @@ class _Victims:
             if not here:
                 continue
             extras = _without(victim, units, node)
-            if extras is None and victim.priority > gang.priority:
+            if extras is None and (victim.priority > gang.priority or index in self._bases):
                 continue
             keeps[index] = () if extras is None else extras
             pods += here if extras is not None else sum(c for _, _, c in units)

@@ -259,7 +259,8 @@ def _disruption(outcome: Outcome, policy: Policy) -> Counts:
 
 def _topology(outcome: Outcome, policy: Policy) -> Counts:
     question, scopes = outcome.question, outcome.scopes
-    counts = np.array([gang.placed and gang.new > 0 for gang in outcome.gangs], dtype=bool)
+    # What is moved is no cost of the plan where it goes: it runs already.
+    counts = np.array([gang.placed and gang.has_bound for gang in outcome.gangs], dtype=bool)
     total = 0
     for level, mine in _scopes_by_level(question.scopes, required=False).items():
         those = np.zeros(len(question.scopes), dtype=bool)
@@ -291,7 +292,7 @@ def _away(outcome: Outcome, counts: Bools) -> int:
     for g, gang in enumerate(outcome.snapshot.gangs):
         previous = [rows[n] for n in gang.previous_nodes if n in rows] if counts[g] else []
         if previous:
-            mine = outcome.node_of_new[gang_of_new == g]
+            mine = outcome.node_of_new[(gang_of_new == g) & (outcome.binding_of_new >= 0)]
             total += int(np.count_nonzero(~np.isin(mine, previous)))
     return total
 
@@ -306,7 +307,7 @@ def _set_splits(outcome: Outcome, scopes: Scopes) -> Iterator[int]:
     for base, followers in scaled.items():
         level = set_level(outcome.gangs[base].gang)
         members = [base, *followers] if outcome.gangs[base].placed else followers
-        if level and any(outcome.gangs[g].new for g in members):
+        if level and any(outcome.gangs[g].has_bound for g in members):
             groups = np.flatnonzero(np.isin(outcome.question.gang_of_group, members))
             nodes = scopes.nodes_of_groups(groups)
             yield max(0, scopes.count_domains(nodes, level) - 1)

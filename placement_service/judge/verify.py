@@ -51,6 +51,7 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     evictions.evictions_are_of_running_pods_and_allowed,
     evictions.preemptible_gangs_give_way,
     evictions.whole_gangs_or_extras_give_way,
+    evictions.bases_stay_while_gangs_based_on_them_run,
     evictions.gangs_run_for_their_minimum_time,
     evictions.disruption_budgets_hold,
     evictions.victims_go_for_a_gang_that_is_placed,

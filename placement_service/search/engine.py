@@ -57,8 +57,9 @@ def search(
     tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
     tolerances = [(tier, share) for tier, share in tolerances if share > 0]
     state = State(problem, start, deadline, report, parameters)
-    # Something is known at once: nobody can do better than everybody.
-    report(state.solution())
+    if not tolerances:
+        # Something is known at once: nobody can do better than everybody.
+        report(state.solution())
     if problem.relaxation is not None and not tolerances:
         _prove(state, problem.relaxation, start)
     for i, (tier, share) in enumerate(tolerances):
@@ -66,8 +67,11 @@ def search(
         if not problem.policy.deterministic:
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
+        spends = (k + 1 for k, g in enumerate(state.goals) if g.tier is tier and g.reported)
+        state.known_goals = min(spends, default=len(state.goals))
         _improve(state)
         state.tolerate(tier, share)
+    state.known_goals = len(state.goals)
     state.deadline = deadline
     _improve(state)
     measure_fewest(state)

@@ -55,6 +55,9 @@ class State:
         self.target: tuple[int, ...] = ()
         self.layout: Layout | None = None
         self.fewest: dict[int, int] = {}
+        #: So many goals have bounds that hold: those behind a tier of which some may still be
+        #: spent are bounded for plans that spend nothing.
+        self.known_goals = len(self.goals)
         self.phase = "bound"
         self._report = report
 
@@ -161,11 +164,12 @@ class State:
 
     def solution(self, *, final: bool = False) -> Solution:
         """What is known, in the terms of the caller."""
+        said = self.known_goals
         result = report_plan(
             self.problem,
             self.plan,
             self.worth,
-            self.bounds,
+            (*self.bounds[:said], *self._trivial[said:]),
             phase=self.phase,
             fewest=self.fewest,
             best=self._best,

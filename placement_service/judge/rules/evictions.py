@@ -76,6 +76,18 @@ def whole_gangs_or_extras_give_way(plan: Plan) -> Iterator[str]:
                 )
 
 
+def bases_stay_while_gangs_based_on_them_run(plan: Plan) -> Iterator[str]:
+    """A base goes only together with all gangs that are based on it."""
+    lost = {
+        gang.gang.name
+        for gang in plan.outcome.gangs
+        if gang.evicted and not gang.placed and _all_go(gang)
+    }
+    for gang in plan.outcome.gangs if lost else ():
+        if gang.gang.base_gang in lost and not _all_go(gang):
+            yield f"gang {gang.gang.base_gang} goes, but gang {gang.gang.name} is based on it"
+
+
 def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
     """A gang loses its minimum only after the time that it may run undisturbed.
 
