@@ -14,9 +14,10 @@ columns of room here, one for each group of gangs that may not use all of it.
 A gang stays as it is, and cannot give way, when it must not be disturbed (not preemptible,
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
 minimum at all, when not every pod of it is told with its node, when it is the base of a gang
-that stays, when where it runs counts in `topology` for pods that wait, when its queue is not there, when nothing says which of the listed devices of its
-nodes it has, when its nodes hold more for owners than they have, and when its pods have
-rules about other pods, ports or reservations, or want shares of devices or network devices.
+that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
+there, when nothing says which of the listed devices of its nodes it has, when its nodes hold
+more for owners than they have, and when its pods have rules about other pods, ports or
+reservations, or want shares of devices or network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
