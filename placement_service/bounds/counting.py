@@ -101,6 +101,7 @@ class Counting:
         self._weights: dict[Content, Ints] = {}
         self._parts: dict[tuple[Gang, int], Parts] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
+        self._rooms: dict[tuple[int, bytes], Ints] = {}
 
     def _part_levels(self) -> tuple[int, ...]:
         """The levels that parts are bound to, -1 for single nodes first."""
@@ -296,9 +297,16 @@ class Counting:
             large = {w.tobytes(): w for w, _ in parts if (w > 1).any()}
             for t in (np.maximum(w, 1) for w in large.values()):
                 need = sum((w // t * times for w, times in parts), np.zeros_like(t))
-                if (need > (self.offers(level) // t[:, None]).sum(axis=1)).any():
+                if (need > self._rounded(level, t)).any():
                     return False
         return True
+
+    def _rounded(self, level: int, t: Ints) -> Ints:
+        """Room for parts of t, in all domains of a level together [K]."""
+        key = (level, t.tobytes())
+        if key not in self._rooms:
+            self._rooms[key] = (self.offers(level) // t[:, None]).sum(axis=1)
+        return self._rooms[key]
 
     def domains_for(self, gang: Gang, scope: Scope) -> Bools:
         """Domains [D] of a scope's required level that counting does not rule out."""
