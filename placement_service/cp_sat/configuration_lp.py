@@ -42,6 +42,9 @@ Floats = NDArray[np.float64]
 PRICE_DIGITS = 10**7
 DUAL_BITS = 40
 
+#: How many times what it is worth a part costs that no column has.
+MISSING = 20
+
 #: Beyond this a row has no limit on a side.
 INFINITE = 1 << 61
 
@@ -169,6 +172,12 @@ class _Relaxation:
         for v, w in self.value.items():
             objective.SetCoefficient(self._variables[v], w / self._unit)
         objective.SetMaximization()
+        # What is held may need parts for which there are no columns yet: they have a price.
+        dearest = float((self._guess().kinds / self._sizes()).max(initial=0.0)) or self._unit
+        for k, size in enumerate(self._sizes().tolist()):
+            missing = solver.NumVar(0, infinity, "")
+            self._kind_limits[k].SetCoefficient(missing, -1)
+            objective.SetCoefficient(missing, -MISSING * size * dearest / self._unit)
         for column in self.owner.columns:
             self._add(column)
 
@@ -233,22 +242,25 @@ class _Relaxation:
         assert value is not None
         return value // self.step * self.step
 
+    def _sizes(self) -> Floats:
+        return np.array([k.size for k in self.configurations.kinds], dtype=np.float64)
+
     def _guess(self) -> Duals:
         """Nearly what gangs are worth for each unit of their parts."""
         worth = np.zeros(len(self.owner.needs))
         weight = np.zeros(len(self.owner.needs))
-        units: dict[int, int] = {}
-        sizes = [k.size for k in self.configurations.kinds]
+        units: dict[int, float] = {}
+        sizes = self._sizes()
         for k, needs in enumerate(self.owner.needs):
             for v, w in needs:
-                units[v] = units.get(v, 0) + w * sizes[k]
+                units[v] = units.get(v, 0.0) + w * sizes[k]
         for k, needs in enumerate(self.owner.needs):
             for v, w in needs:
                 times = w * max(1, self.ranges[v][1])
                 worth[k] += times * max(0, self.value.get(v, 0)) / units[v]
                 weight[k] += times
         each = 0.9 * worth / np.maximum(weight, 1)
-        return Duals(np.zeros(len(self.rows)), each * np.array(sizes, dtype=float))
+        return Duals(np.zeros(len(self.rows)), each * sizes)
 
     def _try(
         self, point: Duals, duals: Duals | None = None, signatures: Floats | None = None
