@@ -4,9 +4,9 @@ The oracle that the engine's proofs are held against. It shares nothing with the
 engine: `verify` says which complete plans are allowed and `score` what they are
 worth. Plans are left out before that for plain reasons only: a gang below its
 minimum, a node that the snapshot or the template closes to a pod, a resource
-that is used up whoever may go, a gang that is left with a part of its minimum, and
-partial plans that could not beat the best plan found so
-far even if every gang that is left got its best at no cost to the others.
+that is used up whoever may go, devices that no node has together, a gang that is
+left with a part of its minimum, and partial plans that could not beat the best plan
+found so far even if every gang that is left got its best at no cost to the others.
 
 Good for about four nodes and six pending pods; the effort is that of all ways
 to spread the pods over the nodes. The fragmentation tier is not optimised: the
@@ -35,6 +35,7 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Solution, TierName
 from placement_service.judge.score import TIERS, Score, score
 from placement_service.judge.verify import verify
+from tests.giving import give_devices
 
 #: Two values of a tier that are this close are equal.
 EPSILON = 1e-6
@@ -157,11 +158,10 @@ def fewest_domains(
     counts = []
     for plan in _plans(lonely, alone, max_steps):
         result = score(lonely, policy, plan).gangs[0]
-        if (
-            result.placed
-            and result.preferred_domains is not None
-            and not verify(lonely, policy, use_reservations(lonely, plan))
-        ):
+        if not result.placed or result.preferred_domains is None:
+            continue
+        given = give_devices(lonely, policy, use_reservations(lonely, plan))
+        if given is not None and not verify(lonely, policy, *given):
             counts.append(result.preferred_domains)
     return min(counts, default=None)
 
@@ -234,8 +234,13 @@ class _Search:
         if depth == len(self._options):
             found = self._enough(rank(score(self._snapshot, self._policy, plan, evictions)))
             if found > self.best:
-                bound = use_reservations(self._snapshot, plan)
-                for named in _with_winners(self._snapshot, self._policy, plan, evictions):
+                given = give_devices(
+                    self._snapshot, self._policy, use_reservations(self._snapshot, plan), evictions
+                )
+                if given is None:
+                    return
+                bound, gone = given
+                for named in _with_winners(self._snapshot, self._policy, plan, gone):
                     if not verify(self._snapshot, self._policy, bound, named):
                         self.best, self.plan, self.evictions = found, bound, named
                         break

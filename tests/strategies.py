@@ -8,12 +8,19 @@ other, bases may wait.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
 from hypothesis import strategies as st
 
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+)
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
@@ -78,6 +85,8 @@ class Feature(Enum):
     QUEUES = auto()
     AGES = auto()
     TOLD = auto()
+    DEVICES = auto()
+    COMPUTE_DOMAINS = auto()
 
 
 EVERYTHING = frozenset(Feature)
@@ -121,7 +130,11 @@ def snapshots(
         queues = draw(queue_trees())
         gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
     snapshot = Snapshot(nodes, tuple(gangs), running, as_of=now, queues=queues)
-    return draw(_with_told_pods(snapshot)) if Feature.TOLD in chosen else snapshot
+    if Feature.TOLD in chosen:
+        snapshot = draw(_with_told_pods(snapshot))
+    if Feature.COMPUTE_DOMAINS in chosen:
+        snapshot = draw(_with_compute_domains(snapshot))
+    return draw(_with_devices(snapshot)) if Feature.DEVICES in chosen else snapshot
 
 
 #: Whom evictions spare, and why: a gang's fields.
@@ -233,6 +246,112 @@ def with_reservations(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -
     return replace(snapshot, gangs=tuple(gangs), reservations=tuple(reservations))
 
 
+#: Partitions of four devices: pairs that nest in four, pairs that overlap, single ones only.
+_TABLES = (
+    ((0,), (1,), (2,), (3,), (0, 1), (2, 3), (0, 1, 2, 3)),
+    ((0,), (1,), (2,), (3,), (0, 1), (1, 2), (2, 3), (0, 1, 2, 3)),
+    ((0,), (1,), (2,), (3,)),
+)
+_SHARES = (
+    DeviceShare(500, 500),
+    DeviceShare(300, 300),
+    DeviceShare(400, 400),
+    DeviceShare(600, 600),
+    DeviceShare(700, 200),
+    DeviceShare(0, 600),
+    DeviceShare(500, 500, count=2),
+    DeviceShare(0, 0, 30 << 30),
+)
+#: More devices of one node than the oracle can try.
+_MOST_DEVICES = 5
+
+
+@st.composite
+def _with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Some nodes list their GPUs one by one, and some pods want parts of them."""
+    running: dict[str, list[tuple[str, int]]] = {}
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for s in group.pod_sets:
+                for pod in s.bound_pods:
+                    gpus = s.template.requests.get(GPU, 0)
+                    running.setdefault(pod.node, []).append((pod.name, gpus))
+    given: dict[str, tuple[int, ...]] = {}
+    nodes = []
+    for node in snapshot.nodes:
+        count = node.allocatable.get(GPU, 0)
+        if not 0 < count <= _MOST_DEVICES or draw(_rarely):
+            nodes.append(node)
+            continue
+        free = list(draw(st.permutations(range(count))))
+        for name, gpus in running.get(node.name, ()):
+            given[name], free = tuple(sorted(free[:gpus])), free[gpus:]
+        told = count - len(free)
+        free = free[max(0, node.requested.get(GPU, 0) - told) :]
+        part = free[0] if free and draw(_rarely) else -1
+        nics = draw(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)))
+        devices = tuple(
+            Device(
+                index=i,
+                healthy=i not in free or not draw(_rarely),
+                used_milli=0 if i in free and i != part else 1000 if i != part else 500,
+                used_memory_milli=0 if i in free and i != part else 1000 if i != part else 300,
+                memory_bytes=draw(st.sampled_from([0, 40 << 30])),
+                pcie_switch=f"s{i // 2}" if i < 4 else "",
+                nics=nics[i // 2],
+            )
+            for i in range(count)
+        )
+        table = [p for p in draw(st.sampled_from(_TABLES)) if max(p) < count]
+        nodes.append(
+            replace(
+                node,
+                devices=devices,
+                partitions=tuple(map(DevicePartition, table)) if draw(st.booleans()) else (),
+                partition_policy=draw(st.sampled_from(PartitionPolicy)),
+            )
+        )
+
+    def bound(s: PodSet) -> PodSet:
+        pods = tuple(replace(pod, devices=given.get(pod.name, ())) for pod in s.bound_pods)
+        template = s.template
+        gpus = template.requests.get(GPU, 0)
+        if gpus and not pods and draw(st.booleans()):
+            if draw(st.booleans()):
+                template = replace(template, same_pcie_nics=draw(st.integers(1, 2)))
+            else:
+                rest = {r: n for r, n in template.requests.items() if r != GPU}
+                share = draw(st.sampled_from(_SHARES))
+                template = replace(template, requests=rest, device_share=share)
+        return replace(s, template=template, bound_pods=pods)
+
+    return replace(snapshot, nodes=tuple(nodes), gangs=_with_sets(snapshot, bound))
+
+
+@st.composite
+def _with_compute_domains(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Some nodes serve a ComputeDomain, some pods are in one."""
+    names = st.sampled_from(["", "", "d", "e"])
+    nodes = tuple(replace(node, compute_domain=draw(names)) for node in snapshot.nodes)
+
+    def told(s: PodSet) -> PodSet:
+        return replace(s, template=replace(s.template, compute_domain=draw(names)))
+
+    return replace(snapshot, nodes=nodes, gangs=_with_sets(snapshot, told))
+
+
+def _with_sets(snapshot: Snapshot, change: Callable[[PodSet], PodSet]) -> tuple[PodGang, ...]:
+    return tuple(
+        replace(
+            gang,
+            groups=tuple(
+                replace(group, pod_sets=tuple(map(change, group.pod_sets))) for group in gang.groups
+            ),
+        )
+        for gang in snapshot.gangs
+    )
+
+
 _memberships = st.tuples(
     st.sampled_from(["", "queues/a", "queues/b", "queues/c", "queues/c"]), st.booleans()
 )
@@ -307,7 +426,8 @@ def full_clusters(
     if draw(st.booleans()):
         queues = draw(queue_trees())
         gangs = [_in_a_queue(gang, *draw(_memberships)) for gang in gangs]
-    return draw(_with_told_pods(Snapshot(tuple(nodes), tuple(gangs), queues=queues)))
+    snapshot = draw(_with_told_pods(Snapshot(tuple(nodes), tuple(gangs), queues=queues)))
+    return draw(_with_devices(snapshot)) if draw(st.booleans()) else snapshot
 
 
 def _asks(gpus: int) -> PodTemplate:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy, Snapshot
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
@@ -57,9 +58,9 @@ small = st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY))
 
 def judged(snapshot: Snapshot, solution: Solution, policy: Policy = POLICY) -> Score:
     """The score of an answer that keeps the rules and claims what it is worth."""
-    bindings = name_pods(snapshot, solution.assignments)
-    assert verify(snapshot, policy, bindings) == ()
-    result = score(snapshot, policy, bindings)
+    plan = name_plan(snapshot, policy, prepare(snapshot, policy), solution.assignments)
+    assert verify(snapshot, policy, *plan) == ()
+    result = score(snapshot, policy, *plan)
     assert [(t.name, t.value) for t in solution.tiers] == [(n, result.value(n)) for n in TierName]
     return result
 
@@ -240,5 +241,5 @@ class TestTheOracle:
     @given(tiny)
     def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
         best = oracle(snapshot)
-        assert verify(snapshot, POLICY, use_reservations(snapshot, best.plan)) == ()
+        assert verify(snapshot, POLICY, best.plan) == ()
         assert rank(score(snapshot, POLICY, best.plan)) == best.rank
