@@ -15,6 +15,7 @@ import numpy as np
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
+from placement_service.explain.device_reasons import devices_in_the_way
 from placement_service.formulation.arrays import MANY, Bools, Ints
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.scope_tree import Part, tree_of
@@ -207,8 +208,11 @@ class Shortfalls:
             parts.append(f"resources alone would do{where}")
         else:
             code = _CAPACITY[level != CLUSTER, pin >= 0]
-            binding = self._binding(headroom, needs, inside, found, asked, exact)
-            if binding:
+            devices = "" if found else self._devices(headroom, needs, inside)
+            if devices:
+                code = ReasonCode.DEVICES if level == CLUSTER else code
+                parts.append(devices)
+            elif binding := self._binding(headroom, needs, inside, found, asked, exact):
                 parts.append(binding)
             if giant is not None:
                 parts.append(giant.words)
@@ -240,7 +244,9 @@ class Shortfalls:
                 continue
             free = headroom.residual.free[nodes][:, asked]
             short = asked[free.max(axis=0) < kind.request[asked]].tolist()
-            names = {r: self.problem.columns[r] for r in short}
+            # What rules say as amounts is nothing that people ask for.
+            names = {r: n for r in short if " " not in (n := self.problem.columns[r])}
+            short = list(names)
             # The GPUs if it is them, for they are what pods of a gang are about.
             short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
             for r in short[:1]:
@@ -257,6 +263,23 @@ class Shortfalls:
                     text = f"a pod asks for {own} and {text}"
                 return _Giant(node, text)
         return None
+
+    def _devices(self, headroom: Headroom, needs: Needs, inside: Bools) -> str:
+        """What of the devices keeps a pod off the node that has most of all else."""
+        rules = np.array([" " in name for name in self.problem.columns], dtype=bool)
+        for kind in {k.number: k for n in needs for k, _ in n.kinds}.values():
+            nodes = np.flatnonzero(inside & self.kinds.open(kind))
+            free = headroom.residual.free[nodes]
+            able = nodes[(free[:, ~rules] >= kind.request[~rules]).all(axis=1)]
+            if not len(able) or headroom.row(kind, bare=True)[nodes].any():
+                continue
+            gpus = self.problem.node_gpus_free[able]
+            best = able[gpus == gpus.max()].tolist()
+            node = min((self.snapshot.nodes[n] for n in best), key=lambda n: n.name)
+            text = devices_in_the_way(node, kind.template, self.problem.policy)
+            if text:
+                return text
+        return ""
 
     def nearest(self, gang: Gang, headroom: Headroom) -> Nearest:
         """Where a gang nearly fits, though counting rules nothing out."""
@@ -484,8 +507,9 @@ class Shortfalls:
         binding = [r for r in alone if alone[r] == found]
         others = [f"{words.resource_word(r)} alone would do for {alone[r]}" for r in gpus]
         if binding:
-            names = words.listed([words.resource_word(r) for r in binding])
-            return ", ".join([f"{names} {'binds' if len(binding) == 1 else 'bind'}", *others])
+            binding = list(dict.fromkeys(map(words.resource_word, binding)))
+            verb = "binds" if len(binding) == 1 else "bind"
+            return ", ".join([f"{words.listed(binding)} {verb}", *others])
         if not self.has_rules(kind):
             each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
             return f"no resource binds by itself: alone there is {words.listed(each)}"

@@ -57,7 +57,10 @@ def asks(requests: Resources, policy: Policy, *, full: bool = False) -> str:
 
 def resource_word(resource: str) -> str:
     """A resource as the subject of a sentence."""
-    return "the pod limit" if resource == PODS else resource
+    if resource == PODS:
+        return "the pod limit"
+    # No resource of Kubernetes has a space in its name: rules said as amounts are numbered.
+    return resource.partition(" (")[0] if " " in resource else resource
 
 
 def level_word(key: str) -> str:

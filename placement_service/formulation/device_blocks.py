@@ -30,9 +30,9 @@ from placement_service.formulation.device_wants import WHOLE, Want
 PLENTY = 1 << 40
 
 #: The column of GPUs of which nothing is in use.
-FREE = "whole GPUs"
+FREE = "a whole GPU"
 #: The column that holds back pods for which blocks have no word.
-NETWORK = "network devices beside GPUs"
+NETWORK = "a network device beside GPUs"
 
 #: The partitions of a node, as sorted sets of devices.
 Table = tuple[tuple[int, ...], ...]
@@ -131,7 +131,7 @@ def nested(table: Table) -> Table:
 
 def _partition_column(table: int, size: int) -> str:
     more = f" ({table + 1})" if table else ""
-    return f"partitions of {size} GPUs{more}" if size > 1 else f"partitions of 1 GPU{more}"
+    return f"a partition of {size} GPUs{more}" if size > 1 else f"a partition of 1 GPU{more}"
 
 
 # --- sizes of shares ------------------------------------------------------------
@@ -177,7 +177,7 @@ def _milli(share: Want, memory_bytes: int) -> int:
 
 def _share_column(memory_bytes: int, size: int) -> str:
     of = f" of {memory_bytes >> 30} GiB GPUs" if memory_bytes else ""
-    return f"shares of {size / 10:g} %{of}"
+    return f"a share of {size / 10:g} %{of}"
 
 
 # --- partitions -----------------------------------------------------------------

@@ -41,7 +41,7 @@ from placement_service.formulation.device_wants import ALL, Load, Want, want_of
 from placement_service.formulation.prepared import Prepared
 
 #: The column that keeps parts of devices off nodes that do not list theirs.
-LISTED = "listed GPUs"
+LISTED = "a list of GPUs"
 
 #: A pod set by the indices of its gang, its group and itself.
 SetKey = tuple[int, int, int]
@@ -186,7 +186,7 @@ def _columns(
         for busy in {frozenset[int](), *held.get(name, ())}:
             cases[name, busy] = _situation(boards[name], node, question.homes.get(name, ()), busy)
     columns = columns_of(list(cases.values()), wants)
-    labels = [f"devices together ({c + 1})" for c in range(len(columns.takes))]
+    labels = [f"the fit of devices ({c + 1})" for c in range(len(columns.takes))]
     kinds: dict[object, int] = {want: k for k, want in enumerate(wants)}
     for pods in question.homes.values():
         for h, pod in enumerate(pods):
@@ -243,7 +243,7 @@ def _relaxed(question: _Question) -> _Words:
     except TooManyError:
         columns = Columns((), ((),) * len(alone), ((),) * len(alone))
     most = dict(zip(alone, columns.most, strict=True))
-    labels = [f"devices one by one ({c + 1})" for c in range(len(columns.takes))]
+    labels = [f"the room on devices ({c + 1})" for c in range(len(columns.takes))]
     rows = {part: [row[k] for row in columns.takes] for k, part in enumerate(parts)}
 
     def offers(node: Node, busy: Iterable[int]) -> Amounts:

@@ -1,0 +1,132 @@
+"""Which devices of a node keep a pod out: "no partition of 4 is free on h1: 0-3 has GPU 2 in use".
+
+It looks at the devices as the snapshot lists them, before any plan, and at one pod alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from placement_service.entities.devices import Device, DeviceShare, PartitionPolicy
+from placement_service.entities.request import Node, PodTemplate, Policy
+from placement_service.explain import wording as words
+
+#: A whole device, in thousandths.
+WHOLE = 1000
+
+
+def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str:
+    """Why the devices of a node do not hold one such pod; empty when nothing here says so."""
+    share, nics = template.device_share, template.same_pcie_nics
+    if not node.devices:
+        needs = share is not None or nics > 0
+        return f"{node.short_name} does not list its GPUs" if needs else ""
+    if share is not None:
+        return _no_room_for_share(node, share) or _no_network(node, share.count, nics)
+    count = policy.whole_gpus(template.requests)
+    if not count:
+        return ""
+    free = {d.index for d in node.devices if d.whole}
+    if len(free) < count:
+        return (
+            f"only {len(free)} of the {count} GPUs are wholly free on {node.short_name}: "
+            f"{_state_of([d for d in node.devices if d.index not in free])}"
+        )
+    return _no_partition(node, count, free) or _no_network(node, count, nics)
+
+
+def _no_partition(node: Node, count: int, free: set[int]) -> str:
+    if node.partition_policy is not PartitionPolicy.HONOR or not node.partitions:
+        return ""
+    table = sorted(tuple(sorted(p.devices)) for p in node.partitions if len(p.devices) == count)
+    if not table:
+        return f"{node.short_name} has no partition of {count} GPUs"
+    if any(free.issuperset(part) for part in table):
+        return ""
+    by_index = {d.index: d for d in node.devices}
+    each = [
+        f"{_ranges(part)} has {_state_of([by_index[i] for i in part if i not in free])}"
+        for part in table
+    ]
+    if len(each) > words.MOST_NAMES:
+        each = [*each[: words.MOST_NAMES], f"{len(each) - words.MOST_NAMES} more are not free"]
+    return f"no partition of {count} is free on {node.short_name}: {'; '.join(each)}"
+
+
+def _no_room_for_share(node: Node, share: DeviceShare) -> str:
+    fitting = [d for d in node.devices if d.healthy and _holds(d, share)]
+    if len(fitting) >= share.count:
+        return ""
+    want = _share_word(share)
+    if share.count > 1:
+        return f"{len(fitting)} of the {share.count} GPUs on {node.short_name} have {want} left"
+    return f"no GPU on {node.short_name} has {want} left: {_left_of(node.devices)}"
+
+
+def _holds(device: Device, share: DeviceShare) -> bool:
+    memory = share.memory_milli
+    if share.memory_bytes:
+        if not device.memory_bytes:
+            return False
+        memory = -(-share.memory_bytes * WHOLE // device.memory_bytes)
+    return (
+        device.used_milli + share.compute_milli <= WHOLE
+        and device.used_memory_milli + memory <= WHOLE
+    )
+
+
+def _no_network(node: Node, count: int, nics: int) -> str:
+    if not nics:
+        return ""
+    near = [d for d in node.devices if d.pcie_switch and d.nics and d.healthy]
+    usable = [d for d in near if (d.whole or d.used_milli < WHOLE)]
+    there = sum({d.pcie_switch: d.nics for d in near}.values())
+    if len(usable) >= count and there >= nics:
+        return (
+            f"no {count} GPUs that are free on {node.short_name} have {nics} network devices on "
+            "their switches, one on each at least"
+        )
+    if not usable:
+        return f"no GPU that is free on {node.short_name} is on a switch with network devices"
+    return (
+        f"of {count} GPUs with {nics} network devices {node.short_name} has {len(usable)} on "
+        f"switches with {there}"
+    )
+
+
+def _state_of(devices: Sequence[Device]) -> str:
+    """``GPU 2 in use and GPU 5 unhealthy``."""
+    found: dict[str, list[int]] = {}
+    for d in devices:
+        found.setdefault("in use" if d.healthy else "unhealthy", []).append(d.index)
+    return words.listed([f"{_gpus(indices)} {what}" for what, indices in found.items()])
+
+
+def _left_of(devices: Iterable[Device]) -> str:
+    left = [
+        f"GPU {d.index} has "
+        + (f"{(WHOLE - max(d.used_milli, d.used_memory_milli)) / 10:g} %" if d.healthy else "none")
+        for d in devices
+    ]
+    return words.listed(left)
+
+
+def _share_word(share: DeviceShare) -> str:
+    if share.memory_bytes:
+        return words.amount("memory", share.memory_bytes)
+    return f"{max(share.compute_milli, share.memory_milli) / 10:g} %"
+
+
+def _gpus(indices: Sequence[int]) -> str:
+    return f"GPU {indices[0]}" if len(indices) == 1 else f"GPUs {_ranges(indices)}"
+
+
+def _ranges(indices: Iterable[int]) -> str:
+    """``0-3``, ``0-1, 4``."""
+    runs: list[list[int]] = []
+    for i in sorted(indices):
+        if runs and runs[-1][-1] == i - 1:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)

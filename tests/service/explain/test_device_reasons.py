@@ -1,0 +1,105 @@
+"""Which devices keep a pod out, in words."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.devices import Device, DeviceShare, PartitionPolicy
+from placement_service.entities.placement import ReasonCode
+from placement_service.entities.request import (
+    PODS,
+    Node,
+    PodGang,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import score
+from tests.service.formulation.test_devices import board, near, pods_of, share, wholes, with_nics
+from tests.service.questions import node
+from tests.waiting import LONG
+
+PREFER = PartitionPolicy.PREFER
+
+
+def reason(there: Node, gang: PodGang) -> tuple[ReasonCode, str]:
+    """Why the gang waits, as the first answer leaves it."""
+    question = Snapshot((there,), (gang,))
+    prepared = prepare(question, Policy())
+    problem = formulate(question, Policy(), prepared)
+    found = first_answer(problem)
+    plan = name_plan(question, Policy(), prepared, found.assignments)
+    result = score(question, Policy(), *plan)
+    until = time.monotonic() + LONG
+    ((first, *_),) = explain(prepared.snapshot, problem, found, result, deadline=until)
+    return first.code, first.message
+
+
+def used(milli: int, *, gpus: int = 2) -> Node:
+    plain = board(gpus=gpus, policy=PREFER)
+    return replace(plain, devices=tuple(Device(i, used_milli=milli) for i in range(gpus)))
+
+
+@pytest.mark.parametrize(
+    ("there", "gang", "want"),
+    [
+        pytest.param(
+            board(2, 5), wholes("four", 4)[0],
+            "no partition of 4 is free on h0: 0-3 has GPU 2 in use; 4-7 has GPU 5 in use",
+            id="a GPU in each",
+        ),
+        pytest.param(
+            board(), wholes("three", 3)[0], "h0 has no partition of 3 GPUs", id="no such size"
+        ),
+        pytest.param(
+            replace(
+                board(gpus=2, policy=PREFER),
+                devices=(Device(0, healthy=False), Device(1)),
+            ),
+            wholes("two", 2)[0],
+            "only 1 of the 2 GPUs are wholly free on h0: GPU 0 unhealthy",
+            id="unhealthy",
+        ),
+        pytest.param(
+            used(500), pods_of("part", 1, share(600)),
+            "no GPU on h0 has 60 % left: GPU 0 has 50 % and GPU 1 has 50 %",
+            id="shares",
+        ),
+        pytest.param(
+            node("plain"), pods_of("part", 1, share(600)), "plain does not list its GPUs",
+            id="unlisted",
+        ),
+        pytest.param(
+            board(gpus=1, policy=PREFER),
+            pods_of("bytes", 1, PodTemplate({PODS: 1}, device_share=DeviceShare(0, 0, 1 << 30))),
+            "no GPU on h0 has 1Gi memory left",
+            id="memory that is not known",
+        ),
+        pytest.param(
+            with_nics((2, 0)), pods_of("near", 1, near(1, 1)),
+            "no GPU that is free on h0 is on a switch with network devices",
+            id="no network",
+        ),
+        pytest.param(
+            with_nics((1, 2), (1, 0)), pods_of("near", 1, near(2, 2)),
+            "of 2 GPUs with 2 network devices h0 has 1 on switches with 2",
+            id="network on one switch only",
+        ),
+    ],
+)  # fmt: skip
+def test_the_devices_in_the_way_are_named(there: Node, gang: PodGang, want: str) -> None:
+    code, text = reason(there, gang)
+    assert code is ReasonCode.DEVICES
+    assert want in text
+
+
+def test_where_devices_would_do_they_are_not_named() -> None:
+    assert reason(board(), wholes("nine", 9)[0])[0] is not ReasonCode.DEVICES
