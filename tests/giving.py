@@ -12,8 +12,9 @@ from itertools import combinations
 
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import Binding, Node, PodTemplate, Policy, Snapshot
-from placement_service.judge.outcome import read
+from placement_service.judge.outcome import Outcome
 from placement_service.judge.plan import Plan
+from placement_service.judge.question import Question
 from placement_service.judge.rules import devices as rules
 
 RULES = (
@@ -50,7 +51,8 @@ def give_devices(
             bindings = [replace(b, devices=way[b.pod]) for b in there]
             moves = [replace(e, to_devices=way[e.pod]) if e.to_node == name else e for e in mine]
             alone = replace(snapshot, nodes=(node,))
-            judged = Plan(policy, tuple(bindings), tuple(moves), read(alone, bindings, moves))
+            outcome = Outcome(Question(alone, policy), bindings, moves)
+            judged = Plan(policy, bindings, tuple(moves), outcome)
             if not any(list(rule(judged)) for rule in RULES):
                 chosen.update(way)
                 break

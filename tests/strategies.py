@@ -283,17 +283,18 @@ def _with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
         if not 0 < count <= _MOST_DEVICES or draw(_rarely):
             nodes.append(node)
             continue
-        free = list(draw(st.permutations(range(count))))
+        order: list[int] = list(range(count))
+        free: list[int] = draw(st.permutations(order))
         for name, gpus in running.get(node.name, ()):
             given[name], free = tuple(sorted(free[:gpus])), free[gpus:]
         told = count - len(free)
         free = free[max(0, node.requested.get(GPU, 0) - told) :]
-        part = free[0] if free and draw(_rarely) else -1
+        part = free[0] if free and draw(st.integers(0, 3)) == 3 else -1
         nics = draw(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1)))
         devices = tuple(
             Device(
                 index=i,
-                healthy=i not in free or not draw(_rarely),
+                healthy=i not in free or draw(st.integers(0, 7)) < 7,
                 used_milli=0 if i in free and i != part else 1000 if i != part else 500,
                 used_memory_milli=0 if i in free and i != part else 1000 if i != part else 300,
                 memory_bytes=draw(st.sampled_from([0, 40 << 30])),

@@ -67,7 +67,8 @@ class PlanNames:
         """
         request, policy, prepared = self._request, self._policy, self._prepared
         if not self._running:
-            return NamedPlan(self._bindings(assignments), ())
+            bindings = self._bindings(assignments)
+            return NamedPlan(name_devices(request, policy, bindings), ())
         new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
         bindings = self._bindings(new)
         placed = Counter[tuple[int, int, int, int]]()
@@ -77,7 +78,8 @@ class PlanNames:
             lost = list(_moved(prepared, placed))
         else:
             lost = list(_gone(prepared, placed))
-        return NamedPlan(bindings, tuple(_evictions(request, policy, bindings, lost)))
+        evictions = tuple(_evictions(request, policy, bindings, lost))
+        return _with_devices(request, policy, bindings, evictions)
 
     def _bindings(self, assignments: Sequence[Assignment]) -> tuple[Binding, ...]:
         bindings = self._naming.bindings(assignments)
@@ -86,8 +88,24 @@ class PlanNames:
                 b._replace(group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
                 for b in bindings
             )
-        bindings = use_reservations(self._request, bindings)
-        return name_devices(self._request, self._policy, bindings)
+        return use_reservations(self._request, bindings)
+
+
+def _with_devices(
+    request: Snapshot,
+    policy: Policy,
+    bindings: Sequence[Binding],
+    evictions: Sequence[Eviction],
+) -> NamedPlan:
+    """The plan with devices for new pods and moved ones, once all that go have left theirs."""
+    moved = [Binding(e.pod, e.to_node, e.gang, "") for e in evictions if e.to_node]
+    gone = [e.pod for e in evictions]
+    named = name_devices(request, policy, (*bindings, *moved), gone)
+    devices = {b.pod: b.devices for b in named[len(bindings) :]}
+    return NamedPlan(
+        named[: len(bindings)],
+        tuple(replace(e, to_devices=devices[e.pod]) if e.to_node else e for e in evictions),
+    )
 
 
 def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
