@@ -48,7 +48,7 @@ def give_devices(
         pods = [b.pod for b in there] + [e.pod for e in coming]
         asked = {pod: _number(templates[pod], policy) for pod in pods}
         for way in _ways(node, asked, _freed(snapshot, node, evictions), templates):
-            bindings = [replace(b, devices=way[b.pod]) for b in there]
+            bindings = [b._replace(devices=way[b.pod]) for b in there]
             moves = [replace(e, to_devices=way[e.pod]) if e.to_node == name else e for e in mine]
             alone = replace(snapshot, nodes=(node,))
             outcome = Outcome(Question(alone, policy), bindings, moves)
@@ -59,7 +59,7 @@ def give_devices(
         else:
             return None
     return (
-        tuple(replace(b, devices=chosen.get(b.pod, ())) for b in plan),
+        tuple(b._replace(devices=chosen.get(b.pod, ())) for b in plan),
         tuple(replace(e, to_devices=chosen[e.pod]) if e.to_node in nodes else e for e in evictions),
     )
 
