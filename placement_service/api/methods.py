@@ -26,6 +26,7 @@ class Call(IntEnum):
     EXPLAIN_GANG = 5
     COMPUTE_CAPACITY = 6
     STEER_PLACEMENT = 7
+    COMPUTE_REPACKING = 8
 
 
 #: Calls that tell of progress.
@@ -63,6 +64,7 @@ def methods() -> tuple[Method, ...]:
         _method(Call.STEER_PLACEMENT, service, "SteerPlacement"),
         _method(Call.EXPLAIN_GANG, service, "ExplainGang"),
         _method(Call.COMPUTE_CAPACITY, service, "ComputeCapacity"),
+        _method(Call.COMPUTE_REPACKING, service, "ComputeRepacking"),
     ]
     if find_spec("yaml") is not None:
         # Only here: the package needs PyYAML.

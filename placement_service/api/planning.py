@@ -15,7 +15,11 @@ from placement.v1 import planning_pb2
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
 from placement_service.api.wire import placements
-from placement_service.api.wire.planning import amount_to_proto, remedy_to_proto
+from placement_service.api.wire.planning import (
+    amount_to_proto,
+    move_to_proto,
+    remedy_to_proto,
+)
 from placement_service.api.wire.times import duration
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.eviction import Eviction
@@ -30,13 +34,19 @@ from placement_service.formulation.problem import Problem
 from placement_service.pipeline.stages import Stages
 from placement_service.planning import capacity
 from placement_service.planning.explain import carried_out, remedies
+from placement_service.planning.repack import repack
 
-Asked = planning_pb2.ExplainGangRequest | planning_pb2.ComputeCapacityRequest
+Asked = (
+    planning_pb2.ExplainGangRequest
+    | planning_pb2.ComputeCapacityRequest
+    | planning_pb2.ComputeRepackingRequest
+)
 
 #: The messages of the calls that plan.
 ASKED: Final[dict[Call, type[Asked]]] = {
     Call.EXPLAIN_GANG: planning_pb2.ExplainGangRequest,
     Call.COMPUTE_CAPACITY: planning_pb2.ComputeCapacityRequest,
+    Call.COMPUTE_REPACKING: planning_pb2.ComputeRepackingRequest,
 }
 
 #: Seconds for the plan that shows what was counted.
@@ -87,6 +97,8 @@ class Planning:
         """The answer to a question of planning about a valid request. Raises InvalidRequest."""
         if isinstance(asked, planning_pb2.ExplainGangRequest):
             return self._explained(asked, request)
+        if isinstance(asked, planning_pb2.ComputeRepackingRequest):
+            return self._repacked(asked, request)
         match asked.WhichOneof("asked"):
             case "copies":
                 return self._copies(asked, request)
@@ -193,6 +205,33 @@ class Planning:
 
     def _solver(self) -> _Solver:
         return _Solver(self.stages, self.switch)
+
+    def _repacked(
+        self, asked: planning_pb2.ComputeRepackingRequest, request: Request
+    ) -> planning_pb2.ComputeRepackingResponse:
+        begin = time.monotonic()
+        known = {v for v in request.snapshot.columns.label(asked.level) if v is not None}
+        if not known:
+            keys = {key for labels in request.snapshot.columns.labels.kinds for key in labels}
+            text = f"there is no node label {asked.level}{_near(asked.level, keys)}"
+            raise InvalidRequest([Violation("level", text)])
+        if not 0 < asked.count <= len(known):
+            text = f"there are {len(known)} domains of {asked.level}, not {asked.count}"
+            raise InvalidRequest([Violation("count", text)])
+        found = repack(
+            request.snapshot,
+            request.policy,
+            asked.level,
+            asked.count,
+            solver=self._solver(),
+            deadline=self.answer_by,
+        )
+        return planning_pb2.ComputeRepackingResponse(
+            moves=map(move_to_proto, found.moves),
+            freed=found.freed,
+            pods=amount_to_proto(found.pods),
+            elapsed=duration(time.monotonic() - begin),
+        )
 
     def _computed(self, request: Request) -> _Plan:
         begin = time.monotonic()

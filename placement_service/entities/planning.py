@@ -78,3 +78,26 @@ class Bounded:
 
     value: int | None
     bound: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One pod that moves, in a step that has room when all steps before are done."""
+
+    step: int
+    pod: str
+    gang: str
+    from_node: str
+    to_node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repacking:
+    """The moves in order of their steps, the domains that are free after, and their pods.
+
+    No moves and fewer domains than were asked for: it was not found to be possible.
+    """
+
+    moves: tuple[Move, ...]
+    freed: tuple[str, ...]
+    pods: Bounded

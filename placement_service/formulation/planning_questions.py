@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.problem import Problem
@@ -73,3 +74,43 @@ class DomainsQuestion:
 
     problem: Problem
     first: int
+
+
+class Inside(NamedTuple):
+    """So many GPU pods of one group of a gang in a domain."""
+
+    domain: int
+    group: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovableGang:
+    """A running gang of `pods` in all, which may move whole, or the `spare` pods of each group."""
+
+    pods: int
+    inside: tuple[Inside, ...]
+    spare: tuple[int, ...]
+    moves_whole: bool
+    moves_extras: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyingQuestion:
+    """The fewest pods that leave so that `count` of the domains `able` hold no GPU pod.
+
+    No set of `forbidden` is chosen.
+    """
+
+    gangs: tuple[MovableGang, ...]
+    able: tuple[int, ...]
+    count: int
+    forbidden: tuple[frozenset[int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyingAnswer:
+    """The domains, None when there are none, and at least how many pods leave in any case."""
+
+    domains: frozenset[int] | None
+    bound: int

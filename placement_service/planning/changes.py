@@ -81,6 +81,14 @@ def opened(snapshot: Snapshot, nodes: Collection[int]) -> Snapshot:
     )
 
 
+def cordoned(snapshot: Snapshot, nodes: Collection[int]) -> Snapshot:
+    """These nodes, by their place, get no new pods."""
+    columns = snapshot.columns
+    shut = columns.unschedulable.copy()
+    shut[list(nodes)] = True
+    return replace(snapshot, nodes=replace(columns, unschedulable=shut))
+
+
 def with_nodes(snapshot: Snapshot, models: Iterable[tuple[Node, int]]) -> Snapshot:
     """For each model so many further nodes like it, empty and healthy, after all others."""
     names = set(snapshot.columns.names)
@@ -172,16 +180,40 @@ def without_pods(
 
 
 def released(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
-    """These running pods wait again, and give back what they hold."""
-    if not pods:
-        return snapshot
+    """These running pods wait again, all of them needed, and give back what they hold."""
+    return without_pods(_waiting(snapshot, pods), pods) if pods else snapshot
+
+
+def displaced(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
+    """These running pods wait again, all of them needed, and still hold what they have."""
+    waiting = _waiting(snapshot, pods)
+    return replace(waiting, gangs=tuple(_without(gang, pods) for gang in waiting.gangs))
+
+
+def _waiting(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
+    """These running pods wait as well."""
 
     def wait(pod_set: PodSet) -> PodSet:
         mine = tuple(Pod(pod.name) for pod in pod_set.bound_pods if pod.name in pods)
         return replace(pod_set, pods=(*pod_set.pods, *mine)) if mine else pod_set
 
-    waiting = replace(snapshot, gangs=tuple(_with_sets(gang, wait) for gang in snapshot.gangs))
-    return without_pods(waiting, pods)
+    def need(before: PodGang, after: PodGang) -> PodGang:
+        if before is after:
+            return after
+        groups = tuple(
+            replace(g, min_replicas=max(g.min_replicas, old.running_count))
+            for old, g in zip(before.groups, after.groups, strict=True)
+        )
+        return replace(after, groups=groups)
+
+    gangs = (
+        need(gang, _with_sets(gang, wait)) if _has(gang, pods) else gang for gang in snapshot.gangs
+    )
+    return replace(snapshot, gangs=tuple(gangs))
+
+
+def _has(gang: PodGang, pods: Collection[str]) -> bool:
+    return any(pod.name in pods for _, pod_set in _sets(gang) for pod in pod_set.bound_pods)
 
 
 def bound(snapshot: Snapshot, nodes: dict[str, str]) -> Snapshot:

@@ -109,7 +109,7 @@ class Leavers:
                 continue
             together = [other, *followers.get(other.name, ())]
             whole = -1
-            if all(_may_go(one, gang) and not _is_protected(one, snapshot) for one in together):
+            if all(_may_go(one, gang) and not is_protected(one, snapshot) for one in together):
                 whole = len(self.leavers)
                 self._add_whole(together)
             self._add_extras(other, whole)
@@ -226,7 +226,7 @@ def _may_go(gang: PodGang, winner: PodGang) -> bool:
     )
 
 
-def _is_protected(gang: PodGang, snapshot: Snapshot) -> bool:
+def is_protected(gang: PodGang, snapshot: Snapshot) -> bool:
     """Whether its minimum run time is not over yet."""
     if not gang.minimum_run_time:
         return False

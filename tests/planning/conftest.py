@@ -8,7 +8,7 @@ import pytest
 
 from placement import v1
 from placement.client import PlacementClient
-from placement.planning.planner import Ask, Planner
+from placement.planning.planner import Ask
 from placement.testing import serve
 from tests.waiting import LONG
 
@@ -26,8 +26,3 @@ def ask(client: PlacementClient) -> Ask:
         return client.compute(request, timeout=LONG)
 
     return one
-
-
-@pytest.fixture
-def planner(ask: Ask) -> Planner:
-    return Planner(ask, seconds=60)

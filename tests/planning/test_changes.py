@@ -26,7 +26,6 @@ def test_a_change_leaves_the_old_request_alone() -> None:
     changes.drained(asked, {"nodes/n1"})
     changes.without(asked, resource_name("runs"))
     changes.with_nodes(asked, {"nodes/n1": 2})
-    changes.relaxed(asked, resource_name("waits"), 0, BLOCK)
     assert asked.SerializeToString(deterministic=True) == before
 
 

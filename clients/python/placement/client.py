@@ -27,6 +27,8 @@ from placement.v1 import (
     ComputeCapacityResponse,
     ComputePlacementRequest,
     ComputePlacementResponse,
+    ComputeRepackingRequest,
+    ComputeRepackingResponse,
     ExplainGangRequest,
     ExplainGangResponse,
     Finish,
@@ -139,6 +141,9 @@ class PlacementClient:
             ComputeCapacityRequest, ComputeCapacityResponse
         ] = planning.ComputeCapacity
         self._target = target if isinstance(target, str) else "a channel"
+        self._repack: grpc.UnaryUnaryMultiCallable[
+            ComputeRepackingRequest, ComputeRepackingResponse
+        ] = planning.ComputeRepacking
         stub = PlacementServiceStub(channel)
         self._compute: grpc.UnaryUnaryMultiCallable[
             ComputePlacementRequest, ComputePlacementResponse
@@ -191,6 +196,12 @@ class PlacementClient:
     ) -> ComputeCapacityResponse:
         """How much more fits, or how much is missing; as `compute`."""
         return _result(self._capacity.future(request, timeout=self._seconds(timeout)))
+
+    def repack(
+        self, request: ComputeRepackingRequest, *, timeout: float | None = None
+    ) -> ComputeRepackingResponse:
+        """What to move so that whole domains are free; as `compute`."""
+        return _result(self._repack.future(request, timeout=self._seconds(timeout)))
 
     def session(self, cluster: LocalSnapshot | None = None) -> Session:
         """Asks again and again about a cluster that hardly changes; see `Session`.

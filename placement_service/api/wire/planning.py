@@ -7,6 +7,7 @@ from placement_service.entities.planning import (
     AddNodes,
     Bounded,
     Evict,
+    Move,
     Reduce,
     Relax,
     Remedy,
@@ -42,3 +43,14 @@ def remedy_to_proto(remedy: Remedy) -> planning_pb2.Remedy:
 def amount_to_proto(amount: Bounded) -> planning_pb2.Amount:
     """A number with its bound."""
     return planning_pb2.Amount(value=amount.value, bound=amount.bound)
+
+
+def move_to_proto(move: Move) -> planning_pb2.Move:
+    """One move."""
+    return planning_pb2.Move(
+        step=move.step,
+        pod=move.pod,
+        gang=move.gang,
+        from_node=move.from_node,
+        to_node=move.to_node,
+    )

@@ -16,11 +16,13 @@ from placement.cli.options import Service
 from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
 from placement.errors import BusyError, DeadlineTooShortError, InvalidRequestError, PlacementError
-from placement.planning.planner import OutOfTime, Planner
+from placement.planning.planner import OutOfTime
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
     ComputePlacementRequest,
+    ComputeRepackingRequest,
+    ComputeRepackingResponse,
     ExplainGangRequest,
     ExplainGangResponse,
     Placement,
@@ -28,7 +30,7 @@ from placement.v1 import (
 )
 
 _Answer = TypeVar("_Answer")
-_Question = ExplainGangRequest | ComputeCapacityRequest
+_Question = ExplainGangRequest | ComputeCapacityRequest | ComputeRepackingRequest
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
@@ -100,6 +102,10 @@ class Asker:
         """How much more fits, or how much is missing. Raises `OutOfTime` and `Failure`."""
         return self._patiently(self._connected().capacity, request)
 
+    def repack(self, request: ComputeRepackingRequest) -> ComputeRepackingResponse:
+        """What to move. Raises `OutOfTime` and `Failure`."""
+        return self._patiently(self._connected().repack, request)
+
     def _patiently(self, call: Callable[..., _Answer], request: _Question) -> _Answer:
         """The answer of a call that may find the service busy, or not warm yet."""
         with self._errors():
@@ -114,16 +120,6 @@ class Asker:
                     # Its process may be starting anew.
                     time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
         raise OutOfTime("the service was too busy to answer in time")
-
-    def planner(self) -> Planner:
-        """For several questions within the time limit, which begins when they can be answered.
-
-        Raises `Failure`.
-        """
-        with self._errors():
-            if self._warm is not None:
-                self._warm()
-        return Planner(self.ask, seconds=self._service.time_limit)
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
         """One of several questions, answered within `seconds`.

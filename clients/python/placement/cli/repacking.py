@@ -1,17 +1,18 @@
-"""Moves that free domains: for people, for programs, and as Koordinator's migration jobs."""
+"""Moves that free domains: for people, for programs, as migration jobs, as a script."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 from placement.cli.answer import Json, warnings_as_data
 from placement.cli.options import Freeing
 from placement.cli.words import count, namespaced, node_name
 from placement.kubernetes import Problem
-from placement.planning.repack import Repacking
+from placement.v1 import ComputeRepackingResponse
 
 
-def as_data(found: Repacking, warnings: Iterable[Problem]) -> Json:
+def as_data(found: ComputeRepackingResponse, warnings: Iterable[Problem]) -> Json:
     """`repack` for programs."""
     moves = []
     for move in found.moves:
@@ -29,12 +30,15 @@ def as_data(found: Repacking, warnings: Iterable[Problem]) -> Json:
     return {
         "moves": moves,
         "freed": list(found.freed),
-        "pods": {"value": found.pods.value, "bound": found.pods.bound},
+        "pods": {
+            "value": found.pods.value,
+            "bound": found.pods.bound if found.pods.HasField("bound") else None,
+        },
         "warnings": warnings_as_data(warnings),
     }
 
 
-def as_text(asked: Freeing, found: Repacking) -> str:
+def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
     """`repack` for people."""
     if len(found.freed) < asked.number:
         wanted = count(asked.number, "domain")
@@ -51,7 +55,45 @@ def as_text(asked: Freeing, found: Repacking) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def as_jobs(found: Repacking) -> str:
+def as_names(found: ComputeRepackingResponse) -> str:
+    """The pods that move, one a line."""
+    return "".join(f"{'/'.join(namespaced(move.pod))}\n" for move in found.moves)
+
+
+def as_script(asked: Freeing, found: ComputeRepackingResponse) -> str:
+    """A shell script that evicts the pods, step by step, through disruption budgets.
+
+    Whoever schedules the pods places their successors; the freed domains are closed meanwhile.
+    """
+    lines = [
+        "#!/bin/sh",
+        "# Frees " + (", ".join(found.freed) or "nothing") + f" ({asked.level}).",
+        "set -eu",
+        "",
+        "evict() {",
+        """  printf '{"apiVersion":"policy/v1","kind":"Eviction","metadata":"""
+        """{"namespace":"%s","name":"%s"}}' "$1" "$2" |""",
+        '    kubectl create --raw "/api/v1/namespaces/$1/pods/$2/eviction" -f -',
+        "}",
+    ]
+    for domain in found.freed:
+        lines.append(f"kubectl cordon -l {shlex.quote(f'{asked.level}={domain}')}")
+    step = 0
+    for move in found.moves:
+        if move.step != step:
+            if step:
+                lines.append(
+                    f"printf 'step {step} is done when its pods run again; enter: '; read -r _"
+                )
+            step = move.step
+            lines += ["", f"# step {step}"]
+        namespace, pod = map(shlex.quote, namespaced(move.pod))
+        there = f"{node_name(move.from_node)} -> {node_name(move.to_node)}"
+        lines.append(f"evict {namespace} {pod} # {there}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def as_jobs(found: ComputeRepackingResponse) -> str:
     """A PodMigrationJob for each move; the label says in which step."""
     from placement.cli.documents import yaml_documents
 

@@ -60,15 +60,6 @@ def cordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> Comput
     return new
 
 
-def uncordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
-    """These nodes are open again."""
-    new = copy_of(request)
-    for node in new.snapshot.nodes:
-        if node.name in nodes:
-            _open(node)
-    return new
-
-
 def drained(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
     """These nodes are closed, and the pods of gangs that run there wait again."""
     leaving = {pod.name for gang in request.gangs for pod in bound_pods(gang) if pod.node in nodes}
@@ -168,56 +159,6 @@ def with_domains(
     return new
 
 
-def reduced(
-    request: ComputePlacementRequest, gang: str, group: str, to: int
-) -> ComputePlacementRequest:
-    """The group of the gang needs so many pods; the others are extras."""
-    new = copy_of(request)
-    for one in find_gang(new, gang).groups:
-        if one.name == group:
-            one.min_replicas = to
-    return new
-
-
-def relaxed(
-    request: ComputePlacementRequest, gang: str, scope: int, to: str
-) -> ComputePlacementRequest:
-    """The required level of one packing scope, by its index, is another, or none for ""."""
-    new = copy_of(request)
-    find_gang(new, gang).packing_scopes[scope].required_level = to
-    return new
-
-
-def with_copies(request: ComputePlacementRequest, name: str, count: int) -> ComputePlacementRequest:
-    """So many further gangs like this one, all pods pending."""
-    new = copy_of(request)
-    model = find_gang(request, name)
-    for number in range(count):
-        new.gangs.append(pending_copy(model, f"-copy-{number}"))
-    return new
-
-
-def pending_copy(model: PodGang, suffix: str) -> PodGang:
-    """A gang that asks for the same under other names, with nothing running."""
-    gang = PodGang()
-    gang.CopyFrom(model)
-    gang.name += suffix
-    del gang.previous_nodes[:]
-    for group in gang.groups:
-        if group.bound_pods:
-            raise ValueError(
-                f"{_short(model.name)} cannot be copied: what its running pods ask for is not"
-                " part of the question"
-            )
-        for pod_set in group.pod_sets:
-            pod_set.pods.extend(Pod(name=pod.name) for pod in pod_set.bound_pods)
-            del pod_set.bound_pods[:]
-            for pod in pod_set.pods:
-                pod.name += suffix
-                pod.uid = ""
-    return gang
-
-
 def bound_pods(gang: PodGang) -> list[BoundPod]:
     """The running pods of a gang whose requests are known."""
     return [pod for group in gang.groups for s in group.pod_sets for pod in s.bound_pods]
@@ -279,12 +220,6 @@ def add(total: Resources, amount: Resources, sign: int) -> None:
     total.pod_count = max(0, total.pod_count + sign * max(1, amount.pod_count))
     for name, units in amount.extended.items():
         total.extended[name] = max(0, total.extended.get(name, 0) + sign * units)
-
-
-def _open(node: Node) -> None:
-    """No new pods are kept away any more because the node was closed by hand."""
-    node.unschedulable = False
-    keep(node.taints, lambda taint: taint.key != f"{_TROUBLE}unschedulable")
 
 
 def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:

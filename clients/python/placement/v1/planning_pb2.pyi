@@ -188,3 +188,43 @@ class FrontierRow(_message.Message):
     domains: int
     copies: _containers.RepeatedCompositeFieldContainer[Amount]
     def __init__(self, domains: _Optional[int] = ..., copies: _Optional[_Iterable[_Union[Amount, _Mapping]]] = ...) -> None: ...
+
+class ComputeRepackingRequest(_message.Message):
+    __slots__ = ("question", "level", "count", "time_limit", "label")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    question: _placement_service_pb2.ComputePlacementRequest
+    level: str
+    count: int
+    time_limit: _duration_pb2.Duration
+    label: str
+    def __init__(self, question: _Optional[_Union[_placement_service_pb2.ComputePlacementRequest, _Mapping]] = ..., level: _Optional[str] = ..., count: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., label: _Optional[str] = ...) -> None: ...
+
+class ComputeRepackingResponse(_message.Message):
+    __slots__ = ("moves", "freed", "pods", "elapsed")
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    FREED_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[Move]
+    freed: _containers.RepeatedScalarFieldContainer[str]
+    pods: Amount
+    elapsed: _duration_pb2.Duration
+    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ..., freed: _Optional[_Iterable[str]] = ..., pods: _Optional[_Union[Amount, _Mapping]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Move(_message.Message):
+    __slots__ = ("step", "pod", "gang", "from_node", "to_node")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    pod: str
+    gang: str
+    from_node: str
+    to_node: str
+    def __init__(self, step: _Optional[int] = ..., pod: _Optional[str] = ..., gang: _Optional[str] = ..., from_node: _Optional[str] = ..., to_node: _Optional[str] = ...) -> None: ...

@@ -51,6 +51,11 @@ class PlanningServiceStub:
                 request_serializer=placement_dot_v1_dot_planning__pb2.ComputeCapacityRequest.SerializeToString,
                 response_deserializer=placement_dot_v1_dot_planning__pb2.ComputeCapacityResponse.FromString,
                 _registered_method=True)
+        self.ComputeRepacking = channel.unary_unary(
+                '/placement.v1.PlanningService/ComputeRepacking',
+                request_serializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.SerializeToString,
+                response_deserializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.FromString,
+                _registered_method=True)
 
 
 class PlanningServiceServicer:
@@ -82,6 +87,14 @@ class PlanningServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ComputeRepacking(self, request, context):
+        """ComputeRepacking finds the fewest pods to move so that whole domains are
+        free of GPU pods.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PlanningServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -99,6 +112,11 @@ def add_PlanningServiceServicer_to_server(servicer, server):
                     servicer.ComputeCapacity,
                     request_deserializer=placement_dot_v1_dot_planning__pb2.ComputeCapacityRequest.FromString,
                     response_serializer=placement_dot_v1_dot_planning__pb2.ComputeCapacityResponse.SerializeToString,
+            ),
+            'ComputeRepacking': grpc.unary_unary_rpc_method_handler(
+                    servicer.ComputeRepacking,
+                    request_deserializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.FromString,
+                    response_serializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -184,6 +202,33 @@ class PlanningService:
             '/placement.v1.PlanningService/ComputeCapacity',
             placement_dot_v1_dot_planning__pb2.ComputeCapacityRequest.SerializeToString,
             placement_dot_v1_dot_planning__pb2.ComputeCapacityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ComputeRepacking(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/placement.v1.PlanningService/ComputeRepacking',
+            placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.SerializeToString,
+            placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1331,6 +1331,244 @@ func (x *FrontierRow) GetCopies() []*Amount {
 	return nil
 }
 
+// ComputeRepackingRequest asks what to move.
+type ComputeRepackingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// question is the cluster and what runs; what waits is left out of it.
+	Question *ComputePlacementRequest `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
+	// level, a node label key.
+	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	// count of its domains that shall hold no GPU pod; free ones count.
+	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// time_limit for all of it. Absent means the server's default.
+	TimeLimit *durationpb.Duration `protobuf:"bytes,4,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	// label shows in logs.
+	Label         string `protobuf:"bytes,5,opt,name=label,proto3" json:"label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ComputeRepackingRequest) Reset() {
+	*x = ComputeRepackingRequest{}
+	mi := &file_placement_v1_planning_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ComputeRepackingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ComputeRepackingRequest) ProtoMessage() {}
+
+func (x *ComputeRepackingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ComputeRepackingRequest.ProtoReflect.Descriptor instead.
+func (*ComputeRepackingRequest) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ComputeRepackingRequest) GetQuestion() *ComputePlacementRequest {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *ComputeRepackingRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *ComputeRepackingRequest) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ComputeRepackingRequest) GetTimeLimit() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return nil
+}
+
+func (x *ComputeRepackingRequest) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+// ComputeRepackingResponse says what to move. Fewer domains than were asked
+// for: no way was found.
+type ComputeRepackingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// moves in order of their steps.
+	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// freed are the domains that hold no GPU pod after the moves.
+	Freed []string `protobuf:"bytes,2,rep,name=freed,proto3" json:"freed,omitempty"`
+	// pods that move, and at least how many have to in any case.
+	Pods *Amount `protobuf:"bytes,3,opt,name=pods,proto3" json:"pods,omitempty"`
+	// elapsed is what finding the moves took.
+	Elapsed       *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ComputeRepackingResponse) Reset() {
+	*x = ComputeRepackingResponse{}
+	mi := &file_placement_v1_planning_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ComputeRepackingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ComputeRepackingResponse) ProtoMessage() {}
+
+func (x *ComputeRepackingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ComputeRepackingResponse.ProtoReflect.Descriptor instead.
+func (*ComputeRepackingResponse) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ComputeRepackingResponse) GetMoves() []*Move {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ComputeRepackingResponse) GetFreed() []string {
+	if x != nil {
+		return x.Freed
+	}
+	return nil
+}
+
+func (x *ComputeRepackingResponse) GetPods() *Amount {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+func (x *ComputeRepackingResponse) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
+// Move takes a running pod to another node.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// step: the moves of one have room when all earlier ones are done.
+	Step int32 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	// pod, in the form "namespaces/{namespace}/pods/{pod}".
+	Pod string `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	// gang of the pod.
+	Gang string `protobuf:"bytes,3,opt,name=gang,proto3" json:"gang,omitempty"`
+	// from_node is where it runs.
+	FromNode string `protobuf:"bytes,4,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
+	// to_node is where there is room for it.
+	ToNode        string `protobuf:"bytes,5,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_placement_v1_planning_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Move) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Move) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Move) GetGang() string {
+	if x != nil {
+		return x.Gang
+	}
+	return ""
+}
+
+func (x *Move) GetFromNode() string {
+	if x != nil {
+		return x.FromNode
+	}
+	return ""
+}
+
+func (x *Move) GetToNode() string {
+	if x != nil {
+		return x.ToNode
+	}
+	return ""
+}
+
 var File_placement_v1_planning_proto protoreflect.FileDescriptor
 
 const file_placement_v1_planning_proto_rawDesc = "" +
@@ -1414,11 +1652,30 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x06_bound\"U\n" +
 	"\vFrontierRow\x12\x18\n" +
 	"\adomains\x18\x01 \x01(\x05R\adomains\x12,\n" +
-	"\x06copies\x18\x02 \x03(\v2\x14.placement.v1.AmountR\x06copies2\xa6\x02\n" +
+	"\x06copies\x18\x02 \x03(\v2\x14.placement.v1.AmountR\x06copies\"\xd8\x01\n" +
+	"\x17ComputeRepackingRequest\x12A\n" +
+	"\bquestion\x18\x01 \x01(\v2%.placement.v1.ComputePlacementRequestR\bquestion\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x128\n" +
+	"\n" +
+	"time_limit\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x14\n" +
+	"\x05label\x18\x05 \x01(\tR\x05label\"\xb9\x01\n" +
+	"\x18ComputeRepackingResponse\x12(\n" +
+	"\x05moves\x18\x01 \x03(\v2\x12.placement.v1.MoveR\x05moves\x12\x14\n" +
+	"\x05freed\x18\x02 \x03(\tR\x05freed\x12(\n" +
+	"\x04pods\x18\x03 \x01(\v2\x14.placement.v1.AmountR\x04pods\x123\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"v\n" +
+	"\x04Move\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x12\n" +
+	"\x04gang\x18\x03 \x01(\tR\x04gang\x12\x1b\n" +
+	"\tfrom_node\x18\x04 \x01(\tR\bfromNode\x12\x17\n" +
+	"\ato_node\x18\x05 \x01(\tR\x06toNode2\x89\x03\n" +
 	"\x0fPlanningService\x12_\n" +
 	"\x0eSteerPlacement\x12#.placement.v1.SteerPlacementRequest\x1a$.placement.v1.SteerPlacementResponse(\x010\x01\x12R\n" +
 	"\vExplainGang\x12 .placement.v1.ExplainGangRequest\x1a!.placement.v1.ExplainGangResponse\x12^\n" +
-	"\x0fComputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponseB\xaf\x01\n" +
+	"\x0fComputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponse\x12a\n" +
+	"\x10ComputeRepacking\x12%.placement.v1.ComputeRepackingRequest\x1a&.placement.v1.ComputeRepackingResponseB\xaf\x01\n" +
 	"\x10com.placement.v1B\rPlanningProtoP\x01Z;placement.example/clients/go/stubs/placement/v1;placementv1\xa2\x02\x03PXX\xaa\x02\fPlacement.V1\xca\x02\fPlacement\\V1\xe2\x02\x18Placement\\V1\\GPBMetadata\xea\x02\rPlacement::V1b\x06proto3"
 
 var (
@@ -1433,70 +1690,80 @@ func file_placement_v1_planning_proto_rawDescGZIP() []byte {
 	return file_placement_v1_planning_proto_rawDescData
 }
 
-var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_placement_v1_planning_proto_goTypes = []any{
-	(*SteerPlacementRequest)(nil),   // 0: placement.v1.SteerPlacementRequest
-	(*Finish)(nil),                  // 1: placement.v1.Finish
-	(*SteerPlacementResponse)(nil),  // 2: placement.v1.SteerPlacementResponse
-	(*ExplainGangRequest)(nil),      // 3: placement.v1.ExplainGangRequest
-	(*ExplainGangResponse)(nil),     // 4: placement.v1.ExplainGangResponse
-	(*Remedy)(nil),                  // 5: placement.v1.Remedy
-	(*EvictRemedy)(nil),             // 6: placement.v1.EvictRemedy
-	(*UncordonRemedy)(nil),          // 7: placement.v1.UncordonRemedy
-	(*RelaxRemedy)(nil),             // 8: placement.v1.RelaxRemedy
-	(*ReduceRemedy)(nil),            // 9: placement.v1.ReduceRemedy
-	(*AddNodesRemedy)(nil),          // 10: placement.v1.AddNodesRemedy
-	(*ComputeCapacityRequest)(nil),  // 11: placement.v1.ComputeCapacityRequest
-	(*CopiesOfGang)(nil),            // 12: placement.v1.CopiesOfGang
-	(*FurtherDomains)(nil),          // 13: placement.v1.FurtherDomains
-	(*Frontier)(nil),                // 14: placement.v1.Frontier
-	(*ComputeCapacityResponse)(nil), // 15: placement.v1.ComputeCapacityResponse
-	(*Amount)(nil),                  // 16: placement.v1.Amount
-	(*FrontierRow)(nil),             // 17: placement.v1.FrontierRow
-	(*ComputePlacementRequest)(nil), // 18: placement.v1.ComputePlacementRequest
-	(*Progress)(nil),                // 19: placement.v1.Progress
-	(*Placement)(nil),               // 20: placement.v1.Placement
-	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
+	(*SteerPlacementRequest)(nil),    // 0: placement.v1.SteerPlacementRequest
+	(*Finish)(nil),                   // 1: placement.v1.Finish
+	(*SteerPlacementResponse)(nil),   // 2: placement.v1.SteerPlacementResponse
+	(*ExplainGangRequest)(nil),       // 3: placement.v1.ExplainGangRequest
+	(*ExplainGangResponse)(nil),      // 4: placement.v1.ExplainGangResponse
+	(*Remedy)(nil),                   // 5: placement.v1.Remedy
+	(*EvictRemedy)(nil),              // 6: placement.v1.EvictRemedy
+	(*UncordonRemedy)(nil),           // 7: placement.v1.UncordonRemedy
+	(*RelaxRemedy)(nil),              // 8: placement.v1.RelaxRemedy
+	(*ReduceRemedy)(nil),             // 9: placement.v1.ReduceRemedy
+	(*AddNodesRemedy)(nil),           // 10: placement.v1.AddNodesRemedy
+	(*ComputeCapacityRequest)(nil),   // 11: placement.v1.ComputeCapacityRequest
+	(*CopiesOfGang)(nil),             // 12: placement.v1.CopiesOfGang
+	(*FurtherDomains)(nil),           // 13: placement.v1.FurtherDomains
+	(*Frontier)(nil),                 // 14: placement.v1.Frontier
+	(*ComputeCapacityResponse)(nil),  // 15: placement.v1.ComputeCapacityResponse
+	(*Amount)(nil),                   // 16: placement.v1.Amount
+	(*FrontierRow)(nil),              // 17: placement.v1.FrontierRow
+	(*ComputeRepackingRequest)(nil),  // 18: placement.v1.ComputeRepackingRequest
+	(*ComputeRepackingResponse)(nil), // 19: placement.v1.ComputeRepackingResponse
+	(*Move)(nil),                     // 20: placement.v1.Move
+	(*ComputePlacementRequest)(nil),  // 21: placement.v1.ComputePlacementRequest
+	(*Progress)(nil),                 // 22: placement.v1.Progress
+	(*Placement)(nil),                // 23: placement.v1.Placement
+	(*durationpb.Duration)(nil),      // 24: google.protobuf.Duration
 }
 var file_placement_v1_planning_proto_depIdxs = []int32{
-	18, // 0: placement.v1.SteerPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
+	21, // 0: placement.v1.SteerPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
 	1,  // 1: placement.v1.SteerPlacementRequest.finish:type_name -> placement.v1.Finish
-	19, // 2: placement.v1.SteerPlacementResponse.progress:type_name -> placement.v1.Progress
-	20, // 3: placement.v1.SteerPlacementResponse.placement:type_name -> placement.v1.Placement
-	18, // 4: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	20, // 5: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
-	21, // 6: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
-	20, // 7: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
+	22, // 2: placement.v1.SteerPlacementResponse.progress:type_name -> placement.v1.Progress
+	23, // 3: placement.v1.SteerPlacementResponse.placement:type_name -> placement.v1.Placement
+	21, // 4: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	23, // 5: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
+	24, // 6: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
+	23, // 7: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
 	5,  // 8: placement.v1.ExplainGangResponse.remedies:type_name -> placement.v1.Remedy
-	21, // 9: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
+	24, // 9: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
 	6,  // 10: placement.v1.Remedy.evict:type_name -> placement.v1.EvictRemedy
 	7,  // 11: placement.v1.Remedy.uncordon:type_name -> placement.v1.UncordonRemedy
 	8,  // 12: placement.v1.Remedy.relax:type_name -> placement.v1.RelaxRemedy
 	9,  // 13: placement.v1.Remedy.reduce:type_name -> placement.v1.ReduceRemedy
 	10, // 14: placement.v1.Remedy.add_nodes:type_name -> placement.v1.AddNodesRemedy
-	18, // 15: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	21, // 15: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
 	12, // 16: placement.v1.ComputeCapacityRequest.copies:type_name -> placement.v1.CopiesOfGang
 	13, // 17: placement.v1.ComputeCapacityRequest.domains:type_name -> placement.v1.FurtherDomains
 	14, // 18: placement.v1.ComputeCapacityRequest.frontier:type_name -> placement.v1.Frontier
-	21, // 19: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
+	24, // 19: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
 	13, // 20: placement.v1.Frontier.domains:type_name -> placement.v1.FurtherDomains
-	20, // 21: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
+	23, // 21: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
 	16, // 22: placement.v1.ComputeCapacityResponse.amount:type_name -> placement.v1.Amount
 	13, // 23: placement.v1.ComputeCapacityResponse.domains:type_name -> placement.v1.FurtherDomains
 	17, // 24: placement.v1.ComputeCapacityResponse.rows:type_name -> placement.v1.FrontierRow
-	21, // 25: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
+	24, // 25: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
 	16, // 26: placement.v1.FrontierRow.copies:type_name -> placement.v1.Amount
-	0,  // 27: placement.v1.PlanningService.SteerPlacement:input_type -> placement.v1.SteerPlacementRequest
-	3,  // 28: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
-	11, // 29: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
-	2,  // 30: placement.v1.PlanningService.SteerPlacement:output_type -> placement.v1.SteerPlacementResponse
-	4,  // 31: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
-	15, // 32: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
-	30, // [30:33] is the sub-list for method output_type
-	27, // [27:30] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	21, // 27: placement.v1.ComputeRepackingRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	24, // 28: placement.v1.ComputeRepackingRequest.time_limit:type_name -> google.protobuf.Duration
+	20, // 29: placement.v1.ComputeRepackingResponse.moves:type_name -> placement.v1.Move
+	16, // 30: placement.v1.ComputeRepackingResponse.pods:type_name -> placement.v1.Amount
+	24, // 31: placement.v1.ComputeRepackingResponse.elapsed:type_name -> google.protobuf.Duration
+	0,  // 32: placement.v1.PlanningService.SteerPlacement:input_type -> placement.v1.SteerPlacementRequest
+	3,  // 33: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
+	11, // 34: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
+	18, // 35: placement.v1.PlanningService.ComputeRepacking:input_type -> placement.v1.ComputeRepackingRequest
+	2,  // 36: placement.v1.PlanningService.SteerPlacement:output_type -> placement.v1.SteerPlacementResponse
+	4,  // 37: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
+	15, // 38: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
+	19, // 39: placement.v1.PlanningService.ComputeRepacking:output_type -> placement.v1.ComputeRepackingResponse
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_planning_proto_init() }
@@ -1533,7 +1800,7 @@ func file_placement_v1_planning_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_planning_proto_rawDesc), len(file_placement_v1_planning_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

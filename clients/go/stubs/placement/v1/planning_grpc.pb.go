@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PlanningService_SteerPlacement_FullMethodName  = "/placement.v1.PlanningService/SteerPlacement"
-	PlanningService_ExplainGang_FullMethodName     = "/placement.v1.PlanningService/ExplainGang"
-	PlanningService_ComputeCapacity_FullMethodName = "/placement.v1.PlanningService/ComputeCapacity"
+	PlanningService_SteerPlacement_FullMethodName   = "/placement.v1.PlanningService/SteerPlacement"
+	PlanningService_ExplainGang_FullMethodName      = "/placement.v1.PlanningService/ExplainGang"
+	PlanningService_ComputeCapacity_FullMethodName  = "/placement.v1.PlanningService/ComputeCapacity"
+	PlanningService_ComputeRepacking_FullMethodName = "/placement.v1.PlanningService/ComputeRepacking"
 )
 
 // PlanningServiceClient is the client API for PlanningService service.
@@ -40,6 +41,9 @@ type PlanningServiceClient interface {
 	ExplainGang(ctx context.Context, in *ExplainGangRequest, opts ...grpc.CallOption) (*ExplainGangResponse, error)
 	// ComputeCapacity says how many copies of gangs fit, or how much is missing.
 	ComputeCapacity(ctx context.Context, in *ComputeCapacityRequest, opts ...grpc.CallOption) (*ComputeCapacityResponse, error)
+	// ComputeRepacking finds the fewest pods to move so that whole domains are
+	// free of GPU pods.
+	ComputeRepacking(ctx context.Context, in *ComputeRepackingRequest, opts ...grpc.CallOption) (*ComputeRepackingResponse, error)
 }
 
 type planningServiceClient struct {
@@ -83,6 +87,16 @@ func (c *planningServiceClient) ComputeCapacity(ctx context.Context, in *Compute
 	return out, nil
 }
 
+func (c *planningServiceClient) ComputeRepacking(ctx context.Context, in *ComputeRepackingRequest, opts ...grpc.CallOption) (*ComputeRepackingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ComputeRepackingResponse)
+	err := c.cc.Invoke(ctx, PlanningService_ComputeRepacking_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlanningServiceServer is the server API for PlanningService service.
 // All implementations must embed UnimplementedPlanningServiceServer
 // for forward compatibility.
@@ -99,6 +113,9 @@ type PlanningServiceServer interface {
 	ExplainGang(context.Context, *ExplainGangRequest) (*ExplainGangResponse, error)
 	// ComputeCapacity says how many copies of gangs fit, or how much is missing.
 	ComputeCapacity(context.Context, *ComputeCapacityRequest) (*ComputeCapacityResponse, error)
+	// ComputeRepacking finds the fewest pods to move so that whole domains are
+	// free of GPU pods.
+	ComputeRepacking(context.Context, *ComputeRepackingRequest) (*ComputeRepackingResponse, error)
 	mustEmbedUnimplementedPlanningServiceServer()
 }
 
@@ -117,6 +134,9 @@ func (UnimplementedPlanningServiceServer) ExplainGang(context.Context, *ExplainG
 }
 func (UnimplementedPlanningServiceServer) ComputeCapacity(context.Context, *ComputeCapacityRequest) (*ComputeCapacityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ComputeCapacity not implemented")
+}
+func (UnimplementedPlanningServiceServer) ComputeRepacking(context.Context, *ComputeRepackingRequest) (*ComputeRepackingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ComputeRepacking not implemented")
 }
 func (UnimplementedPlanningServiceServer) mustEmbedUnimplementedPlanningServiceServer() {}
 func (UnimplementedPlanningServiceServer) testEmbeddedByValue()                         {}
@@ -182,6 +202,24 @@ func _PlanningService_ComputeCapacity_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlanningService_ComputeRepacking_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ComputeRepackingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlanningServiceServer).ComputeRepacking(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlanningService_ComputeRepacking_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlanningServiceServer).ComputeRepacking(ctx, req.(*ComputeRepackingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlanningService_ServiceDesc is the grpc.ServiceDesc for PlanningService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -196,6 +234,10 @@ var PlanningService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ComputeCapacity",
 			Handler:    _PlanningService_ComputeCapacity_Handler,
+		},
+		{
+			MethodName: "ComputeRepacking",
+			Handler:    _PlanningService_ComputeRepacking_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

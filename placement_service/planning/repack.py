@@ -1,0 +1,306 @@
+"""Fewest running pods to move so that whole domains hold no GPU pod.
+
+1. A small model says which domains cost fewest pods to empty, wherever those go: a bound.
+2. A plan says whether what has to move fits elsewhere: first into room that is free now, which
+   is one step; else into room that other moves leave, in several steps.
+3. Where it does not, the next set of domains is tried. A cheaper set that was refused bounds what
+   any plan costs: with moves of further gangs it would cost more.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+import numpy as np
+
+from placement_service.bounds.added_nodes import NEVER
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.together import Offers, lacks
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.nodes import Ints
+from placement_service.entities.planning import Bounded, Move, Repacking
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.plan import from_solution, is_placed
+from placement_service.formulation.planning_questions import (
+    EmptyingAnswer,
+    EmptyingQuestion,
+    Inside,
+    MovableGang,
+)
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.planning import changes
+from placement_service.planning.case import Solver
+from placement_service.planning.eviction import is_protected
+from placement_service.planning.levels import inside
+from placement_service.planning.steps import in_steps
+
+_FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"
+
+#: Seconds with which no search is worth while, and the part of what is left that one gets.
+_SHORTEST: Final = 0.1
+_SHARE: Final = 0.3
+
+
+def repack(
+    snapshot: Snapshot,
+    policy: Policy,
+    level: str,
+    count: int,
+    *,
+    solver: Solver,
+    deadline: float,
+) -> Repacking:
+    """Free `count` domains of `level`; those that are free already count.
+
+    Gangs that wait are left out of it. There must be so many domains.
+    """
+    policy = replace(policy, eviction=EvictionPolicy.NONE)
+    search = _Search(_running_only(snapshot), policy, level, count, solver, deadline)
+    return search.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """A running gang, and its GPU pods by domain and group."""
+
+    name: str
+    arrays: MovableGang
+    gpu_pods: dict[int, dict[int, list[str]]]
+    pods: tuple[str, ...]
+
+    def leaving(self, freed: Collection[int], *, whole: bool) -> tuple[str, ...] | None:
+        """The pods that move when these domains are freed; None when they must not."""
+        found: dict[int, list[str]] = {}
+        for domain in freed:
+            for group, pods in self.gpu_pods.get(domain, {}).items():
+                found.setdefault(group, []).extend(pods)
+        if not found:
+            return ()
+        few = all(len(pods) <= self.arrays.spare[group] for group, pods in found.items())
+        if few and self.arrays.moves_extras and not (whole and self.arrays.moves_whole):
+            return tuple(pod for pods in found.values() for pod in pods)
+        return self.pods if self.arrays.moves_whole else None
+
+
+class _Search:
+    """Tries sets of domains in order of cost, and keeps what is proven of the cheaper ones."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        level: str,
+        count: int,
+        solver: Solver,
+        deadline: float,
+    ) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._count = count
+        self._solver = solver
+        self._deadline = deadline
+        values = snapshot.columns.label(level)
+        self._names = sorted({value for value in values if value is not None})
+        number = {name: i for i, name in enumerate(self._names)}
+        self._domain = np.array([-1 if v is None else number[v] for v in values], dtype=np.int64)
+        pinning = {scope.required_level for gang in snapshot.gangs for scope in gang.packing_scopes}
+        self._finer = {key for key in pinning if key and inside(snapshot, key, level)}
+        self._gangs = [self._gang(gang) for gang in snapshot.gangs]
+        #: What any plan costs at least, as far as sets that were refused are concerned.
+        self._bound = NEVER
+        #: Refused sets that further moves may make possible: pods with whole gangs, domains.
+        self._retries: list[tuple[int, tuple[int, ...]]] = []
+
+    def run(self) -> Repacking:
+        """The repacking with fewest pods that was found."""
+        strangers = set(self._with_strangers().tolist())
+        question = EmptyingQuestion(
+            tuple(gang.arrays for gang in self._gangs),
+            tuple(d for d in range(len(self._names)) if d not in strangers),
+            self._count,
+        )
+        while time.monotonic() < self._deadline:
+            answer = self._solver.call(_FUNCTION, question, deadline=self._deadline)
+            if answer is None:
+                return Repacking((), (), Bounded(0, None))
+            least = cast("EmptyingAnswer", answer)
+            found = self._retried(least.bound)
+            if found is not None or least.domains is None:
+                break
+            found = self._attempt(tuple(sorted(least.domains)), least.bound, whole=False)
+            if found is not None:
+                return found
+            question = replace(question, forbidden=(*question.forbidden, least.domains))
+        else:
+            found = None
+        return found or self._retried(NEVER) or Repacking((), (), Bounded(0, None))
+
+    def _retried(self, cost: int) -> Repacking | None:
+        """What the retries that cost no more come to."""
+        while self._retries and self._retries[0][0] <= cost:
+            dearer, chosen = heapq.heappop(self._retries)
+            found = self._attempt(chosen, dearer, whole=True)
+            if found is not None:
+                return found
+        return None
+
+    def _attempt(self, chosen: tuple[int, ...], cost: int, *, whole: bool) -> Repacking | None:
+        """The repacking that frees this set, moving only `whole` gangs if told so."""
+        leaving = self._leaving(chosen, whole=whole)
+        if leaving is None or not self._budgets_allow(leaving):
+            return None
+        names = tuple(self._names[d] for d in chosen)
+        if not leaving:
+            return Repacking((), names, Bounded(0, 0))
+        closed = np.flatnonzero(np.isin(self._domain, chosen))
+        shut = changes.cordoned(self._snapshot, closed.tolist())
+        moves, refuted = self._moves(shut, leaving)
+        if moves is not None:
+            bound = min(cost, self._bound)
+            return Repacking(moves, names, Bounded(len(moves), min(bound, len(moves))))
+        if refuted and self._is_hopeless(shut):
+            return None
+        # Refused as it is, it may be possible with further moves, which cost more.
+        self._bound = min(self._bound, cost + 1 if refuted else cost)
+        everything = self._leaving(chosen, whole=True)
+        if not whole and everything is not None and len(everything) > len(leaving):
+            heapq.heappush(self._retries, (len(everything), chosen))
+        return None
+
+    def _moves(
+        self, shut: Snapshot, leaving: frozenset[str]
+    ) -> tuple[tuple[Move, ...] | None, bool]:
+        """The moves of what leaves; whether it is proven that it fits nowhere, in any steps."""
+        refuted = False
+        for waiting in (changes.displaced(shut, leaving), changes.released(shut, leaving)):
+            problem = formulate(waiting, self._policy)
+            now = time.monotonic()
+            until = now + _SHARE * max(0.0, self._deadline - now)
+            found = first_answer(problem, deadline=until)
+            plan = from_solution(problem, found)
+            if not all(is_placed(gang, plan) for gang in problem.gangs):
+                refuted = _is_refuted(problem)
+                if refuted or until - time.monotonic() < _SHORTEST:
+                    continue
+                found = self._solver.search(problem, found, deadline=until)
+                plan = from_solution(problem, found)
+                refuted = found.tiers[0].proven
+            if all(is_placed(gang, plan) for gang in problem.gangs):
+                bindings = name_pods(waiting, found.assignments)
+                moves = in_steps(self._snapshot, {b.pod: b.node for b in bindings})
+                if moves is not None:
+                    return moves, False
+                refuted = False
+        return None, refuted
+
+    def _is_hopeless(self, shut: Snapshot) -> bool:
+        """Whether counting shows that no further moves make room."""
+        movable = frozenset(
+            pod for gang in self._gangs if gang.arrays.moves_whole for pod in gang.pods
+        )
+        return _is_refuted(formulate(changes.released(shut, movable), self._policy))
+
+    # --- what runs ----------------------------------------------------------------
+
+    def _leaving(self, chosen: Collection[int], *, whole: bool) -> frozenset[str] | None:
+        pods: set[str] = set()
+        for gang in self._gangs:
+            leaving = gang.leaving(chosen, whole=whole)
+            if leaving is None:
+                return None
+            pods.update(leaving)
+        return frozenset(pods)
+
+    def _budgets_allow(self, leaving: Collection[str]) -> bool:
+        for budget in self._snapshot.disruption_budgets:
+            covered = (
+                pod.name in leaving
+                for gang in self._snapshot.gangs
+                for group in gang.groups
+                for pod_set in group.pod_sets
+                if budget.matches(gang.namespace, pod_set.template.labels)
+                for pod in pod_set.bound_pods
+            )
+            if sum(covered) > budget.allowed:
+                return False
+        return True
+
+    def _gang(self, gang: PodGang) -> _Gang:
+        rows = self._snapshot.columns.row_of
+        gpu_pods: dict[int, dict[int, list[str]]] = {}
+        pods: list[str] = []
+        for number, group in enumerate(gang.groups):
+            for pod_set in group.pod_sets:
+                uses = self._policy.has_gpus(pod_set.template)
+                for pod in pod_set.bound_pods:
+                    pods.append(pod.name)
+                    domain = int(self._domain[rows[pod.node]]) if pod.node in rows else -1
+                    if uses and domain >= 0:
+                        gpu_pods.setdefault(domain, {}).setdefault(number, []).append(pod.name)
+        known = not any(group.fixed_pods for group in gang.groups)
+        movable = known and not gang.not_preemptible
+        # An extra stays where its gang requires a domain that lies inside a freed one.
+        pinned = any(scope.required_level in self._finer for scope in gang.packing_scopes)
+        arrays = MovableGang(
+            len(pods),
+            tuple(
+                Inside(domain, group, len(names))
+                for domain, groups in gpu_pods.items()
+                for group, names in groups.items()
+            ),
+            tuple(_spare(gang, group.name) for group in gang.groups),
+            moves_whole=movable and not is_protected(gang, self._snapshot),
+            moves_extras=movable and not pinned,
+        )
+        return _Gang(gang.name, arrays, gpu_pods, tuple(pods))
+
+    def _with_strangers(self) -> Ints:
+        """Domains with GPU pods that belong to no gang, or whose requests are not told."""
+        nodes = self._snapshot.columns
+        known = np.zeros(len(nodes), dtype=np.int64)
+        for gang in self._snapshot.gangs:
+            for group in gang.groups:
+                for pod_set in group.pod_sets:
+                    units = self._policy.gpus(pod_set.template.requests)
+                    for pod in pod_set.bound_pods if units else ():
+                        if pod.node in nodes.row_of:
+                            known[nodes.row_of[pod.node]] += units
+        used = nodes.total_requested(r for r in nodes.requested if self._policy.gpus({r: 1}))
+        found = self._domain[used > known]
+        return np.unique(found[found >= 0])
+
+
+def _is_refuted(problem: Problem) -> bool:
+    """Whether counting shows that not everyone fits."""
+    counting = Counting(Topology(problem))
+    everyone = problem.pending
+    if not all(map(counting.fits_alone, everyone)):
+        return True
+    return any(True for _ in lacks(counting, everyone, Offers(counting, counting.room)))
+
+
+def _spare(gang: PodGang, group: str) -> int:
+    """Pods of a group beyond its minimum, as it was asked for."""
+    (found,) = (one for one in gang.groups if one.name == group)
+    return max(0, found.running_count - found.min_replicas)
+
+
+def _running_only(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without pods that wait, and without gangs of which nothing runs."""
+    gangs = []
+    for gang in changes.only(snapshot, ()).gangs:
+        groups = tuple(
+            # What does not run whole today need not do so after.
+            replace(g, min_replicas=min(g.min_replicas, g.running_count), gated_count=0)
+            for g in gang.groups
+        )
+        gangs.append(replace(gang, groups=groups, uninitialized=False, unsupported=()))
+    return replace(snapshot, gangs=tuple(gangs))
