@@ -15,9 +15,11 @@ from tests.cluster.api import PODS, Body, Resource
 from tests.cluster.build import clique, clique_set, node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
+from tests.cluster.schedulers import install_kinds
 from tests.kube_scheduler.conftest import Schedulers, Service
 from tests.waiting import wait_until
 
+KAI_QUEUES = Resource("scheduling.run.ai/v2", "queues", namespaced=False)
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims")
 
@@ -250,3 +252,41 @@ def test_a_gang_with_wrong_annotations_is_told_and_stops_nobody(
             "the pod is told",
         )
         assert "w0" not in cluster.bound()
+
+
+def test_queues_go_along_where_the_settings_name_them(
+    cluster: Cluster, schedulers: Schedulers, service: Service
+) -> None:
+    """Room is for both gangs, and the queue has two GPUs."""
+    install_kinds(cluster.api)
+    cluster.add_nodes(node("n0", gpus=8))
+    queue = f"{cluster.namespace}-q"
+    limit = {"gpu": {"limit": 2, "quota": 0}, "cpu": {"limit": -1}, "memory": {"limit": -1}}
+    cluster.api.create(
+        KAI_QUEUES,
+        {
+            "apiVersion": KAI_QUEUES.api_version,
+            "kind": "Queue",
+            "metadata": {"name": queue},
+            "spec": {"resources": limit},
+        },
+    )
+
+    def queued(name: str, size: int) -> list[Body]:
+        pods = [member(cluster, f"{name}{i}", name, size) for i in range(size)]
+        for pod in pods:
+            pod["metadata"]["labels"] = {"kai.scheduler/queue": queue}
+        return pods
+
+    try:
+        with schedulers.placing(alsoSend=["queues.v2.scheduling.run.ai"]):
+            cluster.api.create_all(PODS, queued("a", 3))
+            cluster.wait_until(
+                lambda: any("queue" in event["message"] for event in cluster.events()),
+                "the larger gang is told of the queue's limit",
+            )
+            cluster.api.create_all(PODS, queued("b", 2))
+            cluster.wait_until(lambda: len(cluster.bound()) == 2, "the smaller gang runs")
+            assert by_gang(cluster.bound()) == {"b": 2}
+    finally:
+        cluster.api.delete(KAI_QUEUES, queue)

@@ -35,6 +35,10 @@ type Args struct {
 	// RetryAfter is when gangs that were not placed are asked about again, if the cluster did
 	// not change before. Default 30s.
 	RetryAfter metav1.Duration `json:"retryAfter,omitempty"`
+	// AlsoSend names kinds whose objects go along with each question, as resource.version.group:
+	// "queues.v2.scheduling.run.ai", "reservations.v1alpha1.scheduling.koordinator.sh". The
+	// scheduler must be allowed to list and watch them.
+	AlsoSend []string `json:"alsoSend,omitempty"`
 }
 
 // TLS names PEM files.
@@ -98,6 +102,11 @@ func parseArgs(name string, object runtime.Object, defaults Args) (Args, error) 
 	} {
 		if one.value.Duration < 0 {
 			faults = append(faults, fmt.Errorf("%s: must not be negative", one.name))
+		}
+	}
+	for _, name := range args.AlsoSend {
+		if _, err := parseResource(name); err != nil {
+			faults = append(faults, err)
 		}
 	}
 	if args.PermitTimeout.Duration > maxPermit {

@@ -60,6 +60,7 @@ func (l *planner) run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
+	l.plugin.around.further.waitUntilRead(ctx, patience)
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
 	for {

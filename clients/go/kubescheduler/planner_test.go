@@ -152,6 +152,8 @@ func TestArgumentsAreReadStrictly(t *testing.T) {
 		"a negative time":      {`{"service": "s:1", "batchWindow": "-1s"}`, "batchWindow"},
 		"too long":             {`{"service": "s:1", "permitTimeout": "16m"}`, "permitTimeout"},
 		"no time":              {`{"service": "s:1", "timeout": 5}`, "args"},
+		"further kinds":        {`{"service": "s:1", "alsoSend": ["queues.v2.scheduling.run.ai"]}`, ""},
+		"a kind in short":      {`{"service": "s:1", "alsoSend": ["queues"]}`, "alsoSend"},
 	} {
 		_, err := parseArgs(Name, &runtime.Unknown{Raw: []byte(want.text)}, pluginDefaults)
 		if (err == nil) != (want.fault == "") {

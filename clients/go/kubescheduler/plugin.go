@@ -65,7 +65,10 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 		handle: handle,
 		state:  newState(handle.ProfileName(), time.Now),
 		nodes:  handle.SharedInformerFactory().Core().V1().Nodes().Lister(),
-		around: surroundings{handle.SharedInformerFactory()},
+	}
+	p.around = surroundings{factory: handle.SharedInformerFactory()}
+	if p.around.further, err = watchFurther(ctx, handle, args.AlsoSend, p.state.clusterChanged); err != nil {
+		return nil, errors.Join(err, service.Close())
 	}
 	if err := p.watch(ctx); err != nil {
 		return nil, errors.Join(err, service.Close())

@@ -81,7 +81,7 @@ var (
 )
 
 // NewPodGroups makes the plugin: app.WithPlugin(kubescheduler.PodGroupsName, kubescheduler.NewPodGroups).
-func NewPodGroups(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+func NewPodGroups(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, err := parseArgs(PodGroupsName, object, podGroupDefaults)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,11 @@ func NewPodGroups(_ context.Context, object runtime.Object, handle fwk.Handle) (
 		args: args, handle: handle, service: service, now: time.Now,
 		groups:  factory.Scheduling().V1alpha2().PodGroups().Lister(),
 		pods:    factory.Core().V1().Pods().Lister(),
-		around:  surroundings{factory},
+		around:  surroundings{factory: factory},
 		encoder: newEncoder(), answers: map[key]*podGroupAnswer{},
+	}
+	if p.around.further, err = watchFurther(ctx, handle, args.AlsoSend, func() {}); err != nil {
+		return nil, errors.Join(err, service.Close())
 	}
 	p.around.informers() // The scheduler starts those that somebody asked for before it starts.
 	return p, nil

@@ -66,7 +66,7 @@ func podGroups(t *testing.T, service *scripted) (*PodGroups, groupOf, *clock) {
 		args: podGroupDefaults, service: service, now: c.now,
 		groups:  schedulinglisters.NewPodGroupLister(groups),
 		pods:    corelisters.NewPodLister(pods),
-		around:  surroundings{informers.NewSharedInformerFactory(nil, 0)},
+		around:  surroundings{informers.NewSharedInformerFactory(nil, 0), &furtherKinds{}},
 		encoder: newEncoder(), answers: map[key]*podGroupAnswer{},
 	}, waiting, c
 }

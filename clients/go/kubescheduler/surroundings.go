@@ -17,6 +17,7 @@ import (
 // them anyway. Only what the waiting pods need of them is sent.
 type surroundings struct {
 	factory informers.SharedInformerFactory
+	further *furtherKinds
 }
 
 // informers are those of the kinds that are sent.
@@ -44,7 +45,11 @@ func (s surroundings) of(pods []*v1.Pod) ([]metav1.Object, error) {
 		return nil, err
 	}
 	devices, err := s.devices(pods)
-	return slices.Concat(volumes, namespaces, devices), err
+	if err != nil {
+		return nil, err
+	}
+	further, err := s.further.all()
+	return slices.Concat(volumes, namespaces, devices, further), err
 }
 
 // volumes are the claims of pods, what they are bound to, and all classes when there are any.
