@@ -84,6 +84,7 @@ class Solution:
     `assignments` are sorted and hold new pods only. `fewest_domains` maps a
     gang to the fewest domains that any placement of it alone on the snapshot
     uses at its preferred levels; a gang is absent when that is not known.
+    `final` is true when no search would find anything better.
     """
 
     assignments: tuple[Assignment, ...]
@@ -91,6 +92,7 @@ class Solution:
     fewest_domains: tuple[tuple[int, int], ...] = ()
     limit: Limit = Limit.NONE
     phase: str = "greedy"
+    final: bool = False
 
     @property
     def proven(self) -> bool:

@@ -14,6 +14,7 @@ from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import Plan, from_solution, home_plan, is_placed
 from placement_service.formulation.problem import Problem
+from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
@@ -31,11 +32,16 @@ def first_answer(
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
+    Where one gang waits and counting is enough, the best plan there is.
+
     Where running gangs may give way, all stay at first, and then make room.
 
     After `deadline` (in `time.monotonic` seconds) no further order is begun, and
     gangs that are not placed by then wait; but a short time is always taken.
     """
+    settled = settle(problem)
+    if settled is not None:
+        return settled
     builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
     best: Plan | None = None
     tried = orders(problem)[::2]

@@ -230,7 +230,9 @@ class _Run:
 
     def search(self, problem: Problem, best: Candidate) -> tuple[Candidate, Limit, int]:
         """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
-        if all(t.proven if t.name.provable else not t.value for t in best.solution.tiers):
+        known = best.solution
+        nothing_left = all(t.proven if t.name.provable else not t.value for t in known.tiers)
+        if nothing_left or (known.final and known.proven):
             return best, Limit.NONE, 0
         deadline = self._budget.answer_by - self._reserve()
         if deadline - self._clock() < SHORTEST_SEARCH:

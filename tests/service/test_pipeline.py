@@ -58,10 +58,15 @@ def ending_with(engine: Callable[..., Solution]) -> Callable[..., Found]:
     return search
 
 
+def greedy(problem: Problem, previous: object, /, *, deadline: float) -> Solution:
+    """A first answer that a search may better, though one gang alone needs none."""
+    return replace(first_answer(problem), final=False)
+
+
 def stages(search: Callable[..., Found] = nothing_found, **others: Any) -> Stages:
     usual = Stages(
         formulate=formulate,
-        first_answer=first_answer,
+        first_answer=greedy,
         search=search,
         judge=Judge,
         explain=explain,

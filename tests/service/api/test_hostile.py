@@ -99,7 +99,7 @@ def test_without_any_answer_a_late_stage_is_an_error_in_time() -> None:
             os.kill(pid, signal.SIGSTOP)
             begin = time.monotonic()
             with pytest.raises(grpc.RpcError) as caught:
-                service.compute(message(time_limit=1.0))
+                service.compute(message(open_snapshot(), time_limit=1.0))
             took = time.monotonic() - begin
             assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
             assert details(caught.value)["ErrorInfo"].reason == "DEADLINE_TOO_SHORT"
@@ -117,7 +117,7 @@ def test_a_process_that_was_late_goes_on_when_it_stops_in_time() -> None:
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(grpc.RpcError):
-                service.compute(message(time_limit=0.3))
+                service.compute(message(open_snapshot(), time_limit=0.3))
         finally:
             os.kill(pid, signal.SIGCONT)
         assert service.compute(message()).gangs[0].placed
@@ -126,10 +126,10 @@ def test_a_process_that_was_late_goes_on_when_it_stops_in_time() -> None:
 
 def test_a_request_whose_turn_does_not_come_in_its_time_is_told_to_come_back() -> None:
     with running("stubborn", max_concurrent=1) as service:
-        first = service.stream(message(time_limit=500.0), timeout=500.0)
+        first = service.stream(message(open_snapshot(), time_limit=500.0), timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError) as caught:
-            service.compute(message(time_limit=0.5))
+            service.compute(message(open_snapshot(), time_limit=0.5))
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert details(caught.value)["ErrorInfo"].reason == "BUSY"
         first.cancel()

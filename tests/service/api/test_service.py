@@ -159,7 +159,7 @@ def test_a_stream_is_progress_and_then_one_placement(usual: Running) -> None:
 
 def test_progress_is_verified_answers_with_time(meeting: Path) -> None:
     with running("meeting") as service:
-        call = service.stream(message())
+        call = service.stream(message(open_snapshot()))
         first = next(call).progress
         assert first.phase == "greedy"
         assert first.placed_gang_count == 1
@@ -190,13 +190,19 @@ def test_a_request_that_is_only_checked_is_not_computed(usual: Running) -> None:
 def test_two_calls_at_once_are_both_answered(meeting: Path) -> None:
     """Neither would be, if one waited for the other."""
     with running("meeting", max_concurrent=2) as service:
-        calls = [service.stub.ComputePlacement.future(message(), timeout=LONG) for _ in range(2)]
+        calls = [
+            service.stub.ComputePlacement.future(message(open_snapshot()), timeout=LONG)
+            for _ in range(2)
+        ]
         assert [nodes_of(call.result().placement) for call in calls] == [{"nodes/n2"}] * 2
 
 
 def test_calls_beyond_the_concurrent_ones_wait_for_their_turn() -> None:
     with running("moving", max_concurrent=1) as service:
-        calls = [service.stub.ComputePlacement.future(message(), timeout=LONG) for _ in range(5)]
+        calls = [
+            service.stub.ComputePlacement.future(message(open_snapshot()), timeout=LONG)
+            for _ in range(5)
+        ]
         assert all(call.result().placement.gangs[0].placed for call in calls)
 
 
@@ -245,22 +251,22 @@ def test_a_call_that_is_told_to_finish_answers_with_the_best_it_has() -> None:
 
 def test_without_time_limit_the_servers_default_holds() -> None:
     with running("stubborn", default_time_limit=1.0) as service:
-        assert service.compute(message(time_limit=None)).gangs[0].placed
+        assert service.compute(message(open_snapshot(), time_limit=None)).gangs[0].placed
 
 
 def test_time_limits_are_cut_to_the_servers_maximum() -> None:
     with running("stubborn", max_time_limit=1.0) as service:
-        assert service.compute(message(time_limit=500.0)).gangs[0].placed
+        assert service.compute(message(open_snapshot(), time_limit=500.0)).gangs[0].placed
 
 
 def test_a_deadline_before_the_first_answer_is_an_error_with_its_reason() -> None:
     """The only turn is taken, so the call waits until its deadline."""
     with running("stubborn", deadline_margin=LONG) as service:
-        first = service.stream(message(time_limit=500.0), timeout=500.0)
+        first = service.stream(message(open_snapshot(), time_limit=500.0), timeout=500.0)
         next(first)
         for seconds in EVER_MORE:
             with pytest.raises(grpc.RpcError) as caught:
-                service.compute(message(), timeout=seconds)
+                service.compute(message(open_snapshot()), timeout=seconds)
             assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
             assert isinstance(caught.value, grpc.Call)
             # Without details it is the client's own, which was not told in time.
@@ -276,7 +282,7 @@ def test_a_deadline_before_the_first_answer_is_an_error_with_its_reason() -> Non
 def test_a_cancelled_call_frees_its_turn_and_its_solver(kind: str) -> None:
     with running("stubborn", max_concurrent=1, max_pending=0) as service:
         (before,) = solver_ids(service)
-        there = message(time_limit=500.0)
+        there = message(open_snapshot(), time_limit=500.0)
         if kind == "stream":
             call = service.stream(there, timeout=500.0)
             while next(call).progress.phase != "moved":
@@ -289,16 +295,18 @@ def test_a_cancelled_call_frees_its_turn_and_its_solver(kind: str) -> None:
         wait_until(lambda: not is_busy(service), "the turn is free")
         if kind == "stream":  # Else it may not have been asked yet.
             wait_until(lambda: before not in solver_ids(service), "the solver is gone")
-        assert service.compute(message(time_limit=1.0)).gangs[0].placed
+        assert service.compute(message(open_snapshot(), time_limit=1.0)).gangs[0].placed
 
 
 def test_a_caller_whose_deadline_passes_frees_its_turn_while_waiting() -> None:
     with running("stubborn", max_concurrent=1, max_pending=1) as service:
-        first = service.stream(message(time_limit=500.0), timeout=500.0)
+        first = service.stream(message(open_snapshot(), time_limit=500.0), timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError):
-            service.compute(message(), timeout=0.5)
-        waiting = service.stub.ComputePlacement.future(message(time_limit=1.0), timeout=LONG)
+            service.compute(message(open_snapshot()), timeout=0.5)
+        waiting = service.stub.ComputePlacement.future(
+            message(open_snapshot(), time_limit=1.0), timeout=LONG
+        )
         first.cancel()
         assert waiting.result().placement.gangs[0].placed
 
@@ -350,7 +358,7 @@ def test_an_engine_that_raises_is_a_defect_and_the_first_answer_stands(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with running("failing") as service:
-        assert service.compute(message()).gangs[0].placed
+        assert service.compute(message(open_snapshot())).gangs[0].placed
     assert "a defect of the engine" in caplog.text
 
 
@@ -406,10 +414,10 @@ def test_an_error_with_many_long_violations_still_arrives(usual: Running) -> Non
 
 def test_a_request_too_many_is_told_when_to_come_back() -> None:
     with running("stubborn", max_pending=0, retry_after=2.5) as service:
-        first = service.stream(message(time_limit=500.0), timeout=500.0)
+        first = service.stream(message(open_snapshot(), time_limit=500.0), timeout=500.0)
         next(first)
         with pytest.raises(grpc.RpcError) as caught:
-            service.compute(message())
+            service.compute(message(open_snapshot()))
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         found = details(caught.value)
         assert found["ErrorInfo"].reason == "BUSY"
@@ -420,13 +428,13 @@ def test_a_request_too_many_is_told_when_to_come_back() -> None:
 
 def test_a_draining_server_refuses_newcomers_and_finishes_the_rest(meeting: Path) -> None:
     with running("meeting") as service:
-        first = service.stream(message())
+        first = service.stream(message(open_snapshot()))
         next(first)
         stopping = threading.Thread(target=service.server.stop, args=(LONG,))
         stopping.start()
         wait_until(lambda: health(service) == "NOT_SERVING", "it drains")
         with pytest.raises(grpc.RpcError) as caught:
-            service.compute(message())
+            service.compute(message(open_snapshot()))
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         assert details(caught.value)["ErrorInfo"].reason == "DRAINING"
         (meeting / "go on").touch()
@@ -442,7 +450,7 @@ def test_a_process_that_dies_without_an_answer_is_an_internal_error_that_names_t
     with running("moving", dump_dir=tmp_path) as service:
         (pid,) = service.server.process_ids()
         os.kill(pid, signal.SIGSTOP)
-        call = service.stub.ComputePlacement.future(message(), timeout=LONG)
+        call = service.stub.ComputePlacement.future(message(open_snapshot()), timeout=LONG)
         wait_until_searching(service)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(grpc.RpcError) as caught:
@@ -458,7 +466,9 @@ def test_a_process_that_dies_without_an_answer_is_an_internal_error_that_names_t
             check=True,
         )
         assert json.loads(shown.stdout)["label"] == "test"
-        assert service.compute(message()).gangs[0].placed, "another process took over"
+        assert service.compute(message(open_snapshot())).gangs[0].placed, (
+            "another process took over"
+        )
 
 
 def test_a_process_that_dies_with_an_answer_is_survived_by_it() -> None:
@@ -623,7 +633,9 @@ def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None
         assert process.stderr is not None
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             stub = PlacementServiceStub(channel)
-            call = stub.StreamPlacement(StreamPlacementRequest(request=message()), timeout=LONG)
+            call = stub.StreamPlacement(
+                StreamPlacementRequest(request=message(open_snapshot())), timeout=LONG
+            )
             assert next(call).WhichOneof("event") == "progress"
             process.send_signal(signal.SIGTERM)
             assert any("draining" in json.loads(line)["message"] for line in process.stderr)
