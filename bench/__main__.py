@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import export, growth, instances, lines, stages, standard, tables, traces
+from bench import export, growth, instances, lines, stages, standard, tables, traces, warm
 from bench.instances import Instance
 from bench.run import Line, NoAnswer, engine_line, running
 from placement.errors import PlacementError
@@ -87,6 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--draw", type=Path, help="draw this file of lines; measure nothing")
     one.add_argument("--svg", type=Path, default=Path("growth.svg"), help="the plot")
     one.set_defaults(command=_growth)
+    one = commands.add_parser("warm", help="one gang after another, in a session")
+    one.add_argument("--requests", type=int, default=1000)
+    one.add_argument("--blocks", type=int, default=14, help="368 nodes each")
+    one.add_argument("--changes", type=int, default=10, help="nodes that change with a request")
+    one.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: one by one")
+    one.add_argument("--seed", type=int, default=1)
+    one.set_defaults(command=_warm)
     one = commands.add_parser("families", help="what there is, with parameters and defaults")
     one.set_defaults(command=_families)
     return parser
@@ -145,6 +152,18 @@ def _growth(options: argparse.Namespace) -> int:
                 growth.write(found, options.lines)
     options.svg.write_text(growth.draw(found))
     return OK
+
+
+def _warm(options: argparse.Namespace) -> int:
+    found = warm.measure(
+        seed=options.seed,
+        requests=options.requests,
+        blocks=options.blocks,
+        changes=options.changes,
+        rate=options.rate,
+    )
+    print(warm.report(found))
+    return OK if found.proven == found.requests else NOT_AS_EXPECTED
 
 
 def _families(options: argparse.Namespace) -> int:

@@ -32,8 +32,8 @@ DECODED = 6
 #: What a version takes for each entry that it shares with the version before, in bytes.
 SHARED = 100
 
-#: Versions held at once, however small.
-MOST_VERSIONS = 256
+#: Versions held at once, however small: callers go on from the latest.
+MOST_VERSIONS = 32
 
 #: Changes after which the edge is told the whole, so that it need not keep them all.
 MOST_CHANGES = 64

@@ -135,7 +135,7 @@ def test_what_is_preferred_keeps_nobody_out() -> None:
 
 def test_others_that_could_gain_are_for_the_search() -> None:
     other = replace(gang(1, (1, 1)), name="namespaces/ml/podgangs/other")
-    pods = tuple(replace(p, name=p.name + "x") for p in other.groups[0].pod_sets[0].pods)
+    pods = tuple(p._replace(name=p.name + "x") for p in other.groups[0].pod_sets[0].pods)
     sets = (replace(other.groups[0].pod_sets[0], pods=pods),)
     other = replace(other, groups=(replace(other.groups[0], pod_sets=sets),))
     assert settled(Snapshot(cluster(a=[0, 0]), (gang(1, (1, 1)), other))) is None
