@@ -79,6 +79,35 @@ class Kai:
         return not self._pool or _pool_of(node) == self._pool
 
     def act(self, advice: Advice, objects: Objects) -> Progress:
+        """Writes the requests between two looks at those of others: KAI may decide about the
+        same nodes at the same moment, and there is no lock between two writers."""
+        requests = objects.of(BIND_REQUESTS)
+        writes = any(
+            one.pod not in requests and not node_of(objects.pods.get(one.pod, {"spec": {}}))
+            for one in advice.bindings
+        )
+        if writes and self._overtaken(advice, objects):
+            return Progress.FAILED
+        progress = self._write(advice, objects)
+        if progress is Progress.DONE and writes and self._overtaken(advice, objects):
+            return Progress.FAILED
+        if progress is Progress.DONE and not self._pool:
+            self._drop_hold(_groups(advice, objects), objects)
+        return progress
+
+    def _overtaken(self, advice: Advice, objects: Objects) -> bool:
+        """Whether a request of another, which nobody knew of, is for a node of the advice."""
+        known = objects.of(BIND_REQUESTS)
+        nodes = set(advice.nodes.values())
+        found = self._cluster.request("GET", BIND_REQUESTS.path).get("items") or ()
+        return any(
+            one["spec"].get("selectedNode") in nodes
+            and _key(one) not in known
+            and MADE_FOR not in (one["metadata"].get("labels") or {})
+            for one in found
+        )
+
+    def _write(self, advice: Advice, objects: Objects) -> Progress:
         requests = objects.of(BIND_REQUESTS)
         for binding in advice.bindings:
             found = requests.get(binding.pod)
@@ -92,8 +121,6 @@ class Kai:
                 found = self._create(advice, pod, binding.node, objects)
             if not _is_ours(found, advice) or _phase(found) == "Failed":
                 return Progress.FAILED
-        if not self._pool:
-            self._drop_hold(_groups(advice, objects), objects)
         return Progress.DONE
 
     def undo(self, advice: Advice, objects: Objects) -> None:

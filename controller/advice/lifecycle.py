@@ -88,7 +88,9 @@ class AdviceLifecycle:
             if not all(written):
                 gone = advice.bindings[written.index(False)].pod[1]
                 return self._conflict(advice, f"pod {gone} is gone", advice.bindings)
-            self._act(advice, objects)
+            if self._act(advice, objects) is Progress.FAILED:
+                self._end(advice, self._adapters[advice.by], objects, End.CONFLICT)
+                return False
         except ApiError as error:
             # It may stand on some pods: the next look at the cluster shows it.
             logger.warning("advice not written: %s", error, extra=_extra(advice))

@@ -157,14 +157,29 @@ class GangScheduler(StandIn):
         self._scheduler = scheduler
         self._group = group
 
+    def decided(self) -> dict[str, str]:
+        """By the name of a pod, the node that another object sends it to."""
+        return {}
+
+    def held(self) -> set[str]:
+        """The gangs that are another's to place."""
+        return set()
+
+    def place(self, pod: Body, at: str) -> None:
+        self._api.bind(pod, at)
+
     def step(self) -> None:
+        # In this order: what is decided meanwhile is seen as bound.
+        decided, held = self.decided(), self.held()
         pods = self._api.items(PODS)
         nodes = self._api.items(NODES)
         free = free_gpus(nodes, pods)
         gangs: dict[str, list[Body]] = {}
         for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
-            if pod["spec"].get("schedulerName") == self._scheduler:
-                name = pod["metadata"].get("annotations", {}).get(self._group, "")
+            name = pod["metadata"].get("annotations", {}).get(self._group, "")
+            if not pod["spec"].get("nodeName") and (at := decided.get(_name(pod))):
+                free[at] -= _gpus(pod["spec"])
+            elif pod["spec"].get("schedulerName") == self._scheduler and name not in held:
                 gangs.setdefault(name, []).append(pod)
         for gang in gangs.values():
             waiting = [pod for pod in gang if not pod["spec"].get("nodeName")]
@@ -180,10 +195,30 @@ class GangScheduler(StandIn):
                 chosen.append((pod, _name(node)))
             if len(chosen) == len(waiting):
                 for pod, at in chosen:
-                    self._api.bind(pod, at)
+                    self.place(pod, at)
             else:
                 for pod, at in chosen:
                     free[at] += _gpus(pod["spec"])
+
+
+class KaiScheduler(GangScheduler):
+    """KAI's scheduler at its simplest: what a BindRequest sends somewhere takes its room, and
+    PodGroups of other node pools are not its own."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api, scheduler="kai-scheduler", group="pod-group-name")
+
+    def decided(self) -> dict[str, str]:
+        requests = self._api.items(BIND_REQUESTS)
+        return {one["spec"]["podName"]: one["spec"]["selectedNode"] for one in requests}
+
+    def held(self) -> set[str]:
+        groups = self._api.items(KAI_POD_GROUPS)
+        return {
+            _name(one)
+            for one in groups
+            if "kai.scheduler/node-pool" in one["metadata"].get("labels", {})
+        }
 
 
 def free_gpus(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, int]:
