@@ -15,7 +15,7 @@ import numpy as np
 from placement_service.entities.request import PODS, Policy, Resources, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
-from placement_service.formulation.arrays import Ints, fit
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
@@ -176,8 +176,14 @@ def _demand_rank(table: Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
             for d in gang.demands:
                 demand[d.pod_class] += d.count * gpus[d.pod_class]
     score = np.zeros(len(table.free), dtype=np.int64)
+    # Only nodes that are short of a resource for some class: of most columns they are few.
+    most = table.request.max(axis=0, initial=0)
+    short = [np.flatnonzero(table.free[:, r] < most[r]) for r in range(len(most))]
+    left = [table.free[nodes, r] for r, nodes in enumerate(short)]
     for s in np.argsort(-demand, kind="stable")[: min(MOST_RANKED, np.count_nonzero(demand))]:
-        usable = table.eligible[s] & (fit(table.free, table.request[s]) > 0)
+        usable = table.eligible[s].copy()
+        for r in np.flatnonzero(table.request[s]).tolist():
+            usable[short[r][left[r] < table.request[s, r]]] = False
         score[usable] += demand[s]
     return np.unique(score, return_inverse=True)[1].astype(np.int64)
 

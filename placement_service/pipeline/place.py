@@ -295,7 +295,8 @@ class _Run:
                     problem,
                     best.solution,
                     best.score,
-                    deadline=self._budget.answer_by,
+                    # What comes of it has still to be written.
+                    deadline=self._budget.answer_by - self._offering,
                 )
         except Exception as error:
             logger.exception("explaining failed")

@@ -53,7 +53,9 @@ class Ownership:
             snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].pods[0].name
             for h in (homes if snapshot.reservations else ())
         )
+        #: By owner, and owners by the gang or else the pod that they name, "" for neither.
         self._by_owner: dict[ReservationOwner, list[int]] = {}
+        self._naming: dict[str, list[ReservationOwner]] = {}
         #: Whether nothing was left out.
         self.is_exact = True
         taken = set(users_that_run(snapshot))
@@ -68,7 +70,10 @@ class Ownership:
                     self.is_exact = False
                     continue
                 named.add(owner.pod)
-                self._by_owner.setdefault(owner, []).append(i)
+                if owner not in self._by_owner:
+                    self._by_owner[owner] = []
+                    self._naming.setdefault(owner.gang or owner.pod, []).append(owner)
+                self._by_owner[owner].append(i)
 
     def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
         """Sorted; of one that names pods it is enough that it names one of the set."""
@@ -78,13 +83,14 @@ class Ownership:
         if pod_set.pods and pod_set.pods[0].name in self._running:
             return ()
         found: set[int] = set()
-        for owner, indices in self._by_owner.items():
-            if owner.pod and all(pod.name != owner.pod for pod in pod_set.pods):
-                continue
-            if owner.matches(
-                gang=gang.name, pod=owner.pod, namespace=gang.namespace, labels=template.labels
-            ):
-                found.update(indices)
+        namespace, labels = gang.namespace, template.labels
+        pods = {pod.name for pod in pod_set.pods}
+        for name in ("", gang.name, *(pods & self._naming.keys())):
+            for owner in self._naming.get(name, ()):
+                if owner.pod and owner.pod not in pods:
+                    continue
+                if owner.matches(gang=gang.name, pod=owner.pod, namespace=namespace, labels=labels):
+                    found.update(self._by_owner[owner])
         wanted = template.required_reservation
         if wanted is not None:
             found = {i for i in found if wanted.matches(self._reservations[i])}
