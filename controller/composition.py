@@ -39,6 +39,7 @@ from controller.lease import Elector, Timing
 from controller.metrics import Metrics
 from controller.policy import EvictionSetting, policy
 from controller.probes import Probes
+from controller.remedies import Remedies
 from controller.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
@@ -253,6 +254,9 @@ def _scheduling(shared: Shared) -> Mode:
             on_step=heartbeat.step,
         ),
         evictions=_evictions(shared),
+        remedies=Remedies(
+            shared.service.explain, seconds=settings.remedy_time_limit, wake=cache.wake
+        ),
         authority=authority,
         heartbeat=heartbeat,
         relist=lambda: _relist(watchers),

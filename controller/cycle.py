@@ -26,6 +26,7 @@ from controller.gated_gangs import GatedGangs, Kept
 from controller.inquiry import Inquiry
 from controller.metrics import Metrics
 from controller.notices import Notice
+from controller.remedies import Remedies
 from controller.report import Reporter
 from controller.report_schedule import ReportSchedule
 from controller.request import Query, build_query
@@ -77,6 +78,7 @@ class Cycle:
         lookup: BindingLookup,
         reporter: Reporter,
         evictions: Evictions | None = None,
+        remedies: Remedies | None = None,
         authority: Authority,
         heartbeat: Heartbeat,
         relist: Callable[[], None],
@@ -97,6 +99,7 @@ class Cycle:
         self._clock = clock
         self._wall = wall
         self._evictions = evictions
+        self._remedies = remedies
         self._step = Step.COLLECT
         self._step_at = clock()
         self._forget()
@@ -171,6 +174,8 @@ class Cycle:
                 # 5. to 9. Apply: gang by gang, binding in parallel.
                 self._enter(Step.APPLY)
                 self._apply(query, placement, view)
+                if self._remedies is not None:
+                    self._remedies.consider(query.request, placement)
             view = self._look()
         # 10. and 11. Report, each object in turn.
         self._enter(Step.REPORT)
@@ -307,7 +312,9 @@ class Cycle:
                 self._history.answered(key, Notice())
         for result in placement.gangs:
             if (key := key_of_resource(result.name)) in known:
-                self._history.answered(key, notices.of_result(result, kept=self._kept.first))
+                digest = placement.request_digest
+                notice = notices.of_result(result, kept=self._kept.first, request=digest)
+                self._history.answered(key, notice)
         if placement.termination.HasField("gap"):
             self._metrics.gap.set(placement.termination.gap)
         logger.info(
@@ -411,7 +418,8 @@ class Cycle:
         """What is to be reported about a gang now."""
         if (plan := self._evicting().get(state.key)) is not None and self._evictions is not None:
             return notices.of_eviction(plan, self._evictions.left_of(plan.gang))
-        return self._history.notice(state, self._queue, self._clock())
+        notice = self._history.notice(state, self._queue, self._clock())
+        return notice if self._remedies is None else self._remedies.told(state.key, notice)
 
     def _report(self, view: ClusterView) -> None:
         if self._options.binds:

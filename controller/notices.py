@@ -7,7 +7,7 @@ where people and machines look.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from controller.apply import Outcome
@@ -33,11 +33,13 @@ EVICTING: Final = "Evicting"
 @dataclass(frozen=True, slots=True)
 class Notice:
     """`reason` is one CamelCase word, `message` a sentence or some; both are empty when
-    nothing keeps the gang waiting. `score` is its placement score, if known."""
+    nothing keeps the gang waiting. `score` is its placement score, if known. `request` is the
+    digest of the request that was answered, which names its dump."""
 
     reason: str = ""
     message: str = ""
     score: float | None = None
+    request: str = field(default="", compare=False)
 
 
 def word_of(code: v1.ReasonCode) -> str:
@@ -46,9 +48,9 @@ def word_of(code: v1.ReasonCode) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def of_result(result: v1.GangResult, *, kept: Iterable[Key] = ()) -> Notice:
+def of_result(result: v1.GangResult, *, kept: Iterable[Key] = (), request: str = "") -> Notice:
     """The answer about a gang. `kept` are gated gangs for which room is kept, which the
-    message names where others took the room."""
+    message names where others took the room; `request` is the digest of the request."""
     score = result.placement_score if result.HasField("placement_score") else None
     if not result.reasons:
         return Notice(score=score)
@@ -61,7 +63,7 @@ def of_result(result: v1.GangResult, *, kept: Iterable[Key] = ()) -> Notice:
             + ", ".join(names[:_MOST_NAMED])
             + more
         )
-    return Notice(word_of(result.reasons[0].code), _joined(texts), score)
+    return Notice(word_of(result.reasons[0].code), _joined(texts), score, request)
 
 
 def of_refusal(fault: str) -> Notice:

@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -101,6 +101,7 @@ class GangStatus:
     reason: str
     message: str
     score: float | None = None
+    request: str = field(default="", compare=False)
 
 
 def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
@@ -118,7 +119,7 @@ def wanted_status(state: GangState, notice: Notice | None) -> GangStatus | None:
         return GangStatus(phase, True, PLACED, text, None if notice is None else notice.score)
     if notice is None or not notice.reason:
         return None
-    return GangStatus(phase, False, notice.reason, notice.message)
+    return GangStatus(phase, False, notice.reason, notice.message, request=notice.request)
 
 
 def patch(gang: Body, wanted: GangStatus, *, now: str) -> dict[str, Any] | None:
@@ -293,7 +294,9 @@ class Reporter:
             reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
             topic=wanted.reason,
             action="Scheduling",
-            note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
+            note=wanted.message
+            if wanted.scheduled
+            else f"{wanted.reason}: {wanted.message}{_named(wanted.request)}",
         )
 
     def _write_gang(self, gang: Body, wanted: GangStatus) -> bool:
@@ -355,8 +358,13 @@ class Reporter:
             reason=FAILED_SCHEDULING,
             topic=notice.reason,
             action="Scheduling",
-            note=wanted["message"],
+            note=wanted["message"] + _named(notice.request),
         )
+
+
+def _named(request: str) -> str:
+    """The digest of a request, by which the service may have saved it."""
+    return f" (request {request})" if request else ""
 
 
 def report_eviction(recorder: Recorder, victim: Victim, plan: EvictionPlan) -> None:

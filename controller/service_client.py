@@ -75,6 +75,16 @@ class ServiceClient:
         except grpc.FutureCancelledError as error:
             raise UnavailableError("the call was cancelled") from error
 
+    def explain(self, request: v1.ExplainGangRequest, seconds: float) -> v1.ExplainGangResponse:
+        """What would let a gang in, within about so many seconds."""
+        try:
+            # As much again for the way there and back: the snapshot goes with it.
+            return self._connected().explain(request, timeout=2 * seconds + 1)
+        except OSError as error:
+            raise UnavailableError(f"the certificates cannot be read: {error}") from error
+        except (grpc.FutureCancelledError, ValueError) as error:
+            raise UnavailableError("the call was cancelled") from error
+
     def cancel(self) -> None:
         """Ends a call that is under way, from another thread; later ones fail at once."""
         with self._lock:

@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     """How long the service may search for one answer."""
     service_patience: float = Field(default=10.0, gt=0)
     """How long beyond it a call may take, to queue, send and check."""
+    remedy_time_limit: float = Field(default=2.0, ge=0, le=60)
+    """How long the service may look for what would let a waiting gang in, beside all else; it
+    is told with the reasons. 0 means that it is not asked."""
     deterministic: bool = False
     """Ask for answers that are the same for the same question."""
 
