@@ -20,11 +20,11 @@ from placement_service.search.lexicographic import descend
 
 
 def settle_configurations(state: State) -> bool:
-    """Bounds and plans for goals of what gets room, as long as one of them is open.
+    """Bounds and plans of what gets room, where rows leave open what can be admitted.
 
     Whether a plan came of it that is better than the one before.
     """
-    if state.packs or state.left <= 0:
+    if state.open_tier is not TierName.ADMITTED or state.left <= 0:
         return False
     found = configurations(state.counting, state.parameters.configurations)
     if found is None or (state.layout is not None and len(found.accepts) < 2):
