@@ -100,6 +100,9 @@ def _improve(state: State) -> None:
         with stage(Stage.DECODE):
             if not configured:
                 decode(state, first=True)
+                if any(g.base >= 0 for g in state.problem.gangs):
+                    # Sets that find room in another order do so long before blocks are swapped.
+                    decode(state, first=False)
         with stage(Stage.FILL):
             fill_blocks(state)
         with stage(Stage.DECODE):
