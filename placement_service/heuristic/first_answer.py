@@ -46,6 +46,10 @@ def first_answer(
     best: Plan | None = None
     tried = orders(problem)[::2]
     home = home_plan(problem)
+    if home:
+        best = _with_victims(builder, home, until=deadline)
+        if best is not None and all(is_placed(g, best) for g in problem.pending if not g.home):
+            return to_solution(problem, best)
     if previous and not home:
         kept = builder.adopt(_earlier_plan(problem, previous))
         best = builder.build(tried[0], start=kept)
@@ -58,13 +62,20 @@ def first_answer(
         if everyone or large or time.monotonic() > deadline:
             break
     assert best is not None
-    if home:
+    if home and time.monotonic() < deadline:
         opened = make_room(builder, best, until=deadline)
         if opened is not best:
             plan = builder.build(tried[0], start=opened)
             if budgets_hold(problem, plan):
                 best = max(best, plan, key=lambda p: worth(problem, p).rank)
     return to_solution(problem, best)
+
+
+def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
+    """Room for all that wait, the hardest to place first: who has least choice chooses first."""
+    opened = make_room(builder, home, until=until, by_priority=False)
+    plan = builder.build(orders(builder.problem)[0], start=opened)
+    return plan if budgets_hold(builder.problem, plan) else None
 
 
 def _earlier_plan(problem: Problem, previous: tuple[Assignment, ...]) -> Plan:

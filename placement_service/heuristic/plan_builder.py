@@ -175,7 +175,9 @@ class Builder:
         """
         for index in gangs:
             gang = self.problem.gangs[index]
-            if not self._base_is_placed(gang, plan):
+            if not self._base_is_placed(gang, plan) or not self._may_be_home(
+                residual, gang, plan.get(index, ())
+            ):
                 continue
             mark = residual.mark()
             for d, node, count in plan.get(index, ()):
@@ -184,6 +186,15 @@ class Builder:
                 plan[index] = gang.home
             else:
                 residual.undo(mark)
+
+    def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
+        """Whether each node by itself has room for what is not there of a gang that ran there."""
+        there = {(d, n): count for d, n, count in held}
+        nodes = np.array([h.node for h in gang.home])
+        lacking = np.array([h.units - there.get((h.demand, h.node), 0) for h in gang.home])
+        classes = [gang.demands[h.demand].pod_class for h in gang.home]
+        needs = self.problem.request[classes] * lacking[:, None]
+        return bool((needs <= residual.free[nodes]).all()) if not gang.keeps else True
 
     # --- one gang ---------------------------------------------------------
 

@@ -14,34 +14,36 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.indices import NodeIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Demand, Gang, Problem
 from placement_service.heuristic.gang_placer import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
-#: Domains tried for one gang, those first that lack least.
-MOST_DOMAINS = 8
+Floats = NDArray[np.float64]
+
+#: Domains tried for one gang, those first whose victims should cost least.
+MOST_DOMAINS = 3
 
 #: How much more room is made, each time that what should do does not.
 MORE = 1.5
 
-
-class Price(NamedTuple):
-    """What clearing a node costs for each slot that it gives; cheaper is smaller.
-
-    `rank` is that of the most important gang that goes whole, -1 for extras alone.
-    """
-
-    rank: int
-    pods_per_slot: float
+#: How much more a GPU counts at the next higher priority of running gangs.
+NEXT_RANK = 1e4
+#: What an extra and a pod count for beside a GPU of a minimum.
+AN_EXTRA = 1e-4
+A_POD = 1e-8
 
 
 class Cost(NamedTuple):
@@ -52,12 +54,24 @@ class Cost(NamedTuple):
     pods: int
 
 
-def make_room(builder: Builder, plan: Plan, *, until: float) -> Plan:
-    """The plan with gangs that wait placed in the room of victims, as far as time allows."""
+def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool = True) -> Plan:
+    """The plan with gangs that wait placed in the room of victims, as far as time allows.
+
+    The most important gangs come first, or else those with the narrowest domains, the largest
+    first: that costs least where there is room for all.
+    """
+    problem = builder.problem
+
+    def order(gang: Gang) -> tuple[int, ...]:
+        levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)
+        size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
+        first = (-gang.priority,) if by_priority else ()
+        return (*first, -max(levels, default=0), -size, -gang.priority, gang.index)
+
     search = _Victims(builder, plan)
     waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
     try:
-        for gang in sorted(waiting, key=lambda g: (-g.priority, g.index)):
+        for gang in sorted(waiting, key=order):
             search.make_room_for(gang, until)
     except OutOfTime:
         # What was found by now is whole.
@@ -75,22 +89,22 @@ class _Victims:
         self.residual = ResidualCapacity(self.problem)
         self.residual.take_plan(plan)
         #: Open gangs by the node that they run on.
-        self._on_node: defaultdict[int, list[int]] = defaultdict(list)
+        self.on_node: defaultdict[int, list[int]] = defaultdict(list)
         for gang in self.problem.gangs:
             for node in sorted({home.node for home in gang.home}):
-                self._on_node[node].append(gang.index)
-        #: Gangs that others are based on: they stay.
-        self._bases = {g.base for g in self.problem.gangs if g.home}
-        order = sorted({g.priority for g in self.problem.gangs if g.home})
-        self._rank = {priority: rank for rank, priority in enumerate(order)}
+                self.on_node[node].append(gang.index)
+        self.prices = Prices(self.problem, plan)
 
     def make_room_for(self, gang: Gang, until: float) -> None:
         """Place one gang in the domain where that costs least, if any victims are enough."""
         best: tuple[Cost, Plan] | None = None
-        for nodes in self._domains(gang):
+        needed = _main_demand(self.problem, gang)
+        level = _level_of(self.problem, gang)
+        prices = self.prices.of_nodes(self.residual, gang, needed, level)
+        for nodes in self._domains(needed, level, prices):
             if time.monotonic() > until:
                 break
-            found = self._within(gang, nodes)
+            found = self._within(gang, needed, nodes, prices)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
         if best is not None:
@@ -102,32 +116,27 @@ class _Victims:
             if before != after:
                 self._release(index, before)
                 self._take(index, after)
+                self.prices.see(index, after)
         self.plan = plan
 
     # --- where ----------------------------------------------------------------
 
-    def _domains(self, gang: Gang) -> Iterator[Ints]:
-        """Nodes of the domains that may hold the whole gang, else all nodes."""
-        whole = [
-            s.required
-            for s in gang.scopes
-            if s.required >= 0 and len(s.demands) == len(gang.demands)
-        ]
-        if not whole:
+    def _domains(self, needed: Demand, level: int, prices: NodePrices) -> Iterator[Ints]:
+        """Nodes of the domains that may hold the whole gang, the cheapest first; else all."""
+        if level < 0:
             yield np.arange(self.problem.node_count)
             return
-        level = max(whole, key=lambda i: self.problem.levels[i].count)
-        needed = _main_demand(self.problem, gang)
-        empty = ResidualCapacity(self.problem).slots(needed.pod_class, level)
         now = self.residual.slots(needed.pod_class, level)
-        for domain in np.lexsort((-empty, -now))[:MOST_DOMAINS].tolist():
-            if empty[domain] >= needed.count:
+        estimate = prices.by_domain(self.problem.levels[level].domain, now, needed.count)
+        for domain in np.argsort(estimate, kind="stable")[:MOST_DOMAINS].tolist():
+            if estimate[domain] < np.inf:
                 yield self.builder.topology.inside(level, domain)
 
-    def _within(self, gang: Gang, nodes: Ints) -> tuple[Cost, Plan] | None:
-        needed = _main_demand(self.problem, gang)
+    def _within(
+        self, gang: Gang, needed: Demand, nodes: Ints, prices: NodePrices
+    ) -> tuple[Cost, Plan] | None:
         lacking: float = needed.count - int(self.residual.row(needed.pod_class)[nodes].sum())
-        clearing = _Clearing(self, gang, nodes, needed)
+        clearing = _Clearing(self, gang, nodes, needed, prices)
         mark = self.residual.mark()
         try:
             while True:
@@ -149,26 +158,37 @@ class _Victims:
     # --- what it costs --------------------------------------------------------
 
     def price(
-        self, gang: Gang, node: int, left: Mapping[int, Units], needed: Demand
-    ) -> tuple[Price, dict[int, Units]] | None:
-        """The price of clearing a node, and what stays of the gangs on it; None if in vain."""
+        self,
+        gang: Gang,
+        node: int,
+        left: Mapping[int, Units],
+        needed: Demand,
+        inside: Callable[[int], int],
+    ) -> tuple[float, dict[int, Units]] | None:
+        """The price of clearing a node, and what stays of the gangs on it; None if in vain.
+
+        `inside` says on how many nodes of the domain a gang runs, which all get free with it.
+        """
         keeps: dict[int, Units] = {}
-        rank, pods = -1, 0
+        cost = 0.0
         request = self.problem.request[needed.pod_class]
         free = self.residual.free[node].copy()
         before = int(self.residual.row(needed.pod_class)[node])
-        for index in self._on_node[node]:
+        for index in self.on_node[node]:
             victim = self.problem.gangs[index]
             units = left.get(index, self.plan.get(index, ()))
             here = sum(c for _, n, c in units if n == node)
             if not here:
                 continue
             extras = _without(victim, units, node)
-            if extras is None and (victim.priority > gang.priority or index in self._bases):
+            if extras is not None:
+                cost += here * (AN_EXTRA + A_POD)
+            elif self.prices.may_go_whole(victim, gang):
+                whole = self.prices.value[index] + A_POD * sum(c for _, _, c in units)
+                cost += whole / min(inside(index), needed.count)
+            else:
                 continue
             keeps[index] = () if extras is None else extras
-            pods += here if extras is not None else sum(c for _, _, c in units)
-            rank = max(rank, -1 if extras is not None else self._rank[victim.priority])
             for d, n, c in units:
                 if n == node:
                     free += c * self.problem.request[victim.demands[d].pod_class]
@@ -177,7 +197,7 @@ class _Victims:
             slots = int(pods_that_fit(free[None, :], request)[0]) - before
         if slots <= 0:
             return None
-        return Price(rank, pods / min(slots, needed.count)), keeps
+        return cost / min(slots, needed.count), keeps
 
     def _cost(self, plan: Plan) -> Cost:
         value: dict[int, int] = {}
@@ -214,18 +234,30 @@ class _Victims:
 class _Clearing:
     """Nodes of a domain, cleared one after another; `left` is what stays of their gangs."""
 
-    def __init__(self, victims: _Victims, gang: Gang, nodes: Ints, needed: Demand) -> None:
+    def __init__(
+        self, victims: _Victims, gang: Gang, nodes: Ints, needed: Demand, prices: NodePrices
+    ) -> None:
         self._victims = victims
         self._gang = gang
         self._needed = needed
         self._inside = set(nodes.tolist())
+        self._nodes_of: dict[int, int] = {}
         self.left: dict[int, Units] = {}
-        self._heap: list[tuple[Price, int]] = []
-        for node in sorted(self._inside):
-            self._push(node)
+        able = nodes[prices.each[nodes] < np.inf]
+        self._heap = list(zip(prices.each[able].tolist(), able.tolist(), strict=True))
+        heapq.heapify(self._heap)
+
+    def _nodes_inside(self, index: int) -> int:
+        if index not in self._nodes_of:
+            homes = {home.node for home in self._victims.problem.gangs[index].home}
+            self._nodes_of[index] = len(homes & self._inside)
+        return max(1, self._nodes_of[index])
+
+    def _price(self, node: int) -> tuple[float, dict[int, Units]] | None:
+        return self._victims.price(self._gang, node, self.left, self._needed, self._nodes_inside)
 
     def _push(self, node: int) -> None:
-        priced = self._victims.price(self._gang, node, self.left, self._needed)
+        priced = self._price(node)
         if priced is not None:
             heapq.heappush(self._heap, (priced[0], node))
 
@@ -235,10 +267,10 @@ class _Clearing:
         row = self._victims.residual.row
         while slots > 0 and self._heap:
             price, node = heapq.heappop(self._heap)
-            priced = self._victims.price(self._gang, node, self.left, self._needed)
+            priced = self._price(node)
             if priced is None:
                 continue
-            if priced[0] > price:
+            if priced[0] > price * (1 + 1e-9):
                 heapq.heappush(self._heap, (priced[0], node))
                 continue
             before = int(row(self._needed.pod_class)[node])
@@ -253,6 +285,118 @@ class _Clearing:
             for other in (touched & self._inside) - {node}:
                 self._push(other)
         return not self._heap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePrices:
+    """What clearing each node costs for each slot that it gives [N], and the slots [N]."""
+
+    each: Floats
+    slots: Ints
+
+    def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
+        """What `count` slots cost in each domain at the least [D], beside those free now."""
+        order = np.argsort(self.each, kind="stable")
+        order = order[(self.each[order] < np.inf) & (domain[order] >= 0)]
+        at = domain[order]
+        # Domain by domain, the cheapest nodes first.
+        order, at = order[np.argsort(at, kind="stable")], np.sort(at, kind="stable")
+        slots = self.slots[order]
+        running = np.cumsum(slots)
+        begin = np.searchsorted(at, np.arange(len(now)))
+        before = np.concatenate([[0], running])[begin]
+        taken_before = running - slots - before[at]
+        lacking = np.maximum(count - now, 0)
+        used = np.clip(lacking[at] - taken_before, 0, slots)
+        cost = np.bincount(at, used * self.each[order], len(now))
+        offered = np.bincount(at, slots, len(now))
+        return np.where(offered >= lacking, cost, np.inf)
+
+
+class Prices:
+    """Running pods as arrays, to price all nodes at once: entries are (gang, demand, node)."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self._problem = problem
+        homes = [(g, home) for g in problem.gangs for home in g.home]
+        self._gang = np.array([g.index for g, _ in homes], dtype=np.int64)
+        self._node = np.array([home.node for _, home in homes], dtype=np.int64)
+        classes = [g.demands[home.demand].pod_class for g, home in homes]
+        self._request = problem.request[classes]
+        self._entry = {(g.index, h.demand, h.node): e for e, (g, h) in enumerate(homes)}
+        self._entries: defaultdict[int, list[int]] = defaultdict(list)
+        for e, (g, _) in enumerate(homes):
+            self._entries[g.index].append(e)
+        numbers: dict[tuple[int, int], int] = {}
+        least: list[int] = []
+        requirement = []
+        for g, home in homes:
+            q = next(i for i, r in enumerate(g.requirements) if home.demand in r.demands)
+            if (g.index, q) not in numbers:
+                numbers[g.index, q] = len(least)
+                least.append(max(0, g.requirements[q].missing))
+            requirement.append(numbers[g.index, q])
+        self._requirement = np.array(requirement, dtype=np.int64)
+        self._least = np.array(least, dtype=np.int64)
+        self._units = np.zeros(len(homes), dtype=np.int64)
+        self._bases = {g.base for g in problem.gangs if g.home}
+        ranks = {p: r for r, p in enumerate(sorted({g.priority for g in problem.gangs if g.home}))}
+        #: What a whole gang costs.
+        self.value = np.zeros(len(problem.gangs))
+        self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
+        for g in problem.gangs:
+            if g.home:
+                rank = min(ranks[g.priority], 20)
+                self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
+                if g.index not in self._bases:
+                    self._priority[g.index] = g.priority
+                self.see(g.index, plan.get(g.index, ()))
+
+    def see(self, gang: int, units: Units) -> None:
+        """Take note of what stays of a gang."""
+        for e in self._entries.get(gang, ()):
+            self._units[e] = 0
+        for d, n, count in units:
+            e = self._entry.get((gang, d, NodeIdx(n)), -1)
+            if e >= 0:
+                self._units[e] = count
+
+    def may_go_whole(self, victim: Gang, gang: Gang) -> bool:
+        """Whether a victim may lose its minimum for a gang; gangs that others need may not."""
+        return bool(self._priority[victim.index] <= gang.priority)
+
+    def of_nodes(
+        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int
+    ) -> NodePrices:
+        """The prices of all nodes, as if each were cleared alone."""
+        problem, units, count = self._problem, self._units, self._problem.node_count
+        there = np.bincount(self._requirement, units, len(self._least))
+        left = (there - self._least)[self._requirement]
+        is_extra = units <= left
+        may_go = (units > 0) & (is_extra | (self._priority[self._gang] <= gang.priority))
+        freed = np.zeros((count, problem.request.shape[1]), dtype=np.int64)
+        np.add.at(freed, self._node[may_go], self._request[may_go] * units[may_go][:, None])
+        # A gang frees all its nodes in the domain at once.
+        at = problem.levels[level].domain[self._node] if level >= 0 else np.zeros_like(self._node)
+        places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
+        _, place, together = np.unique(places, return_inverse=True, return_counts=True)
+        pods = np.bincount(self._gang, units, len(self.value))[self._gang]
+        whole = (self.value[self._gang] + A_POD * pods) / np.minimum(together[place], needed.count)
+        cost = np.where(is_extra, units * (AN_EXTRA + A_POD), whole)
+        total = np.bincount(self._node[may_go], cost[may_go], count)
+        request = problem.request[needed.pod_class]
+        slots = pods_that_fit(residual.free + freed, request) - residual.row(needed.pod_class)
+        slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
+        able = slots > 0
+        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots)
+
+
+def _level_of(problem: Problem, gang: Gang) -> int:
+    """The narrowest level that holds the whole gang together, -1 for none."""
+    whole = [
+        s.required for s in gang.scopes if s.required >= 0 and len(s.demands) == len(gang.demands)
+    ]
+    return max(whole, key=lambda i: problem.levels[i].count, default=-1)
 
 
 def _main_demand(problem: Problem, gang: Gang) -> Demand:

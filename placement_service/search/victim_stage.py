@@ -8,11 +8,14 @@ left goes home again where it can.
 
 from __future__ import annotations
 
+import numpy as np
+
 from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import Target, VictimModel
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
+from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
@@ -159,7 +162,27 @@ class _Descent:
         left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
         left.sort(key=lambda g: (-g.priority, -g.value, g.index))
         builder.put_back_home(residual, plan, [g.index for g in left])
+        if self.model.moves:
+            left.sort(key=self._hardest)
+            for gang in (g for g in left if plan.get(g.index, ()) != g.home):
+                self._complete(residual, plan, gang)
         self._accept(plan)
+
+    def _complete(self, residual: ResidualCapacity, plan: dict[int, Units], gang: Gang) -> None:
+        """What is moved of a gang runs elsewhere, or else the whole gang is placed anew."""
+        builder, mark = self.state.builder, residual.mark()
+        work = GangPlacer(builder.topology, residual, gang)
+        work.taken = {(d, n): count for d, n, count in plan.get(gang.index, ())}
+        work.run_extras()
+        if sum(work.taken.values()) == sum(h.units for h in gang.home):
+            plan[gang.index] = work.units()
+            return
+        residual.undo(mark)
+        for d, n, count in plan.pop(gang.index, ()):
+            residual.take(gang.demands[d].pod_class, np.array([n]), np.array([-count]))
+        units = builder.place(residual, gang)
+        if units is not None:
+            plan[gang.index] = units
 
     def _accept(self, plan: Plan) -> None:
         state = self.state
