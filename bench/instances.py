@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from bench import traces
+from bench import running, traces
 from bench.building import (
     BLOCK,
     FRONTEND,
@@ -32,7 +32,7 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from placement_service.entities.request import Node, PodGang, PodTemplate, Snapshot
+from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 
 Family = Callable[..., Snapshot]
@@ -50,6 +50,10 @@ class Instance:
     def __str__(self) -> str:
         words = [self.family, *(f"{name}={value}" for name, value in self.params.items())]
         return " ".join([*words, f"#{self.seed}"])
+
+    def policy(self) -> Policy:
+        """What the family asks under."""
+        return running.POLICIES.get(self.family, Policy())
 
     def snapshot(self) -> Snapshot:
         """Raises `traces.MissingData` when the family is made of files that are not there."""
@@ -463,6 +467,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             wide,
             huge,
             ragged,
+            running.preempt,
+            running.reclaim,
+            running.repack,
             traces.openb,
             traces.spot,
         )

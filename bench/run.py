@@ -22,7 +22,7 @@ from bench.instances import Instance
 from placement.client import PlacementClient
 from placement.v1 import Placement as PlacementMessage
 from placement_service.api.wire import placements, requests
-from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import Binding, Policy, Request, Snapshot
 from placement_service.entities.solution import Solution, Tier, TierName
 from placement_service.judge.score import Score, score
@@ -135,16 +135,19 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
     """Measures the stages in this process; best in a fresh one, for the peak of memory."""
     # Loading the solver is no part of any answer.
     from placement_service.formulation.formulate import formulate
+    from placement_service.formulation.named_plan import name_plan
     from placement_service.formulation.objective import to_solution
-    from placement_service.formulation.plan import oldest_first
+    from placement_service.formulation.plan import home_plan, oldest_first
+    from placement_service.formulation.prepare import prepare
     from placement_service.heuristic.first_answer import first_answer
     from placement_service.heuristic.plan_builder import Builder
     from placement_service.search import engine
 
-    snapshot, policy = instance.snapshot(), Policy()
+    snapshot, policy = instance.snapshot(), instance.policy()
     _forget_peak("self")
     begin = time.monotonic()
-    problem = formulate(snapshot, policy)
+    prepared = prepare(snapshot, policy)
+    problem = formulate(snapshot, policy, prepared)
     formulated = time.monotonic() - begin
     greedy = first_answer(problem)
     first = time.monotonic() - begin
@@ -166,12 +169,18 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
     memory = _peak("self")
 
     judge = _Judge(snapshot, policy)
+
+    def judged(which: str, solution: Solution) -> Answer:
+        plan = name_plan(snapshot, policy, prepared, solution.assignments)
+        return judge.answer(which, plan.bindings, solution.tiers, plan.evictions)
+
     begin = time.monotonic()
-    before = judge.answer("first answer", name_pods(snapshot, greedy.assignments), greedy.tiers)
+    before = judged("first answer", greedy)
     judging = time.monotonic() - begin
-    after = judge.answer("last answer", name_pods(snapshot, final.assignments), final.tiers)
-    oldest = to_solution(problem, Builder(problem).build(oldest_first))
-    in_turn = judge.answer("in turn", name_pods(snapshot, oldest.assignments), oldest.tiers)
+    after = judged("last answer", final)
+    # Nobody gives way for gangs that are placed one after another.
+    oldest = Builder(problem).build(oldest_first, start=home_plan(problem))
+    in_turn = judged("in turn", to_solution(problem, oldest))
     return _line(
         instance,
         snapshot,
@@ -202,7 +211,7 @@ class BenchServer:
 
     def line(self, instance: Instance, *, time_limit: float) -> Line:
         """Measures one call from a client's eyes."""
-        snapshot, policy = instance.snapshot(), Policy()
+        snapshot, policy = instance.snapshot(), instance.policy()
         message = requests.request_to_proto(
             Request(snapshot, policy, time_limit_seconds=time_limit, label=str(instance))
         )
@@ -236,7 +245,7 @@ class BenchServer:
             raise NoAnswer("the answer lacks its statistics")
         judge = _Judge(snapshot, policy)
         begin = time.monotonic()
-        after = judge.answer("answer", placement.bindings, placement.tiers)
+        after = judge.answer("answer", placement.bindings, placement.tiers, placement.evictions)
         judging = time.monotonic() - begin
         for gang, result in zip(snapshot.gangs, placement.gangs, strict=True):
             if not result.placed and not result.reasons:
@@ -320,10 +329,16 @@ class _Judge:
         self._oldest = sorted(pending, key=lambda i: snapshot.gangs[i].created or 0)[:OLDEST]
         self.faults: list[str] = []
 
-    def answer(self, which: str, bindings: Sequence[Binding], claimed: Sequence[Tier]) -> Answer:
-        violations = verify(self._snapshot, self._policy, bindings)
+    def answer(
+        self,
+        which: str,
+        bindings: Sequence[Binding],
+        claimed: Sequence[Tier],
+        evictions: Sequence[Eviction] = (),
+    ) -> Answer:
+        violations = verify(self._snapshot, self._policy, bindings, evictions)
         self.faults += [f"{which}: {violation}" for violation in violations[:3]]
-        judged = score(self._snapshot, self._policy, bindings)
+        judged = score(self._snapshot, self._policy, bindings, evictions)
         for tier in claimed:
             self._check(which, tier, judged)
         bounds = {tier.name: tier.bound for tier in claimed}

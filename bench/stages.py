@@ -16,7 +16,7 @@ from placement.v1 import placement_service_pb2
 from placement_service.api.wire import placements, requests
 from placement_service.entities.placement import Placement
 from placement_service.entities.pod_assignment import count_pods
-from placement_service.entities.request import Policy, Request
+from placement_service.entities.request import Request
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class _Clock:
 
 def stages(instance: Instance, *, runs: int = 3) -> list[Stage]:
     """CPU milliseconds by stage."""
-    message = requests.request_to_proto(Request(instance.snapshot(), Policy()))
+    message = requests.request_to_proto(Request(instance.snapshot(), instance.policy()))
     content = message.SerializeToString()
     del message
     clock = _Clock()

@@ -36,6 +36,7 @@ def table(lines: Iterable[Line]) -> Table:
         "+%",
         "gap %",
         "extras",
+        "evicted",
         "domains",
         "≥",
         "was",
@@ -78,6 +79,10 @@ def _row(line: Line) -> Iterable[str | Text]:
     yield _gap(admitted.gap)
     open_extras = extra.bound is not None and not extra.proven
     yield f"{extra.value:g}" + (f" of {_number(extra.bound)}" if open_extras else "")
+    evicted = line.final.tiers.get("disruption")
+    more = evicted is not None and evicted.bound is not None and not evicted.proven
+    lost = evicted.value if evicted else 0
+    yield f"{lost:g}" + (f" of {_number(evicted.bound)}" if evicted and more else "")
     yield f"{topology.value:g}"
     # Proven only for plans that admit as much, so nothing while the first tier is open.
     yield _number(topology.bound)

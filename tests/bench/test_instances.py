@@ -25,6 +25,9 @@ SMALL: list[tuple[str, dict[str, Value]]] = [
     ("grove_scale", {}),
     ("wide", {"pods": 8}),
     ("huge", {"gangs": 50, "load": 0.1}),
+    ("preempt", {"blocks": 2, "racks": 2, "gangs": 6}),
+    ("reclaim", {"blocks": 2, "racks": 2, "gangs": 6}),
+    ("repack", {"blocks": 2, "racks": 2, "gangs": 6}),
     ("ragged", {"gangs": 10, "blocks": 1, "load": 0.5, "serials": 1}),
 ]
 
