@@ -46,6 +46,9 @@ from placement_service.pipeline.place import place
 from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import SolverPool
 
+#: Objects that are left after computations before a collection is worth it.
+COLLECT_AFTER = 20_000
+
 #: Characters of a reason that are left when an answer is too large.
 _SHORT = 40
 
@@ -91,7 +94,8 @@ def main(arguments: list[str] | None = None) -> None:
         channel.send(Kind.READY)
         while True:
             _Computation(channel, stages, options.largest_answer, versions, jobs.get()).run()
-            gc.collect()
+            if gc.get_count()[0] > COLLECT_AFTER:
+                gc.collect()
     except OSError:
         end()
 

@@ -14,6 +14,9 @@ _NUMBER = re.compile(r"([0-9]+)")
 #: More digits than this do not fit into 64 bits.
 _DIGITS = 18
 
+#: Up to so many names are sorted one by one.
+_FEW = 100
+
 #: So many forms of names are sorted in columns; names of more are sorted one by one.
 _MOST_FORMS = 500
 
@@ -29,7 +32,7 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 def natural_ranks(names: Sequence[str]) -> Ints:
     """The place of each name in the natural order [N]; equal names have different places."""
-    order = _order_by_columns(names)
+    order = _order_by_columns(names) if len(names) > _FEW else None
     if order is None:
         keys = [natural_key(name) for name in names]
         order = np.array(sorted(range(len(names)), key=keys.__getitem__), dtype=np.int64)

@@ -45,6 +45,7 @@ _PREFIX = "nodes/"
 _FEW_KINDS = 64
 
 _K = TypeVar("_K")
+_T = TypeVar("_T")
 
 
 class Parts(NamedTuple):
@@ -63,7 +64,7 @@ NO_PARTS = Parts()
 class KindColumn(Generic[_K]):
     """A value for each of N things, of which few are different: `kinds[number[i]]`."""
 
-    __slots__ = ("_number_of", "kinds", "number")
+    __slots__ = ("_derived", "_number_of", "kinds", "number")
 
     def __init__(
         self,
@@ -75,6 +76,14 @@ class KindColumn(Generic[_K]):
         self.kinds = kinds
         self.number = number
         self._number_of = number_of
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What follows from this column alone, made once; versions that share it share that."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: _T = self._derived[key]
+        return found
 
     def __getitem__(self, i: int) -> _K:
         return self.kinds[int(self.number[i])]
@@ -120,6 +129,9 @@ class KindColumn(Generic[_K]):
                 found = fresh[key] = len(kinds)
                 kinds.append(value)
             numbers.append(found)
+        if size == len(self.number) and self.number[at].tolist() == numbers:
+            self._number_of = number_of
+            return self
         # The versions before keep theirs.
         known = {**number_of, **fresh} if fresh else number_of
         number = _set(self.number, size, at, numbers)

@@ -61,6 +61,8 @@ def explain(
     `time.monotonic` seconds) no more trials begin, and gangs that have not been
     counted by then get what stands in the request.
     """
+    if _nobody_waits(problem, solution, score):
+        return ((),) * len(problem.gangs)
     explainer = _Explainer(snapshot, problem, solution, score, deadline)
     for gang, outcome in zip(problem.gangs, score.gangs, strict=True):
         if not outcome.placed:
@@ -69,6 +71,13 @@ def explain(
         explainer.extras(gang) if outcome.placed else explainer.unplaced(gang)
         for gang, outcome in zip(problem.gangs, score.gangs, strict=True)
     )
+
+
+def _nobody_waits(problem: Problem, solution: Solution, score: Score) -> bool:
+    """Whether every gang is placed, with all its extras."""
+    extras = next((t.value for t in solution.tiers if t.name is TierName.EXTRA), None)
+    every = sum(gang.extras for gang in problem.gangs)
+    return extras == every and all(gang.placed for gang in score.gangs)
 
 
 class _Explainer:

@@ -70,6 +70,12 @@ class Levels:
 
 def _make_level(key: str, nodes: Nodes) -> Level:
     if key == HOSTNAME:
+        return _new_level(key, nodes)
+    return nodes.labels.derived(("level", key), lambda: _new_level(key, nodes))
+
+
+def _new_level(key: str, nodes: Nodes) -> Level:
+    if key == HOSTNAME:
         of_node = nodes.label(key)
         here = set(of_node)
     else:

@@ -42,7 +42,7 @@ def settle(problem: Problem) -> Solution | None:
     domains = _domains(problem, levels)
     room = domains.rooms(fits)
     holds_all: Bools = np.all(room >= asked[:, None], axis=0)
-    units = _best(problem, gang, domains, holds_all, asked)
+    units = _best(problem, gang, domains, holds_all, fits, asked)
     if units is not None:
         return _solution(problem, {gang.index: units})
     # What is preferred keeps nobody out.
@@ -54,7 +54,7 @@ def settle(problem: Problem) -> Solution | None:
     if len(gang.demands) == 1 and gang.missing <= most < asked[0] and required == levels:
         # As many extras as the roomiest domain takes.
         asked = np.minimum(asked, most)
-        units = _best(problem, gang, domains, np.equal(room[0], most), asked)
+        units = _best(problem, gang, domains, np.equal(room[0], most), fits, asked)
         return None if units is None else _solution(problem, {gang.index: units}, least=True)
     if not _may_hold_minimum(gang, room).any():
         return _solution(problem, {}, least=True)
@@ -162,14 +162,18 @@ def _may_hold_minimum(gang: Gang, room: Ints) -> Bools:
 
 
 def _best(
-    problem: Problem, gang: Gang, domains: _Domains, usable: Bools, asked: Ints
+    problem: Problem, gang: Gang, domains: _Domains, usable: Bools, fits: Ints, asked: Ints
 ) -> Units | None:
     """So many units of each demand in the domain that loses least, of those that are tried."""
     best: tuple[int, Units] | None = None
     fragmentation = Fragmentation(problem)
-    most = 2 if len(gang.demands) == 1 else MOST_TRIED
-    for domain in islice(_in_order(problem, gang, domains, usable, asked), most):
+    # The order is exact for one class of pods, but for levels beside those of the gang.
+    exact = len(gang.demands) == 1 and len(problem.scope_levels) <= 1
+    most = 1 if exact else MOST_TRIED
+    for domain in islice(_in_order(problem, gang, domains, usable, fits, asked), most):
         units = _filled(problem, gang, np.flatnonzero(domains.number == domain), asked)
+        if units is not None and exact:
+            return units
         if units is not None:
             lost = fragmentation.value({gang.index: units})
             if best is None or lost < best[0]:
@@ -178,11 +182,11 @@ def _best(
 
 
 def _in_order(
-    problem: Problem, gang: Gang, domains: _Domains, usable: Bools, asked: Ints
+    problem: Problem, gang: Gang, domains: _Domains, usable: Bools, every: Ints, asked: Ints
 ) -> Iterator[int]:
     """Usable domains: those that lose least by one class of pods, then the tightest."""
-    largest = max(range(len(gang.demands)), key=lambda d: _size(problem, gang, d))
-    fits = _fit(problem, gang, largest)
+    largest = _largest_first(problem, gang)[0]
+    fits = every[largest]
     count, pod_class = int(asked[largest]), gang.demands[largest].pod_class
     if problem.gpus[pod_class]:
         free = problem.whole_free
@@ -202,12 +206,19 @@ def _in_order(
     return iter(order[usable[order]].tolist())
 
 
-def _size(problem: Problem, gang: Gang, demand: int) -> tuple[int, int]:
-    """The demands that are hardest to place have the largest."""
-    request = problem.request[gang.demands[demand].pod_class]
+def _largest_first(problem: Problem, gang: Gang) -> list[int]:
+    """The demands of a gang, those that are hardest to place first."""
+    demands = range(len(gang.demands))
+    if len(demands) == 1:
+        return [0]
     most = np.maximum(1, problem.free.max(axis=0, initial=1))
-    share = int((1000 * (request / most)).max(initial=0))
-    return int(problem.gpus[gang.demands[demand].pod_class]), share
+
+    def size(d: int) -> tuple[int, float]:
+        pod_class = gang.demands[d].pod_class
+        share = (problem.request[pod_class] / most).max(initial=0)
+        return int(problem.gpus[pod_class]), float(share)
+
+    return sorted(demands, key=size, reverse=True)
 
 
 def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | None:
@@ -215,7 +226,7 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
     free, whole = problem.free[nodes].copy(), problem.whole_free[nodes].copy()
     with_gpus = problem.node_gpus[nodes] > 0
     found: list[tuple[int, int, int]] = []
-    for d in sorted(range(len(asked)), key=lambda d: _size(problem, gang, d), reverse=True):
+    for d in _largest_first(problem, gang):
         pod_class, left = gang.demands[d].pod_class, int(asked[d])
         request = problem.request[pod_class]
         fits = np.where(problem.eligible[pod_class, nodes], pods_that_fit(free, request), 0)

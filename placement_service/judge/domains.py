@@ -26,7 +26,12 @@ class Domains:
 
     def of(self, level: str) -> LevelDomains:
         if level not in self._levels:
-            self._levels[level] = self._read(level)
+            labels = self._nodes.labels
+            self._levels[level] = (
+                self._read(level)
+                if level == HOSTNAME
+                else labels.derived(("domains", level), lambda: self._read(level))
+            )
         return self._levels[level]
 
     def _read(self, level: str) -> LevelDomains:
