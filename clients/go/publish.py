@@ -4,7 +4,7 @@ Their names, placement.example/..., belong to nobody and never will, so that nob
 them a meaning; they are no addresses either. With this folder as a proxy `go get` finds them:
 locally as file://, or behind any web server that serves files.
 
-    GOPROXY=file:///path/to/dist/goproxy,https://proxy.golang.org GONOSUMDB=placement.example
+    GOPROXY=file:///path/to/dist/goproxy,$(go env GOPROXY) GONOSUMDB=placement.example
 """
 
 from __future__ import annotations
