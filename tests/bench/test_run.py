@@ -40,7 +40,7 @@ def test_the_grpc_path_gives_the_same_answer() -> None:
     assert [line.final.tiers[t] for t in ("admitted", "extra", "topology")] == [
         there.final.tiers[t] for t in ("admitted", "extra", "topology")
     ]
-    assert set(line.memory) == {"server", "solver"}
+    assert set(line.memory) == {"server", "compute", "solver"}
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:

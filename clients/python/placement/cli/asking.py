@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
+from types import FrameType
 from typing import Final, TypeVar
 
 from placement.cli.embedded import StartError, serving
@@ -68,26 +70,16 @@ class Asker:
 
         request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
         timeout = self._service.time_limit + PATIENCE
-        interrupted = False
         with (
             self._errors(),
             ProgressLine(Console(file=sys.stderr), gangs=len(request.gangs)) as progress,
             self._connected().steer(request, timeout=timeout) as events,
+            _interrupts(events.finish) as interrupted,
         ):
             news = _Interruptible(events)
-            while True:
-                try:
-                    event = news.next()
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    events.finish()
-                    continue
-                if event is None:
-                    break
+            while (event := news.next()) is not None:
                 if isinstance(event, Placement):
-                    if interrupted:
+                    if interrupted.is_set():
                         known = verdict(event).partition(";")[0]
                         complain([f"interrupted; this is the best answer so far: {known}"])
                     return event
@@ -173,6 +165,28 @@ class Asker:
             where = f" at {self._service.server}" if self._service.server else ""
             message = f"the service{where} could not answer: {name}: {error.message}"
             raise no_answer(message) from error
+
+
+@contextmanager
+def _interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
+    """The first interrupt calls a function and sets the event, wherever the block is; the
+    second one is a KeyboardInterrupt again."""
+    seen = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        # Interrupts are for the main thread.
+        yield seen
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        seen.set()
+        first()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Interruptible:
