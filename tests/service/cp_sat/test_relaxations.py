@@ -420,6 +420,15 @@ CHECKS = (
 )
 
 
+#: What is asked where room was left out, too: then nothing is claimed of rows and models.
+ALWAYS = (
+    worth_is_score,
+    configurations_admit_it,
+    loose_units_admit_it,
+    no_stage_claims_anything_against_it,
+)
+
+
 def as_good(case: Case, gangs: Sequence[Gang]) -> Goals:
     """The exact model of some gangs, held to what the plan reaches with them."""
     fixed = case.without(gangs)
@@ -573,7 +582,7 @@ def test_no_bound_cuts_off_a_valid_plan(aim: Aim) -> None:
     def ask(seed: int) -> None:
         question = planned(random.Random(seed), aim.taste)
         case = Case(question, aim.parameters)
-        for check in CHECKS:
+        for check in CHECKS if case.problem.exact else ALWAYS:
             check(case, met)
 
     ask()
