@@ -1,0 +1,61 @@
+"""Nodes that are unlike: what rows alone cannot tell, and what comes of it."""
+
+from __future__ import annotations
+
+import time
+
+from bench.instances import Instance
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.problem import Problem
+from placement_service.judge.verify import verify
+from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.incumbent import State
+from placement_service.search.loose_stage import settle_loose
+from placement_service.search.master_stage import count
+from tests.scenario import Group, Scenario
+
+POLICY = Policy(deterministic=True)
+
+
+def begun(problem: Problem) -> State:
+    return State(problem, to_solution(problem, {}), time.monotonic() + 600, lambda solution: None)
+
+
+def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    before = state.bounds[0]
+    assert settle_configurations(state)
+    assert state.worth.values[0] <= state.bounds[0] < before
+    assert state.bounds[0] - state.worth.values[0] <= 0.01 * state.bounds[0]
+    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
+    assert verify(snapshot, POLICY, bindings) == ()
+
+
+def test_units_that_share_nodes_are_settled_without_domains() -> None:
+    scenario = Scenario("r1: x1=5 | r2: x2=3")
+    for i, gpus in enumerate((4, 3, 2, 3)):
+        scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus)
+    state = begun(formulate(scenario.snapshot(), POLICY))
+    settle_loose(state)
+    # 3 and 2 on the one node, 3 on the other: nothing is left over.
+    assert state.worth.of(TierName.ADMITTED) == (8_000_000,)
+    assert state.bounds[0] == 8_000_000
+
+
+def test_no_gang_counts_without_the_one_that_it_is_based_on() -> None:
+    scenario = (
+        Scenario("r1: x1=8 x2=8 | r2: x3=8")
+        .gang("base", pods=2, gpus=8, pack="rack")
+        .gang("other", pods=2, gpus=8, pack="rack", priority=1)
+        .gang("scaled", Group("w", pods=1, gpus=8), base="base")
+    )
+    state = begun(formulate(scenario.snapshot(), POLICY))
+    count(state)
+    # The other takes the only rack that holds the base, so nothing is left for the set.
+    assert state.bounds[:2] == (16_000_000, 0)
