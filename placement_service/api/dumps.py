@@ -1,8 +1,9 @@
-"""Requests on which the service failed, saved for replay.
+"""Requests on which the service failed, or all of them, saved for replay.
 
 A dump holds the request as it came, and as a whole where it came as changes to a base.
 ``python -m placement_service.api.dumps FILE`` prints one as JSON. Writing happens in the
-background: an answer may still be due. A request is saved once, however often it fails.
+background: an answer may still be due. A request is saved once, however often it fails. The
+first digits of its digest are in the name; the answer lies beside it, as ``*.answer.binpb``.
 """
 
 from __future__ import annotations
@@ -12,31 +13,38 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from placement.v1 import ComputePlacementResponse, StreamPlacementResponse
 from placement_service.api.snapshots.whole import whole_request
 
 logger = logging.getLogger(__name__)
 
 #: The names of dumps, and of those that are being written.
 _DUMPS = "????????T??????-????????????????.binpb"
-_UNFINISHED = f".{_DUMPS}.tmp"
+_ANSWER = ".answer.binpb"
+_UNFINISHED = (f".{_DUMPS}.tmp", f".{_DUMPS.removesuffix('.binpb')}{_ANSWER}.tmp")
 
 
 class Dumps:
-    """A folder of the latest dumps, at most `maximum`; without folder, nothing."""
+    """A folder of the latest dumps, at most `maximum` and `most_bytes`; without folder, nothing.
 
-    def __init__(self, folder: Path | None, maximum: int) -> None:
+    The latest one is kept whatever its size.
+    """
+
+    def __init__(self, folder: Path | None, maximum: int, most_bytes: int = 2**40) -> None:
         self._folder = folder
         self._maximum = maximum
+        self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._saved: dict[str, str] = {}
         if folder is not None:
             # Left by a server that was killed while it wrote.
-            for path in folder.glob(_UNFINISHED):
-                path.unlink(missing_ok=True)
+            for pattern in _UNFINISHED:
+                for path in folder.glob(pattern):
+                    path.unlink(missing_ok=True)
 
     def save(self, request: bytes | memoryview, told: Sequence[bytes] = ()) -> str:
         """Saves a request in the background; returns the file's name, "" for none.
@@ -54,12 +62,26 @@ class Dumps:
             self._saved[digest] = name
             while len(self._saved) > self._maximum:
                 del self._saved[next(iter(self._saved))]
-        threading.Thread(
-            target=self._write, args=(self._folder, name, bytes(request), told), name="dump"
-        ).start()
+        copy = bytes(request)
+        self._in_background(self._folder, name, lambda: whole_request(told, copy) if told else copy)
         return name
 
-    def _write(self, folder: Path, name: str, request: bytes, told: Sequence[bytes]) -> None:
+    def answer(self, name: str, response: bytes, placement: int) -> None:
+        """Saves the answer to a saved request: the placement in that field of a response."""
+        if self._folder is not None and name:
+            beside = f"{name.removesuffix('.binpb')}{_ANSWER}"
+            # Both responses hold the placement alone; its field has either of two numbers.
+            kind = (ComputePlacementResponse, StreamPlacementResponse)[placement - 1]
+            self._in_background(
+                self._folder,
+                beside,
+                lambda: kind.FromString(response).placement.SerializeToString(),
+            )
+
+    def _in_background(self, folder: Path, name: str, content: Callable[[], bytes]) -> None:
+        threading.Thread(target=self._write, args=(folder, name, content), name="dump").start()
+
+    def _write(self, folder: Path, name: str, content: Callable[[], bytes]) -> None:
         # Never a half-written dump, not even when we are killed; and for our eyes only, because
         # a dump tells what runs in a cluster.
         temporary = folder / f".{name}.tmp"
@@ -68,15 +90,24 @@ class Dumps:
             with open(
                 os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
             ) as file:
-                file.write(whole_request(told, request) if told else request)
+                file.write(content())
             os.replace(temporary, folder / name)
             with self._lock:
-                for old in sorted(folder.glob(_DUMPS))[: -self._maximum]:
-                    old.unlink(missing_ok=True)
+                self._make_room(folder)
         except OSError:
             logger.exception("the dump %s could not be written", name)
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+    def _make_room(self, folder: Path) -> None:
+        """Deletes the oldest dumps, each with its answer, until the others are few enough."""
+        size = 0
+        for place, path in enumerate(sorted(folder.glob(_DUMPS), reverse=True)):
+            both = (path, path.with_name(f"{path.stem}{_ANSWER}"))
+            size += sum(one.stat().st_size for one in both if one.exists())
+            if place and (place >= self._maximum or size > self._most_bytes):
+                for one in both:
+                    one.unlink(missing_ok=True)
 
 
 def main() -> None:

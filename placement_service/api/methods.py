@@ -29,6 +29,11 @@ class Call(IntEnum):
     COMPUTE_REPACKING = 8
 
 
+#: Calls whose request is a ComputePlacementRequest, and whose answer a placement.
+PLACEMENT_CALLS: Final = frozenset(
+    {Call.COMPUTE_PLACEMENT, Call.STREAM_PLACEMENT, Call.STEER_PLACEMENT}
+)
+
 #: Calls that tell of progress.
 TOLD_OF_PROGRESS: Final = frozenset({Call.STREAM_PLACEMENT, Call.STEER_PLACEMENT})
 

@@ -142,7 +142,11 @@ class _Edge:
             pool=self.pool,
             admission=self._admission,
             snapshots=self._snapshots,
-            dumps=Dumps(settings.dump_dir, settings.max_dumps),
+            dumps=Dumps(
+                None if settings.dumps == "never" else settings.dump_dir,
+                settings.max_dumps,
+                settings.max_dump_bytes,
+            ),
             metrics=self._metrics,
             tracing=self._tracing,
         )

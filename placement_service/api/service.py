@@ -28,7 +28,7 @@ from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
 from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
-from placement_service.api.methods import Call, Method, methods
+from placement_service.api.methods import PLACEMENT_CALLS, Call, Method, methods
 from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
@@ -221,7 +221,9 @@ class PlacementCalls:
                         process = await self._turn(call)
                     try:
                         with stage(Stage.COMPUTE):
-                            return await self._in_time(process, call)
+                            answer = await self._in_time(process, call)
+                        self._save(call, answer)
+                        return answer
                     finally:
                         self._pool.give_back(process)
         except (PlacementError, Refused) as error:
@@ -336,9 +338,17 @@ class PlacementCalls:
         detail = "The compute process was lost; this is the best answer before."
         return call.best_so_far(placement_pb2.Termination(limit=limit, detail=detail))
 
+    def _save(self, call: _Call, answer: bytes) -> None:
+        """Saves a request that is to be saved, and its answer beside it."""
+        if call.method.call not in PLACEMENT_CALLS:
+            return
+        if self._settings.dumps == "always":
+            call.dump = self._dumps.save(call.request, call.told)
+        self._dumps.answer(call.dump, answer, call.method.placement)
+
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
-        name = self._dumps.save(call.request, call.told)
+        name = call.dump = self._dumps.save(call.request, call.told)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 
@@ -390,6 +400,8 @@ class _Call:
     standing: Standing = field(default=Standing.NOTHING, init=False)
     end: asyncio.Timeout | None = field(default=None, init=False)
     hurried: bool = field(default=False, init=False)
+    #: The name of the saved request, "" for none.
+    dump: str = field(default="", init=False)
 
     def hurry(self) -> None:
         """End with the best answer, now or once there is one."""

@@ -87,7 +87,11 @@ class Settings(BaseSettings):
     needs at least a few GiB."""
 
     dump_dir: Path | None = None
-    """Folder that gets the requests on which the service failed."""
+    """Folder that gets requests for replay, with their answers beside them."""
+    dumps: Literal["failure", "always", "never"] = "failure"
+    """Which requests are saved there: those on which the service failed, all, or none."""
+    max_dump_bytes: int = Field(default=1024 * _MIB, ge=1024)
+    """Bytes of all dumps; the oldest are deleted."""
     max_dumps: int = Field(default=20, ge=1)
     """Dumps kept; the oldest are deleted."""
 

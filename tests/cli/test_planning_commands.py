@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from placement import v1
 from placement.cli.main import main
 from placement.testing import serve
+from tests.waiting import wait_until
 
 RACK = "topology.example.com/rack"
 
@@ -207,6 +209,35 @@ def test_a_saved_request_gives_the_same_answer_again(
     assert main(["replay", str(dump), "--server", server, *compared]) == 0
     assert "first difference: podGangs[0].placed" in capsys.readouterr().out
     assert main(["replay", cluster, "--server", server]) == 2
+
+
+def test_a_request_that_the_service_saves_is_compared_with_the_answer_beside_it(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("deterministic: true")
+    with serve(dump_dir=tmp_path / "dumps", dumps="always") as address:
+        asked = ["plan", "-f", cluster, "--policy", str(policy), "-o", "json"]
+        assert main([*asked, "--server", address]) == 0
+        digest = json.loads(capsys.readouterr().out)["requestDigest"].removeprefix("sha256:")
+        dump = tmp_path / "dumps" / "none"
+        beside = dump
+
+        def is_saved() -> bool:
+            nonlocal dump, beside
+            for dump in (tmp_path / "dumps").glob(f"*-{digest[:16]}.binpb"):
+                beside = dump.with_name(f"{dump.stem}.answer.binpb")
+                return beside.exists()
+            return False
+
+        wait_until(is_saved, "the answer is saved")
+        assert main(["replay", str(dump), "--server", address]) == 0
+        assert capsys.readouterr().out == "same answer, bit for bit\n"
+        other = v1.Placement.FromString(beside.read_bytes())
+        other.gangs[0].placed = not other.gangs[0].placed
+        beside.write_bytes(other.SerializeToString())
+        assert main(["replay", str(dump), "--server", address]) == 0
+        assert "first difference: podGangs[0].placed" in capsys.readouterr().out
 
 
 def test_files_given_twice_are_read_once(

@@ -6,6 +6,7 @@ import stat
 import threading
 from pathlib import Path
 
+from placement.v1 import ComputePlacementResponse, Placement
 from placement_service.api.dumps import Dumps
 
 
@@ -57,3 +58,16 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert Dumps(tmp_path / "file", 2).save(b"request")
     wait_for_writers()
+
+
+def test_dumps_take_no_more_than_so_many_bytes_with_their_answers(tmp_path: Path) -> None:
+    dumps = Dumps(tmp_path, 10, most_bytes=100)
+    response = ComputePlacementResponse(placement=Placement(revision="r" * 50))
+    for i in range(3):
+        name = dumps.save(bytes([i]) * 40)
+        wait_for_writers()
+        dumps.answer(name, response.SerializeToString(), 1)
+        wait_for_writers()
+    left = {path.name.partition(".")[0] for path in tmp_path.iterdir()}
+    assert len(left) == 1
+    assert len(list(tmp_path.iterdir())) == 2

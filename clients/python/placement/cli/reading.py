@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import GangName, Source, WhatIf
@@ -27,7 +28,7 @@ from placement.kubernetes.loading import files_in
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
-from placement.v1 import ComputePlacementRequest, PodGang, Policy
+from placement.v1 import ComputePlacementRequest, Placement, PodGang, Policy
 
 if TYPE_CHECKING:
     from placement.cli.live import Found
@@ -142,6 +143,20 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
         raise ValueError(f"is not a saved request: {' '.join(str(error).split())}") from error
 
 
+def read_saved_answer(path: str) -> Placement | None:
+    """The answer that the service saved beside a request; None when there is none.
+
+    Raises ValueError when it is none, OSError when it cannot be read.
+    """
+    beside = Path(f"{path.removesuffix('.binpb')}.answer.binpb")
+    if not (path.endswith(".binpb") and beside.exists()):
+        return None
+    try:
+        return Placement.FromString(beside.read_bytes())
+    except DecodeError as error:
+        raise ValueError(f"{beside.name} beside it is no answer") from error
+
+
 def read_objects(
     files: Sequence[str], *, stdin: IO[bytes] | None = None, strict: bool = False
 ) -> tuple[Objects, tuple[Problem, ...]]:
@@ -183,7 +198,7 @@ def _saved(source: Source) -> Question | None:
     if source.live or len(source.files) != 1 or not Path(source.files[0]).is_file():
         return None
     (path,) = source.files
-    if not path.endswith(".json"):
+    if not path.endswith((".json", ".binpb")):
         return None
     try:
         request = read_saved(path)

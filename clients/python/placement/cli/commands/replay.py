@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
+from click.core import ParameterSource
 
 from placement.cli import options
 from placement.cli.asking import asking
@@ -14,11 +16,11 @@ from placement.cli.writing import write_data
 
 _EXAMPLES = """\b
 Examples:
-  # The answer of today's version to a request that the service saved.
-  placementctl replay 20261122T101500-0a1b2c3d.json
+  # Does today's version answer a request that the service saved as it was answered then?
+  placementctl replay dumps/20261122T101500-0a1b2c3d4e5f6a7b.binpb
 \b
-  # The first difference to the answer of that day, if there is one.
-  placementctl replay 20261122T101500-0a1b2c3d.json --answer plan.json
+  # The first difference to another answer, if there is one.
+  placementctl replay 20261122T101500-0a1b2c3d4e5f6a7b.json --answer plan.json
 """
 
 
@@ -30,13 +32,15 @@ Examples:
 def command(dump: str, answer: str | None, service: Service, output: str) -> None:
     """Compute the saved request in DUMP again, and compare the answers.
 
-    Without --answer it is computed twice, which tells whether the answer repeats. A
-    request that asks for determinism repeats bit for bit, times of the clock aside.
+    It is compared with the answer that the service saved beside it. Where there is none, nor
+    --answer, it is computed twice, which tells whether the answer repeats. A request that asks
+    for determinism repeats bit for bit, times of the clock aside. Its own time limit holds
+    unless --time-limit names one.
     """
     from placement.cli.answer import answer as as_data
     from placement.cli.answers import read_answer
     from placement.cli.policy import read_policy
-    from placement.cli.reading import read_saved
+    from placement.cli.reading import read_saved, read_saved_answer
     from placement.kubernetes import InputError
     from placement.planning.replay import compare
 
@@ -44,6 +48,7 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
         request = read_saved(dump)
         if request is not None and service.policy:
             request.policy.CopyFrom(read_policy(service.policy))
+        saved = None if answer else read_saved_answer(dump)
     except (OSError, ValueError) as error:
         raise wrong_input(f"{dump}: {error}") from error
     except InputError as error:
@@ -51,12 +56,19 @@ def command(dump: str, answer: str | None, service: Service, output: str) -> Non
     if request is None:
         raise wrong_input(f"{dump}: is not a saved request")
     before = read_answer(answer) if answer else None
+    if saved is not None:
+        before = as_data(saved)
+    given = click.get_current_context().get_parameter_source("time_limit")
+    if given is ParameterSource.DEFAULT and request.HasField("time_limit"):
+        service = replace(service, time_limit=request.time_limit.ToNanoseconds() / 1e9)
     with asking(service) as asker:
         after = as_data(asker.plan(request))
         if before is None:
             before, after = after, as_data(asker.plan(request))
     found = compare(before, after)
     told = f"first difference: {found}" if found else "same answer, bit for bit"
+    if found and not request.policy.deterministic:
+        told += " (the request does not ask for determinism)"
     if output == "table":
         print(told)
     else:
