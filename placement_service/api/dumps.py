@@ -102,7 +102,9 @@ class Dumps:
     def _make_room(self, folder: Path) -> None:
         """Deletes the oldest dumps, each with its answer, until the others are few enough."""
         size = 0
-        for place, path in enumerate(sorted(folder.glob(_DUMPS), reverse=True)):
+        # By when they were written: within a second names say nothing.
+        found = sorted(folder.glob(_DUMPS), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for place, path in enumerate(found):
             both = (path, path.with_name(f"{path.stem}{_ANSWER}"))
             size += sum(one.stat().st_size for one in both if one.exists())
             if place and (place >= self._maximum or size > self._most_bytes):

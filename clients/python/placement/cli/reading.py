@@ -129,6 +129,11 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
     Raises ValueError when it is a request with mistakes, OSError when it cannot be read.
     """
     content = read_file(path)
+    if path.endswith(".binpb"):
+        try:
+            return ComputePlacementRequest.FromString(content)
+        except DecodeError as error:
+            raise ValueError("is not a saved request") from error
     if not content.lstrip().startswith(b"{"):
         return None
     try:

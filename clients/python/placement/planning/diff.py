@@ -65,6 +65,27 @@ class Difference:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """The new pods of each node in two answers, as (gang, pod), sorted."""
+
+    before: Mapping[str, tuple[tuple[str, str], ...]]
+    after: Mapping[str, tuple[tuple[str, str], ...]]
+
+
+def seats(before: Answer, after: Answer) -> Seats:
+    """Who is where in both answers. Raises ValueError for what is no answer."""
+    return Seats(_by_node(before), _by_node(after))
+
+
+def _by_node(answer: Answer) -> dict[str, tuple[tuple[str, str], ...]]:
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for gang, pods in _nodes(answer).items():
+        for pod, node in pods.items():
+            found[node].append((gang, pod))
+    return {node: tuple(sorted(pods)) for node, pods in found.items()}
+
+
 def difference(before: Answer, after: Answer) -> Difference:
     """What changed from one answer to the other. Raises ValueError for what is no answer."""
     first, second = _placed(before), _placed(after)

@@ -13,13 +13,14 @@ Examples:
   placementctl plan -f cluster.json -o json > today.json
   placementctl plan -f cluster.json -o json --add 1=topology.example.com/rack:r7 > more.json
   placementctl diff today.json more.json
+  placementctl diff today.json more.json -o html > diff.html
 """
 
 
 @click.command("diff", epilog=_EXAMPLES)
 @click.argument("before", type=click.Path(allow_dash=True))
 @click.argument("after", type=click.Path(allow_dash=True))
-@options.output("table", "json", "yaml")
+@options.output("table", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
     """Show what answer AFTER has other than answer BEFORE: gangs won, lost and moved."""
     from placement.cli.answers import read_answer
@@ -33,5 +34,11 @@ def command(before: str, after: str, output: str) -> None:
         raise wrong_input(f"{before}, {after}: {error}") from error
     if output == "table":
         write_text(as_text(found))
+    elif output == "html":
+        from placement.cli.difference_page import page
+        from placement.planning.diff import seats
+
+        text = page(found, seats(first, second), before=before, after=after)
+        write_text(text, exact=True)
     else:
         write_data(as_data(found), output)
