@@ -10,8 +10,8 @@ New bytes for the same JSON are a change of the wire: do not commit that lightly
 
 Of two keys of a map where one begins the other ("app", "app/name"), Python's protobuf writes
 the longer first and Go's the shorter. Both are right: the encoding is deterministic for one
-library, and not canonical. So no golden message holds such keys, and nobody may take a digest
-of bytes that another language encoded: the service makes its digests itself.
+library, and not canonical. So no golden message holds such keys. The digest of a snapshot is of
+an encoding that is canonical (see ``Placement.snapshot_digest``): ``digests/snapshots.json``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ from google.protobuf.message_factory import GetMessageClass
 # What their types are found by.
 from placement import v1 as _v1  # noqa: F401
 from placement.kubernetes import v1 as _kubernetes_v1  # noqa: F401
+from placement.v1 import ComputePlacementRequest
+from placement_service.api.snapshots import content
+from placement_service.api.snapshots.content import Entries
 
 FOLDER = Path(__file__).parent
+
+#: The digests of the snapshots in requests, by the names of their files.
+DIGESTS = FOLDER / "digests" / "snapshots.json"
 
 
 def files() -> Iterator[Path]:
@@ -41,6 +47,17 @@ def parse(file: Path) -> Message:
     kind = ".".join(file.name.split(".")[:-2])
     message: Message = GetMessageClass(Default().FindMessageTypeByName(kind))()
     return json_format.Parse(file.read_text(), message)
+
+
+def snapshot_digest(message: Message) -> str:
+    """The digest of the snapshot in a request, "" where there is none."""
+    if not isinstance(message, ComputePlacementRequest):
+        return ""
+    nodes, pods = (
+        Entries().changed(entries, [entry.name for entry in entries], ()).content
+        for entries in (message.snapshot.nodes, message.snapshot.pods)
+    )
+    return content.text(content.digest(nodes, pods))
 
 
 def encode(message: Message) -> bytes:

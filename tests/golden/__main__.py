@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from placement.kubernetes.v1 import PlaceObjectsRequest
 from placement.v1 import ComputePlacementRequest
-from tests.golden import FOLDER, encode, files, parse
+from tests.golden import DIGESTS, FOLDER, encode, files, parse, snapshot_digest
 
 #: None begins another: see the package.
 _TEXTS = ("rack", "größe", "名前")
@@ -31,6 +31,8 @@ def main() -> None:
         (FOLDER / name).write_text(body + "\n")
     for file in files():
         file.with_suffix(".binpb").write_bytes(encode(parse(file)))
+    digests = {file.name: digest for file in files() if (digest := snapshot_digest(parse(file)))}
+    DIGESTS.write_text(json.dumps(digests, indent=1) + "\n")
 
 
 def _fill(message: Message, seed: int) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.golden import FOLDER, encode, files, parse
+from tests.golden import DIGESTS, FOLDER, encode, files, parse, snapshot_digest
 
 FILES = tuple(files())
 
@@ -25,3 +26,8 @@ def test_these_bytes_are_the_message(file: Path) -> None:
 def test_no_golden_file_is_alone() -> None:
     assert FILES
     assert {file.stem for file in FOLDER.glob("*.binpb")} == {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize(("name", "digest"), json.loads(DIGESTS.read_text()).items())
+def test_a_snapshot_has_this_digest(name: str, digest: str) -> None:
+    assert snapshot_digest(parse(FOLDER / name)) == digest

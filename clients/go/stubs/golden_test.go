@@ -2,8 +2,12 @@ package stubs_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +18,7 @@ import (
 
 	// What the types of the files are found by.
 	_ "placement.example/clients/go/stubs/placement/kubernetes/v1"
-	_ "placement.example/clients/go/stubs/placement/v1"
+	placementv1 "placement.example/clients/go/stubs/placement/v1"
 )
 
 // golden holds messages in JSON, each with the bytes that every language makes of it.
@@ -53,6 +57,50 @@ func TestAMessageInJSONHasTheBytesOfEveryLanguage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A snapshot's digest can be computed in any language (see Placement.snapshot_digest). These
+// messages hold no map keys of which one begins another, so Go's own encoding is the canonical one.
+func TestASnapshotHasTheDigestOfEveryLanguage(t *testing.T) {
+	var digests map[string]string
+	if err := json.Unmarshal(read(t, filepath.Join(golden, "digests", "snapshots.json")), &digests); err != nil {
+		t.Fatal(err)
+	}
+	if len(digests) == 0 {
+		t.Fatal("no digests")
+	}
+	for name, want := range digests {
+		request := &placementv1.ComputePlacementRequest{}
+		if err := protojson.Unmarshal(read(t, filepath.Join(golden, name)), request); err != nil {
+			t.Fatal(err)
+		}
+		nodes := hashOf(t, request.GetSnapshot().GetNodes())
+		pods := hashOf(t, request.GetSnapshot().GetPods())
+		sum := sha256.Sum256(append(nodes[:], pods[:]...))
+		if got := "sha256:" + hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// hashOf is the hash of the hashes of some messages in order of their names.
+func hashOf[M interface {
+	proto.Message
+	GetName() string
+}](t *testing.T, messages []M) [sha256.Size]byte {
+	t.Helper()
+	ordered := slices.Clone(messages)
+	slices.SortFunc(ordered, func(a, b M) int { return strings.Compare(a.GetName(), b.GetName()) })
+	var hashes []byte
+	for _, message := range ordered {
+		content, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(content)
+		hashes = append(hashes, sum[:]...)
+	}
+	return sha256.Sum256(hashes)
 }
 
 func read(t *testing.T, file string) []byte {
