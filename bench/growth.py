@@ -109,16 +109,15 @@ def draw(sizes: Sequence[Size]) -> str:
     ordered = sorted(sizes, key=lambda size: size.nodes)
     names = [name for name in ordered[0].stages if name != "together"]
     seconds = [
-        _Curve("first answer, gRPC", [(s.nodes, s.first) for s in ordered]),
+        _Curve("first answer, gRPC", _known((s.nodes, s.first) for s in ordered)),
         *(
             _Curve(f"{name}, CPU", [(s.nodes, s.stages[name] / 1000) for s in ordered])
             for name in _largest(names, ordered[-1])
         ),
     ]
     memory = [
-        _Curve(name, [(s.nodes, s.memory[name]) for s in ordered])
-        for name in ordered[-1].memory
-        if all(size.memory.get(name) for size in ordered)
+        _Curve(name, _known((s.nodes, s.memory.get(name, 0.0)) for s in ordered))
+        for name in ordered[0].memory
     ]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * _WIDTH}" height="{_HEIGHT}" '
@@ -131,12 +130,18 @@ def draw(sizes: Sequence[Size]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _known(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points that were reached: there is no first answer within the limit, say, and no solver."""
+    return [point for point in points if point[1] > 0]
+
+
 def _largest(names: Iterable[str], last: Size) -> list[str]:
     """The stages that take most at the largest size."""
     return sorted(names, key=lambda name: -last.stages[name])[: len(_COLOURS) - 1]
 
 
 def _panel(left: float, title: str, curves: Sequence[_Curve]) -> Iterator[str]:
+    curves = [curve for curve in curves if curve.points]
     points = [point for curve in curves for point in curve.points]
     across = _Scale.around([x for x, _ in points], left + _LEFT, _PLOT_WIDTH)
     up = _Scale.around([y for _, y in points], _TOP + _PLOT_HEIGHT, -_PLOT_HEIGHT)

@@ -75,10 +75,11 @@ class EvictedPod:
 class GroupOutcome:
     """One group after the plan: how many new pods it has, and which running ones go.
 
-    `moved` of the new ones ran elsewhere before.
+    `running` ran before; `moved` of the new ones ran elsewhere.
     """
 
     group: PodGroup
+    running: int
     new: int = 0
     moved: int = 0
     evicted: tuple[EvictedPod, ...] = ()
@@ -86,7 +87,7 @@ class GroupOutcome:
     @property
     def undisturbed(self) -> int:
         """Pods that run on where they are."""
-        return self.group.running_count - len(self.evicted)
+        return self.running - len(self.evicted)
 
     @property
     def count(self) -> int:
@@ -108,7 +109,7 @@ class GroupOutcome:
 
         An extra that has to go counts as one less.
         """
-        before = max(0, self.group.running_count - self.group.min_replicas)
+        before = max(0, self.running - self.group.min_replicas)
         return max(0, self.count - self.group.min_replicas) - before
 
 
@@ -186,12 +187,12 @@ class Outcome:
         count = len(question.groups)
         new = np.bincount(of_group, minlength=count).tolist()
         moved = np.bincount(of_group[self.binding_of_new < 0], minlength=count).tolist()
-        row = 0
+        running, row = question.running_counts, 0
         for gang in self.snapshot.gangs:
             groups = []
             for group in gang.groups:
                 evicted = tuple(self._evicted_of_group.get(row, ()))
-                groups.append(GroupOutcome(group, new[row], moved[row], evicted))
+                groups.append(GroupOutcome(group, running[row], new[row], moved[row], evicted))
                 row += 1
             placed = all(g.has_minimum for g in groups)
             yield GangOutcome(gang, tuple(groups), placed, sum(g.new for g in groups))

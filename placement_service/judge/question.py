@@ -93,6 +93,11 @@ class Question:
         self.uids = [pod.uid for s in self.sets for pod in s.pods]
         self.row_of = {name: row for row, name in enumerate(self.pods)}
 
+    @cached_property
+    def running_counts(self) -> list[int]:
+        """How many pods of each group run."""
+        return [group.running_count for group in self.groups]
+
     def gang_of_set(self, number: int) -> PodGang:
         return self.snapshot.gangs[int(self.gang_of_group[self.group_of_set[number]])]
 

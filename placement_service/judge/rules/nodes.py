@@ -88,13 +88,16 @@ def pods_go_where_their_template_allows(plan: Plan) -> Iterator[str]:
     question, outcome = plan.outcome.question, plan.outcome
     nodes = question.nodes
     template = question.template_of_set[outcome.set_of_new]
-    alike = nodes.labels.number * len(nodes.taints.kinds) + nodes.taints.number
-    by_name = np.array([_names_nodes(t) for t in question.templates], dtype=bool)
-    kind = np.where(
-        by_name[template],
-        int(alike.max(initial=0)) + 1 + outcome.node_of_new,
-        alike[outcome.node_of_new],
+    by_label = np.array(
+        [bool(t.node_selector) or t.required_node_affinity is not None for t in question.templates],
+        dtype=bool,
     )
+    by_name = np.array([_names_nodes(t) for t in question.templates], dtype=bool)
+    labels = nodes.labels.number[outcome.node_of_new] + 1
+    alike = nodes.taints.number[outcome.node_of_new]
+    # A template that asks for no labels sees the same in all of them.
+    alike = alike + len(nodes.taints.kinds) * np.where(by_label[template], labels, 0)
+    kind = np.where(by_name[template], int(alike.max(initial=0)) + 1 + outcome.node_of_new, alike)
     key = kind * len(question.templates) + template
     _, first, member = np.unique(key, return_index=True, return_inverse=True)
     for k, i in enumerate(first.tolist()):
