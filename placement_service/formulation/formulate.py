@@ -80,7 +80,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     )
     queue_rows, all_said = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
     gangs = tuple(_with_queues(gangs, queue_rows))
-    guaranteed = guarantees.formulate(snapshot, policy)
+    guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
     guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
     gangs = tuple(replace(g, guarantee=guarantee_of.get(g.index, -1)) for g in gangs)
     gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]

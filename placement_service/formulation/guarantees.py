@@ -6,10 +6,13 @@ Counted is the queue that a gang names, with what runs in it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 
 #: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
@@ -17,14 +20,24 @@ UNITS = UNITS_PER_GPU // 1000
 
 
 class Guarantee(NamedTuple):
-    """`left` of a queue, and by gang what the minimum of each still needs of it."""
+    """`left` of a queue, and by gang what the minimum of each needs of it.
+
+    The minimums of running gangs that may give way are needs, as if these gangs waited; what
+    else runs, their extras too, is taken off what is left.
+    """
 
     left: int
     needs: dict[int, int]
 
 
-def formulate(snapshot: Snapshot, policy: Policy) -> tuple[Guarantee, ...]:
+def formulate(
+    snapshot: Snapshot, policy: Policy, homes: Iterable[Assignment] = ()
+) -> tuple[Guarantee, ...]:
     """The queues with guaranteed GPUs left and gangs that wait, in the request's order."""
+    at_home: Counter[int] = Counter()
+    for h in homes:
+        template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
+        at_home[h.gang] += h.count * policy.milli_gpus(template)
     left = {
         queue.name: queue.guaranteed[GPUS] * 1000 - queue.used.get(GPUS, 0) * 1000
         for queue in snapshot.queues
@@ -40,6 +53,7 @@ def formulate(snapshot: Snapshot, policy: Policy) -> tuple[Guarantee, ...]:
             for s in group.pod_sets
         )
         need = _need(gang, policy)
+        left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[index] = need * UNITS
     return tuple(

@@ -195,15 +195,20 @@ def _inside_guarantees(outcome: Outcome, policy: Policy, priority: int) -> int:
         guaranteed = 1000 * queue.guaranteed.get(GPUS, 0)
         before, after = 1000 * queue.used.get(GPUS, 0), 0
         for gang in members[queue.name]:
-            counts = gang.gang.is_pending and gang.placed and gang.gang.priority >= priority
+            if gang.gang.priority < priority:
+                counts = 0
+            elif gang.gang.is_pending:
+                counts = int(gang.placed)
+            else:
+                # It ran, and had to go; its extras are no part of it.
+                counts = -int(not gang.placed)
             for group in gang.groups:
                 sets = group.group.pod_sets
                 before += sum(len(s.bound_pods) * policy.milli_gpus(s.template) for s in sets)
-                if gang.gang.priority >= priority:
-                    # What lower priorities lose never counts against higher ones.
-                    after -= sum(policy.milli_gpus(pod.template) for pod in group.evicted)
-                asks = [policy.milli_gpus(s.template) for s in sets if s.pods]
-                after += group.group.missing * min(asks, default=0) if counts else 0
+                new = gang.gang.is_pending
+                asks = [policy.milli_gpus(s.template) for s in sets if s.pods or not new]
+                pods = group.group.missing if new else group.group.min_replicas
+                after += counts * pods * min(asks, default=0)
         total += min(guaranteed, before + after) - min(guaranteed, before)
     return total
 

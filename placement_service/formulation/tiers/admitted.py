@@ -16,6 +16,7 @@ from typing import ClassVar
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.guarantees import Guarantee
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, Goal, GoalModel, Terms, V, oldest
@@ -79,12 +80,18 @@ class InsideGuarantees:
         total = 0
         for guarantee in self.problem.guarantees:
             needs = (n for g, n in guarantee.needs.items() if plan.get(g) and self._has(g))
-            total += min(guarantee.left, sum(needs))
+            total += min(self._left(guarantee), sum(needs))
         return total
+
+    def _left(self, guarantee: Guarantee) -> int:
+        """What runs of lower priority fills a guarantee too, whether or not it has to go."""
+        gangs = self.problem.gangs
+        lower = (n for g, n in guarantee.needs.items() if gangs[g].home and not self._has(g))
+        return max(0, guarantee.left - sum(lower))
 
     def trivial_bound(self) -> int:
         return sum(
-            min(guarantee.left, sum(n for g, n in guarantee.needs.items() if self._has(g)))
+            min(self._left(guarantee), sum(n for g, n in guarantee.needs.items() if self._has(g)))
             for guarantee in self.problem.guarantees
         )
 
@@ -98,7 +105,7 @@ class InsideGuarantees:
                 if self.problem.gangs[a.gangs[0]].guarantee == i
             ]
             if needs:
-                terms.append((model.lesser(needs, guarantee.left), 1))
+                terms.append((model.lesser(needs, self._left(guarantee)), 1))
         return terms
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
