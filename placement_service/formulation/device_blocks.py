@@ -56,6 +56,8 @@ class Blocks:
             and all(map(_is_simple, shares))
             and all(map(_nests, tables))
             and not self._networked
+            # Shares count in the columns of every memory, though devices of any one would do.
+            and not (shares and any(len({d.memory_bytes for d in n.devices}) > 1 for n in nodes))
         )
 
     def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:

@@ -143,6 +143,15 @@ def test_a_gpu_that_is_shared_is_no_whole_one() -> None:
     assert devices(placed([shared], wholes("one", 1))[0]) == [(1,)]
 
 
+def test_a_share_fits_any_memory_of_a_node_with_several() -> None:
+    there = board(gpus=2, policy=PartitionPolicy.PREFER)
+    both = (Device(0, memory_bytes=40 << 30), Device(1, memory_bytes=80 << 30, used_milli=500))
+    gangs = [pods_of("part", 3, share(500))]
+    bindings, proven = placed([replace(there, devices=both)], gangs)
+    assert devices(bindings) == [(0,), (0,), (1,)]
+    assert proven
+
+
 def test_shares_need_a_node_that_lists_its_gpus() -> None:
     assert not placed([node("plain")], [pods_of("part", 1, share(500))])[0]
 
