@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from controller.cache import ClusterCache, ClusterView
+from controller.device_notes import Notes
 from controller.gang_state import Key, is_free, key_of_resource
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
@@ -29,11 +30,12 @@ from placement.cluster import PODS, ApiError, Body, Cluster
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One pod and its node."""
+    """One pod and its node; `notes` are annotations that the pod gets with it."""
 
     pod: Key
     uid: str
     node: str
+    notes: Notes = ()
 
     def __str__(self) -> str:
         return f"{self.pod[1]} on {self.node}"
@@ -122,6 +124,7 @@ def plans(
     asked: Iterable[Key],
     bases: Mapping[Key, Key],
     dependencies: Mapping[Key, frozenset[Key]],
+    notes: Callable[[v1.Binding], Notes] = lambda binding: (),
 ) -> tuple[GangPlan, ...]:
     """The bindings of an answer by gang, bases before what scales them, and gangs
     that others depend on before those.
@@ -134,7 +137,10 @@ def plans(
         if gang in found:
             found[gang].append(
                 Binding(
-                    key_of_resource(binding.pod), binding.uid, binding.node.removeprefix("nodes/")
+                    key_of_resource(binding.pod),
+                    binding.uid,
+                    binding.node.removeprefix("nodes/"),
+                    notes(binding),
                 )
             )
     result = [
@@ -234,7 +240,7 @@ class Applier:
         stop = threading.Event()
         # Before the first call: from now on every view shows the whole gang in place.
         for binding in plan.bindings:
-            self._cache.assume(binding.pod, binding.uid, binding.node)
+            self._cache.assume(binding.pod, binding.uid, binding.node, binding.notes)
         tried = tuple(
             self._executor.map(lambda binding: self._bind_one(binding, stop), plan.bindings)
         )
@@ -333,10 +339,12 @@ class KubernetesBinder:
 
     def _post(self, binding: Binding, timeout: float) -> None:
         namespace, name = binding.pod
+        # The API server takes annotations of a binding over to the pod, in the same write.
+        notes = {"annotations": dict(binding.notes)} if binding.notes else {}
         body: Body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": namespace, "name": name, "uid": binding.uid},
+            "metadata": {"namespace": namespace, "name": name, "uid": binding.uid, **notes},
             "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
         }
         path = PODS.path_of(name, namespace, part="binding")

@@ -48,6 +48,7 @@ class Assumed:
 
     uid: str
     node: str
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,12 +159,14 @@ class ClusterCache:
 
     # What we did ourselves.
 
-    def assume(self, key: Key, uid: str, node: str) -> None:
-        """The pod counts as bound from now on."""
+    def assume(
+        self, key: Key, uid: str, node: str, notes: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        """The pod counts as bound from now on, with these annotations."""
         with self._changed:
             pod = self._stores[POD].get(key)
             if pod is not None and pod["metadata"].get("uid", "") == uid and not node_of(pod):
-                self._assumed[key] = Assumed(uid, node)
+                self._assumed[key] = Assumed(uid, node, notes)
                 self._touch_pod(key)
 
     def forget(self, key: Key, uid: str) -> None:
@@ -208,7 +211,7 @@ class ClusterCache:
                 self._make_stand_ins()
             pods = dict(self._stores[POD])
             for key, assumed in self._assumed.items():
-                pods[key] = _bound(pods[key], assumed.node)
+                pods[key] = _bound(pods[key], assumed)
             for key in self._stale:
                 gang = self._stores[POD_GANG].get(key)
                 if gang is None:
@@ -240,7 +243,7 @@ class ClusterCache:
         with self._changed:
             pod = self._stores[POD].get(key)
             assumed = self._assumed.get(key)
-            return pod if pod is None or assumed is None else _bound(pod, assumed.node)
+            return pod if pod is None or assumed is None else _bound(pod, assumed)
 
     def state(self, key: Key) -> GangState | None:
         """The state of one gang now, None when it is gone."""
@@ -420,8 +423,13 @@ def _store_of(resource: Resource) -> str:
     return f"{resource.api_version}/{resource.kind}"
 
 
-def _bound(pod: Body, node: str) -> Body:
-    return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+def _bound(pod: Body, assumed: Assumed) -> Body:
+    bound = {**pod, "spec": {**pod["spec"], "nodeName": assumed.node}}
+    if assumed.notes:
+        metadata = pod["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **dict(assumed.notes)}
+        bound["metadata"] = {**metadata, "annotations": annotations}
+    return bound
 
 
 def _size(gang: Body) -> int:

@@ -18,6 +18,7 @@ from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans,
 from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache, ClusterView
 from controller.dependencies import depends_on
+from controller.device_notes import DeviceNotes
 from controller.evict import Evictions, with_room_taken
 from controller.eviction_plan import EvictionPlan, eviction_plans
 from controller.gang_history import GangHistory
@@ -33,6 +34,7 @@ from controller.request import Query, build_query
 from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
+from placement.cluster import DEVICES
 from placement.kubernetes import InputError
 
 logger = logging.getLogger(__name__)
@@ -332,7 +334,8 @@ class Cycle:
 
     def _apply(self, query: Query, placement: v1.Placement, view: ClusterView) -> None:
         gangs = {key_of_resource(gang.name): gang for gang in query.request.gangs}
-        wanted = plans(placement, query.asked, query.bases, depends_on(gangs))
+        notes = DeviceNotes(query.request, view.others.get(DEVICES, {}), view.pods)
+        wanted = plans(placement, query.asked, query.bases, depends_on(gangs), notes.of)
         if not self._options.binds:
             self._log_plans(query, wanted)
             return

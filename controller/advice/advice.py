@@ -15,6 +15,7 @@ from enum import StrEnum
 from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of
 from placement.advice_marks import ADVICE
+from placement.kubernetes.device_annotations import ALLOCATED
 
 
 class End(StrEnum):
@@ -63,6 +64,7 @@ class Advice:
                 "size": self.size,
                 "node": binding.node,
                 "until": round(self.until, 3),
+                **({"notes": dict(binding.notes)} if binding.notes else {}),
             }
         )
 
@@ -81,7 +83,9 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
             said = json.loads(text)
             namespace, _, name = str(said["gang"]).partition("/")
             key = key_of(pod)
-            binding = Binding(key, pod["metadata"].get("uid", ""), str(said["node"]))
+            notes = dict(said.get("notes") or {})
+            devices = tuple((k, str(v)) for k, v in notes.items() if k == ALLOCATED)
+            binding = Binding(key, pod["metadata"].get("uid", ""), str(said["node"]), devices)
             one = Advice(
                 str(said["id"]),
                 (namespace, name),

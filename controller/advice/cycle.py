@@ -19,12 +19,14 @@ from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, build_request
 from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
+from controller.device_notes import DeviceNotes
 from controller.gang_history import GangHistory
 from controller.gang_state import Body, Key, key_of_resource
 from controller.inquiry import Inquiry
 from controller.request import Query
 from controller.steps import Step
 from placement import v1
+from placement.cluster import DEVICES
 from placement.kubernetes import InputError
 
 logger = logging.getLogger(__name__)
@@ -172,20 +174,28 @@ class AdviceCycle:
             return
         self._heartbeat.step(Step.APPLY)
         expected = frozenset(one.uid for one in placement.bindings)
-        for advice in self._new_advice(placement, request):
+        notes = DeviceNotes(message, objects.of(DEVICES), objects.pods)
+        for advice in self._new_advice(placement, request, notes):
             if not self._authority.may_act():
                 return
             # The advice before this one has taken room, and written on its pods.
             self._lifecycle.begin(advice, objects, expected)
 
-    def _new_advice(self, placement: v1.Placement, request: AdviceRequest) -> list[Advice]:
+    def _new_advice(
+        self, placement: v1.Placement, request: AdviceRequest, notes: DeviceNotes
+    ) -> list[Advice]:
         until = self._wall() + self._options.advice_ttl
         bindings: dict[Key, list[Binding]] = {}
         for one in placement.bindings:
             gang = key_of_resource(one.gang)
             if gang in request.waiting:
                 bindings.setdefault(gang, []).append(
-                    Binding(key_of_resource(one.pod), one.uid, one.node.removeprefix("nodes/"))
+                    Binding(
+                        key_of_resource(one.pod),
+                        one.uid,
+                        one.node.removeprefix("nodes/"),
+                        notes.of(one),
+                    )
                 )
         result = []
         for gang, of in bindings.items():

@@ -13,20 +13,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
 from controller.advice.adapter import Progress
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
-from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
-from controller.gang_state import Body, Key, condition_of
+from controller.advice.pod_patches import (
+    annotate,
+    gates,
+    is_gated_by_us_alone,
+    ungate,
+    without_gate,
+)
+from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import (
     RESERVATIONS,
     ApiError,
     Cluster,
 )
+from placement.kubernetes.device_annotations import ALLOCATED
 
 SCHEDULER: Final = "koord-scheduler"
 _HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
@@ -72,7 +79,9 @@ class Koordinator:
                 pod = objects.pods.get(binding.pod)
                 if pod is not None and GATE in gates(pod):
                     hint = json.dumps({"preferredNodeNames": [binding.node], "extensions": {}})
-                    ungate(self._cluster, binding.pod, binding.uid, annotations={_HINT: hint})
+                    # Devices that a waiting pod is noted to have are those that it is given.
+                    notes = {_HINT: hint, **dict(binding.notes)}
+                    ungate(self._cluster, binding.pod, binding.uid, annotations=notes)
             return Progress.DONE
         if all(
             (pod := objects.pods.get(b.pod)) is not None and GATE not in gates(pod)
@@ -92,8 +101,13 @@ class Koordinator:
         return Progress.DONE
 
     def undo(self, advice: Advice, objects: Objects) -> None:
-        """Deletes the Reservations. Hints on pods that are let go stay: they bind nobody."""
+        """Deletes the Reservations, or the devices on pods that still wait. Hints stay: they bind
+        nobody, while devices of one node would be asked of another."""
         if self._mode == "hints":
+            for binding in advice.bindings:
+                pod = objects.pods.get(binding.pod)
+                if pod is not None and not node_of(pod) and ALLOCATED in annotations_of(pod):
+                    annotate(self._cluster, binding.pod, binding.uid, {ALLOCATED: None})
             return
         for index in range(len(advice.bindings)):
             try:
@@ -170,6 +184,10 @@ def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) 
             "ttl": f"{ttl:.0f}s",
         },
     }
+
+
+def annotations_of(pod: Body) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
 
 
 def _name(advice: Advice, index: int) -> str:

@@ -164,6 +164,7 @@ ALSO_PLANNED_FROM: Final = (
 
 #: Those of them that a scheduler of our own respects: it allocates no claims and no volumes.
 RESPECTED: Final = (
+    DEVICES,
     KAI_QUEUES,
     ELASTIC_QUOTAS,
     CLUSTER_QUEUES,
