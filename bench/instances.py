@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from bench import running, traces
+from bench.boards import boards
 from bench.building import (
     BLOCK,
     FRONTEND,
@@ -470,6 +471,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             running.preempt,
             running.reclaim,
             running.repack,
+            boards,
             traces.openb,
             traces.spot,
         )

@@ -28,6 +28,7 @@ SMALL: list[tuple[str, dict[str, Value]]] = [
     ("preempt", {"blocks": 2, "racks": 2, "gangs": 6}),
     ("reclaim", {"blocks": 2, "racks": 2, "gangs": 6}),
     ("repack", {"blocks": 2, "racks": 2, "gangs": 6}),
+    ("boards", {"nodes": 20, "gangs": 12, "nics": 2}),
     ("ragged", {"gangs": 10, "blocks": 1, "load": 0.5, "serials": 1}),
 ]
 
