@@ -316,6 +316,9 @@ class GroveStandIn:
                 name = body["metadata"]["labels"][_CLIQUE]
                 cliques.setdefault(name, []).append(self._pod(body))
                 continue
+            if body["kind"] != "PodGang":
+                # ComputeDomains, which no API server here knows. Grove's pods name their claims.
+                continue
             if current:
                 yield _Gang(current, cliques)
             current, cliques = self._gang(body), {}

@@ -161,3 +161,41 @@ def test_room_is_kept_while_grove_holds_a_scaled_gang_back(
         ),
         "one of them is bound, and the other is told why not",
     )
+
+
+def test_every_node_serves_one_compute_domain(
+    cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
+) -> None:
+    """Grove makes a domain for each replica of a set with an MNNVL group: the base and what it
+    scales are in one, by a claim of each pod that has GPUs (GREP-417)."""
+    served = clique_set(
+        "m",
+        clique("router", 1, gpus=0),
+        clique("decode", 1),
+        groups=[scaling_group("x", ["decode"], replicas=2, least=1)],
+        replicas=2,
+        namespace=cluster.namespace,
+    )
+    served["metadata"]["annotations"] = {"grove.io/mnnvl-group": "default"}
+    cluster.add_nodes(node("n0", gpus=8))
+    grove.apply(served)
+    grove.settle()
+    start()
+    grove.start()
+
+    def gpu_pods() -> Counter[tuple[str, str]]:
+        """Bound pods by node and by the template of their claim."""
+        return Counter(
+            (pod["spec"]["nodeName"], claim["resourceClaimTemplateName"])
+            for pod in cluster.pods()
+            for claim in pod["spec"].get("resourceClaims") or ()
+            if pod["spec"].get("nodeName")
+        )
+
+    # A domain has the node, though it has GPUs for both.
+    cluster.wait_until(lambda: list(gpu_pods().values()) == [2], "one replica runs")
+    assert len(cluster.bound()) == 3
+    cluster.add_nodes(node("n1", gpus=8))
+    cluster.wait_until(lambda: list(gpu_pods().values()) == [2, 2], "the other runs on its own")
+    assert {at for at, _ in gpu_pods()} == {"n0", "n1"}
+    assert {claim for _, claim in gpu_pods()} == {"m-0-default", "m-1-default"}
