@@ -55,6 +55,9 @@ _TO_SHOW: Final = 2.0
 #: Most rows of a frontier beyond the first.
 _MOST_ROWS: Final = 200
 
+#: The part of the time that is left for what was begun.
+_RESERVE: Final = 0.2
+
 #: The part of the time that the plan gets, which comes before all else.
 _SHARE: Final = 0.5
 
@@ -93,6 +96,11 @@ class Planning:
     answer_by: float
     place: Callable[[Request, float], Placement]
 
+    @property
+    def deadline(self) -> float:
+        """When to begin nothing more: what is begun then still has to end, and to leave."""
+        return self.answer_by - _RESERVE * max(0.0, self.answer_by - time.monotonic())
+
     def answer(self, asked: Asked, request: Request) -> Message:
         """The answer to a question of planning about a valid request. Raises InvalidRequest."""
         if isinstance(asked, planning_pb2.ExplainGangRequest):
@@ -127,7 +135,7 @@ class Planning:
                 evictions=plan.evictions,
                 placed=plan.placed,
                 solver=self._solver(),
-                deadline=self.answer_by,
+                deadline=self.deadline,
                 levels=asked.levels,
             )
         response = planning_pb2.ExplainGangResponse(
@@ -151,7 +159,7 @@ class Planning:
         begin = time.monotonic()
         domains = _domains("domains", asked.domains, request, asked.levels)
         found = capacity.missing(
-            domains, request.policy, solver=self._solver(), deadline=self.answer_by
+            domains, request.policy, solver=self._solver(), deadline=self.deadline
         )
         took = time.monotonic() - begin
         response = planning_pb2.ComputeCapacityResponse(
@@ -200,7 +208,7 @@ class Planning:
             plan.bindings,
             plan.placed,
             self._solver(),
-            self.answer_by,
+            self.deadline,
         )
 
     def _solver(self) -> _Solver:
@@ -224,7 +232,7 @@ class Planning:
             asked.level,
             asked.count,
             solver=self._solver(),
-            deadline=self.answer_by,
+            deadline=self.deadline,
         )
         return planning_pb2.ComputeRepackingResponse(
             moves=map(move_to_proto, found.moves),

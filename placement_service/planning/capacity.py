@@ -273,10 +273,16 @@ def frontier(
     cluster: Cluster, domains: Domains, gangs: Sequence[PodGang], most: int
 ) -> list[tuple[int, list[Bounded]]]:
     """For each number of further domains the most copies of each gang, without the others."""
-    rows = []
+    rows: list[tuple[int, list[Bounded]]] = []
     for count in range(most + 1):
         if count and time.monotonic() >= cluster.deadline:
             break
         wider = replace(cluster, snapshot=domains.added(count, cluster.snapshot))
-        rows.append((count, [copies(wider, gang, exhaustive=False) for gang in gangs]))
+        row = []
+        for gang in gangs:
+            if rows and time.monotonic() >= cluster.deadline:
+                # A part of a row says nothing.
+                return rows
+            row.append(copies(wider, gang, exhaustive=False))
+        rows.append((count, row))
     return rows

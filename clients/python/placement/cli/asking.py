@@ -31,7 +31,7 @@ from placement.v1 import (
     Progress,
 )
 
-_Answer = TypeVar("_Answer")
+_Answer = TypeVar("_Answer", ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse)
 _Question = ExplainGangRequest | ComputeCapacityRequest | ComputeRepackingRequest
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
@@ -107,10 +107,14 @@ class Asker:
             request.time_limit.FromNanoseconds(round(seconds * 1e9))
             for _ in range(_MOST_ATTEMPTS):
                 try:
-                    return call(request, timeout=seconds + PATIENCE)
+                    answer = call(request, timeout=seconds + PATIENCE)
                 except BusyError as error:
                     # Its process may be starting anew.
                     time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
+                    continue
+                if not answer.HasField("elapsed"):
+                    raise OutOfTime("there was time for a plan, and none for the question itself")
+                return answer
         raise OutOfTime("the service was too busy to answer in time")
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
