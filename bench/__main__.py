@@ -14,7 +14,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import export, growth, instances, lines, stages, standard, tables, traces, warm
+from bench import (
+    compare,
+    export,
+    growth,
+    instances,
+    lines,
+    stages,
+    standard,
+    tables,
+    traces,
+    warm,
+)
 from bench.instances import Instance
 from bench.run import Line, NoAnswer, engine_line, running
 from placement.errors import PlacementError
@@ -53,10 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--data", type=Path, help=f"folder of traces; else {traces.DATA_VARIABLE}")
     choosing = argparse.ArgumentParser(add_help=False)
     choosing.add_argument("--family", required=True, choices=list(instances.FAMILIES))
-    choosing.add_argument("--load", help="the same as --set load=...")
-    choosing.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter"
-    )
+    _choosing(choosing)
     parser.set_defaults(command=_standard, time_limit=5.0, grpc=False, out=None)
     commands = parser.add_subparsers(title="commands", metavar="")
 
@@ -65,6 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("run", parents=[measuring, data, choosing], help="one family")
     one.add_argument("--seeds", default="1", help="for example 1-10 or 1,4,7")
     one.set_defaults(command=_run)
+    one = commands.add_parser(
+        "compare", parents=[data], help="the service beside other ways to place"
+    )
+    one.add_argument("--family", choices=list(instances.FAMILIES), help="without: the standard set")
+    _choosing(one)
+    one.add_argument("--seeds", default="1", help="for example 1-10 or 1,4,7")
+    one.add_argument("--time-limit", type=float, default=10.0, help="seconds for each")
+    one.set_defaults(command=_compare)
     one = commands.add_parser("table", help="lines as a table")
     one.add_argument("files", nargs="+", type=Path)
     one.add_argument("--summary", action="store_true", help="all seeds in one row")
@@ -99,6 +115,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _choosing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--load", help="the same as --set load=...")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter"
+    )
+
+
 def _standard(options: argparse.Namespace) -> int:
     expected = {str(e.instance): e for e in standard.STANDARD}
     measured = list(_measure([e.instance for e in standard.STANDARD], options))
@@ -117,6 +140,22 @@ def _run(options: argparse.Namespace) -> int:
     if len(measured) > 1:
         _show(tables.summary(measured))
     return NOT_AS_EXPECTED if any(m.faults for m in measured) else OK
+
+
+def _compare(options: argparse.Namespace) -> int:
+    chosen = [expected.instance for expected in standard.STANDARD]
+    if options.family is not None:
+        words = _words(options)
+        chosen = [instances.instance(options.family, words, s) for s in _seeds(options.seeds)]
+    rows: list[compare.Row] = []
+    with running() as server:
+        for one in chosen:
+            try:
+                rows += compare.compare(one, server, time_limit=options.time_limit)
+            except traces.MissingData as error:
+                print(f"skipped {one}: {error}", file=sys.stderr)
+    _show(compare.table(rows))
+    return OK
 
 
 def _table(options: argparse.Namespace) -> int:

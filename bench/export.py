@@ -16,6 +16,7 @@ from placement_service.entities.request import (
     Node,
     PackingScope,
     PodGang,
+    PodGroup,
     PodTemplate,
     Resources,
     Snapshot,
@@ -87,31 +88,22 @@ def _gang(gang: PodGang) -> Object:
         raise ValueError(f"{gang.name}: gangs that partly run are not exported")
     everything = tuple(g.name for g in gang.groups)
     scopes = list(gang.packing_scopes)
-    spec: Object = {
-        "podgroups": [
-            {
-                "name": g.name,
-                "minReplicas": g.min_replicas,
-                "podReferences": [
-                    dict(zip(("namespace", "name"), _identity(pod.name), strict=True))
-                    for pod_set in g.pod_sets
-                    for pod in pod_set.pods
-                ],
-            }
-            for g in gang.groups
-        ]
-    }
+    spec: Object = {}
     if scopes and scopes[0].groups == everything:
         spec["topologyConstraint"] = _constraint(scopes.pop(0))
-    if scopes:
+    # A scope of one group stands at the group: schedulers refuse a config of a group's name.
+    of_groups = {s.groups[0]: s for s in scopes if len(s.groups) == 1}
+    configs = [s for s in scopes if s not in of_groups.values()]
+    if configs:
         spec["topologyConstraintGroupConfigs"] = [
             {
-                "name": scope.name,
+                "name": f"scope-{i}",
                 "podGroupNames": list(scope.groups),
                 "topologyConstraint": _constraint(scope),
             }
-            for scope in scopes
+            for i, scope in enumerate(configs)
         ]
+    spec["podgroups"] = [_group(g, of_groups.get(g.name)) for g in gang.groups]
     if gang.priority:
         spec["priorityClassName"] = _class(gang.priority)
     namespace, name = _identity(gang.name)
@@ -123,6 +115,19 @@ def _gang(gang: PodGang) -> Object:
         "kind": "PodGang",
         "metadata": metadata,
         "spec": spec,
+    }
+
+
+def _group(group: PodGroup, scope: PackingScope | None) -> Object:
+    return {
+        "name": group.name,
+        "minReplicas": group.min_replicas,
+        **({} if scope is None else {"topologyConstraint": _constraint(scope)}),
+        "podReferences": [
+            dict(zip(("namespace", "name"), _identity(pod.name), strict=True))
+            for pod_set in group.pod_sets
+            for pod in pod_set.pods
+        ],
     }
 
 

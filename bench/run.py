@@ -168,7 +168,7 @@ def engine_line(instance: Instance, *, time_limit: float) -> Line:
         proof = total
     memory = _peak("self")
 
-    judge = _Judge(snapshot, policy)
+    judge = Judge(snapshot, policy)
 
     def judged(which: str, solution: Solution) -> Answer:
         plan = name_plan(snapshot, policy, prepared, solution.assignments)
@@ -243,7 +243,7 @@ class BenchServer:
         stats, termination = placement.stats, placement.termination
         if stats is None or termination is None:
             raise NoAnswer("the answer lacks its statistics")
-        judge = _Judge(snapshot, policy)
+        judge = Judge(snapshot, policy)
         begin = time.monotonic()
         after = judge.answer("answer", placement.bindings, placement.tiers, placement.evictions)
         judging = time.monotonic() - begin
@@ -319,7 +319,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     raise NoAnswer("the server did not start")
 
 
-class _Judge:
+class Judge:
     """Recomputes what an answer is worth and collects what is wrong with it."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
@@ -363,7 +363,7 @@ class _Judge:
 def _line(
     instance: Instance,
     snapshot: Snapshot,
-    judge: _Judge,
+    judge: Judge,
     *,
     path: str,
     time_limit: float,

@@ -7,8 +7,10 @@ import random
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
+from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.first_answer import is_large
 from placement_service.heuristic.orders import orders
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
@@ -63,6 +65,9 @@ def decode(state: State, *, first: bool) -> None:
     rng = random.Random(state.parameters.seed)
     build = state.builder.build
     every = orders(state.problem)
+    if first and is_large(state.problem):
+        # The first answer had no time to see what comes of first come, first served.
+        state.accept(build(oldest_first))
     for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):
             if state.left <= 0 or (state.proven if first else state.packs):

@@ -67,3 +67,14 @@ def test_taints_and_cordons_are_exported() -> None:
     first = replace(first, taints=(Taint("a", "b", Effect.NO_SCHEDULE),), unschedulable=True)
     back = there_and_back(replace(snapshot, nodes=(replace(first, ready=False), *others)))
     assert back.nodes[0] == replace(first, ready=False)
+
+
+@pytest.mark.parametrize(("family", "params"), EXPORTED)
+def test_no_group_config_has_the_name_of_a_group(family: str, params: dict[str, Value]) -> None:
+    """Schedulers make a sub-group of each, and refuse two of one name."""
+    for item in kubernetes_list(Instance(family, params).snapshot())["items"]:
+        if item["kind"] == "PodGang":
+            spec = item["spec"]
+            names = [g["name"] for g in spec["podgroups"]]
+            names += [c["name"] for c in spec.get("topologyConstraintGroupConfigs", ())]
+            assert len(names) == len(set(names))

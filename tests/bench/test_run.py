@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import lines, standard
+from bench import compare, lines, standard
 from bench.__main__ import main
 from bench.instances import Instance
 from bench.run import TierLine, engine_line, running
+from bench.solvers import PlainModel, TooLarge
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
 from tests.waiting import LONG
 
 TINY = Instance("tiny", {"gangs": 4}, 2)
@@ -26,6 +29,30 @@ def test_the_engine_path_measures_and_judges() -> None:
     assert line.gap == 0
     assert line.final.tiers["admitted"].value >= line.greedy.tiers["admitted"].value
     assert line.memory["bench"] > 10
+
+
+def test_contenders_are_judged_alike() -> None:
+    with running() as server:
+        rows = list(compare.compare(TINY, server, time_limit=LONG))
+    assert [row.contender for row in rows[:3]] == [
+        "service",
+        "first answer",
+        "first come, best fit",
+    ]
+    best = rows[0].answer
+    assert best is not None
+    # What plain solvers prove of so small a question is what the service proves.
+    for row in rows[3:]:
+        assert row.answer is not None
+        assert row.answer.tiers["admitted"].value == best.tiers["admitted"].value
+        assert row.gap == 0
+        assert row.note == ""
+
+
+def test_what_is_too_large_for_a_plain_model_is_not_built() -> None:
+    problem = formulate(Instance("mix", {"blocks": 14, "gangs": 200}).snapshot(), Policy())
+    with pytest.raises(TooLarge, match="variables"):
+        PlainModel(problem)
 
 
 def test_the_grpc_path_gives_the_same_answer() -> None:

@@ -1,0 +1,42 @@
+"""The first answer: never worse than placing one gang after another, the oldest first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.instances import Instance
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution, worth
+from placement_service.formulation.plan import from_solution, oldest_first
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.plan_builder import Builder
+from tests.strategies import EVERYTHING, PACKING_ONLY, SMALL, snapshots
+
+SMALL_FAMILIES = [
+    Instance("mix", {"blocks": 3, "racks": 6, "gangs": 30, "load": 1.3}),
+    Instance("sets", {"load": 0.1, "gangs": 30}),
+    Instance("rack_parts", {"blocks": 2, "gangs": 20}),
+    Instance("cpu_shapes", {"blocks": 2, "gangs": 20}),
+    Instance("nvl72", {"gangs": 30, "filled": 0.7}),
+    Instance("grove_scale", {"gangs": 50, "nodes": 10}),
+]
+
+
+def not_worse_than_in_turn(snapshot: Snapshot) -> None:
+    problem = formulate(snapshot, Policy())
+    mine = from_solution(problem, first_answer(problem))
+    turn = from_solution(problem, to_solution(problem, Builder(problem).build(oldest_first)))
+    assert worth(problem, mine).rank >= worth(problem, turn).rank
+
+
+@given(st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY)))
+def test_no_single_pass_beats_it_on_random_questions(snapshot: Snapshot) -> None:
+    not_worse_than_in_turn(snapshot)
+
+
+@pytest.mark.parametrize("instance", SMALL_FAMILIES, ids=str)
+def test_no_single_pass_beats_it_on_the_families(instance: Instance) -> None:
+    not_worse_than_in_turn(instance.snapshot())
