@@ -177,7 +177,11 @@ class BlockFilling:
         self.placed = [self._class(c, limits[c], held, pooled) for c in range(len(classes))]
         for c, mine in enumerate(classes):
             if mine.base >= 0:
-                self.cp.add(self.placed[c] <= mine.times * self.placed[mine.base])
+                most = mine.times * self.placed[mine.base]
+                self.cp.add(self.placed[c] <= most)
+                if not pooled and limits[c] == mine.times * limits[mine.base]:
+                    # What is left of a set later would be far from its base.
+                    self.cp.add(self.placed[c] >= most)
         if pooled:
             self._pool()
         self._extras_of_rest()
