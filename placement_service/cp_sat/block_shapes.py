@@ -336,7 +336,8 @@ class Blocks:
             if any({c.required, c.preferred} - {-1, self.rack_level} for c in _below(part)):
                 return False
             found.append(self._in_one_rack(gang, part.demands, want))
-            return found[-1].kind.size <= self.largest_rack
+            # Which rack small pods alone should have is not counted here.
+            return 0 < found[-1].kind.size <= self.largest_rack
         for d in part.loose:
             pod_class = gang.demands[d].pod_class
             if self.units[pod_class]:

@@ -16,6 +16,7 @@ from placement_service.formulation.plan import (
     Plan,
     from_solution,
     home_plan,
+    is_placed,
     oldest_first,
 )
 from placement_service.formulation.problem import Problem

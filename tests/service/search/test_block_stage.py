@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
-from bench.instances import Instance
+from bench.building import (
+    BLOCK,
+    FRONTEND,
+    HALF_TRAY,
+    ONE_GPU,
+    RACK,
+    WHOLE_TRAY,
+    Part,
+    gang,
+    nvl_cluster,
+)
+from bench.instances import NOW, POOL, Instance
 from placement_service.cp_sat.block_shapes import Blocks, Kind
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Node, PodGang, Policy, Snapshot
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search.block_stage import broadest_level, fill_blocks
 from placement_service.search.incumbent import State
@@ -38,6 +53,75 @@ INSTANCES = [
     pytest.param(Instance("mix", {**SMALL, "extras": 0.5, "scaled": 0.6}), id="sets and extras"),
     pytest.param(Instance("rack_parts", {"blocks": 3, "gangs": 30}), id="only parts of racks"),
 ]
+
+
+def question(seed: int) -> Snapshot:
+    """A few gangs of all sorts of parts on two or three blocks of small racks."""
+    rng = random.Random(seed)
+    nodes = nvl_cluster(
+        rng,
+        blocks=rng.randint(2, 3),
+        racks=rng.randint(1, 3),
+        trays=rng.randint(2, 5),
+        cpu_machines=rng.randint(0, 1),
+        free=rng.choice((None, 0.9)),
+        hogs=0.1,
+    )
+    pools = rng.random() < 0.4
+    if pools:
+        by_rack = rng.random() < 0.5
+        nodes = [
+            replace(n, labels={**n.labels, POOL: f"p{pool_of(n, by_rack) % 2}"}) for n in nodes
+        ]
+    gangs: list[PodGang] = []
+    for i in range(rng.randint(2, 8)):
+        parts = []
+        for k in range(rng.randint(1, 3)):
+            template = rng.choice((WHOLE_TRAY, WHOLE_TRAY, HALF_TRAY, ONE_GPU, FRONTEND))
+            if pools and rng.random() < 0.5:
+                template = replace(template, node_selector=((POOL, f"p{rng.randrange(2)}"),))
+            count = rng.randint(1, 5)
+            least = rng.randint(1, count) if rng.random() < 0.3 else None
+            parts.append(Part(f"p{k}", template, count, rack=rng.random() < 0.4, minimum=least))
+        required = rng.choice(("", "", BLOCK, RACK)) if rng.random() < 0.4 else ""
+        preferred = "" if required else rng.choice((BLOCK, BLOCK, RACK, ""))
+        base = f"g{rng.randrange(i)}" if i and rng.random() < 0.25 else ""
+        if base and gangs[int(base[1:])].base_gang:
+            base = ""
+        made = gang(
+            f"g{i}",
+            parts,
+            required=required,
+            preferred=preferred,
+            priority=rng.choice((0, 0, 100)),
+            base=base,
+        )
+        gangs.append(replace(made, created=NOW - rng.randrange(100_000)))
+    return Snapshot(tuple(nodes), tuple(gangs), as_of=NOW)
+
+
+def pool_of(node: Node, by_rack: bool) -> int:
+    """A number that is the same for all nodes of a rack, or for about half of them."""
+    return sum(map(ord, node.labels.get(RACK, "") if by_rack else node.name))
+
+
+@given(st.integers(0, 2**32))
+def test_whatever_is_filled_is_a_plan_worth_what_is_claimed(seed: int) -> None:
+    snapshot = question(seed)
+    problem = formulate(snapshot, Policy())
+    state = State(problem, first_answer(problem), time.monotonic() + 60, lambda _: None, FEW_SWAPS)
+    count(state)
+    fill_blocks(state)
+    event(state.phase)
+    solution = state.solution()
+    bindings = name_pods(snapshot, solution.assignments)
+    assert verify(snapshot, Policy(), bindings) == ()
+    judged = score(snapshot, Policy(), bindings)
+    for tier in solution.tiers:
+        assert tier.value == judged.value(tier.name)
+        if tier.bound is not None:
+            worse = tier.value - tier.bound if tier.name.minimize else tier.bound - tier.value
+            assert worse >= 0
 
 
 def counted(instance: Instance, parameters: SearchParameters = FEW_SWAPS) -> State:
