@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement_service.cp_sat.block_filling import Filled
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, Piece
+from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan, Units
 from placement_service.heuristic.gang_placer import GangPlacer, mandatory
@@ -59,10 +59,13 @@ class BlockDecoding:
             for piece, block in seat.pieces:
                 if piece.kind.size == 1:
                     self._on_nodes(seat, piece, block, order)
+        for seat in seats:
+            # Small pods may go to any node, so all that takes a whole one comes before.
+            self._whole_extras(seat, order)
         plan: dict[int, Units] = dict(self.blocks.fixed)
         for seat in seats:
             if self._small(seat):
-                self._extras(seat, order)
+                self._small_extras(seat)
                 plan[seat.gang] = seat.work.units()
         return plan
 
@@ -254,14 +257,21 @@ class BlockDecoding:
         if seat.block < 0:
             yield None
 
-    def _extras(self, seat: _Seat, order: dict[tuple[int, int], list[int]]) -> None:
-        shape = self.blocks.shape(self.problem.gangs[seat.gang])
-        assert shape is not None
-        for (i, block), count in sorted(seat.extras.items()):
-            extra = shape.extras[i]
+    def _whole_extras(self, seat: _Seat, order: dict[tuple[int, int], list[int]]) -> None:
+        for extra, block, count in self._extras_of(seat):
             if extra.kind is not None:
                 piece = Piece(extra.kind, (extra.demand,), count, rack=False)
                 self._on_nodes(seat, piece, block, order)
-            else:
+
+    def _small_extras(self, seat: _Seat) -> None:
+        for extra, block, count in self._extras_of(seat):
+            if extra.kind is None:
                 nodes = np.flatnonzero(self.blocks.block == block)
                 seat.work.loose(extra.demand, count, nodes)
+
+    def _extras_of(self, seat: _Seat) -> Iterator[tuple[ExtraUnits, int, int]]:
+        """Extras of a gang, their block, and how many."""
+        shape = self.blocks.shape(self.problem.gangs[seat.gang])
+        assert shape is not None
+        for (i, block), count in sorted(seat.extras.items()):
+            yield shape.extras[i], block, count
