@@ -16,7 +16,7 @@ import numpy as np
 from placement_service.cp_sat.block_filling import Filled
 from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.heuristic.gang_placer import GangPlacer, mandatory
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -67,6 +67,11 @@ class BlockDecoding:
             if self._small(seat):
                 self._small_extras(seat)
                 plan[seat.gang] = seat.work.units()
+        gangs = self.problem.gangs
+        for seat in seats:
+            base = gangs[seat.gang].base
+            if base >= 0 and not is_placed(gangs[base], plan):
+                plan.pop(seat.gang, None)
         return plan
 
     def _make_slots(self) -> None:
