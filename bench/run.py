@@ -133,7 +133,7 @@ class Line:
 
 def engine_line(instance: Instance, *, time_limit: float) -> Line:
     """Measures the stages in this process; best in a fresh one, for the peak of memory."""
-    # Loading the solver is no part of any answer.
+    # Loading the solver does not belong to an answer.
     from placement_service.formulation.formulate import formulate
     from placement_service.formulation.named_plan import name_plan
     from placement_service.formulation.objective import to_solution

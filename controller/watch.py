@@ -45,7 +45,7 @@ class Next:
 
 
 def after(error: ApiError, failures: int, *, absent_poll: float, jitter: float) -> Next:
-    """What to do about an error, the so many-th in a row (from 1).
+    """What to do about an error; `failures` counts those in a row, from 1.
 
     `jitter` between 0 and 1 keeps replicas from coming back all at once.
     """

@@ -42,7 +42,7 @@ class GatedPods(ABC):
         """What of its spec tells a pod where to go, as a strategic merge patch."""
 
     def waits(self, pod: Body, objects: Objects) -> bool:
-        """Gated by us alone: whoever set the gate asked for advice."""
+        """Gated by us alone: the gate asks for advice."""
         mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
         return mine and is_gated_by_us_alone(pod)
 

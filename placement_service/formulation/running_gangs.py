@@ -21,7 +21,7 @@ reservations, or want shares of devices or network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
-Preferred levels of open gangs are left out: what runs already is no cost of the plan. So
+Preferred levels of open gangs are left out: what runs already costs nothing. So
 are required ones where none of their pods can get another node.
 """
 

@@ -264,7 +264,7 @@ def _disruption(outcome: Outcome, policy: Policy) -> Counts:
 
 def _topology(outcome: Outcome, policy: Policy) -> Counts:
     question, scopes = outcome.question, outcome.scopes
-    # What is moved is no cost of the plan where it goes: it runs already.
+    # A pod that is moved costs nothing where it goes: it runs already.
     counts = np.array([gang.placed and gang.has_bound for gang in outcome.gangs], dtype=bool)
     total = 0
     for level, mine in _scopes_by_level(question.scopes, required=False).items():

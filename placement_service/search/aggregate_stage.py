@@ -1,8 +1,8 @@
 """The descent of the aggregate model over the whole problem.
 
 Gangs that part types cannot describe (`part_types.is_plain`) stay as the plan has them,
-and then nothing is proven. Otherwise the model takes no plan for worse than it
-is, so its bounds are bounds of the problem.
+and then nothing is proven. Otherwise no plan is worse in the model than it is,
+so its bounds are bounds of the problem.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def search(
     tolerances = [(tier, share) for tier, share in tolerances if share > 0]
     state = State(problem, start, deadline, report, parameters)
     if not tolerances:
-        # Something is known at once: nobody can do better than everybody.
+        # Known at once: no plan admits more than all gangs.
         report(state.solution())
     if problem.relaxation is not None and not tolerances:
         _prove(state, problem.relaxation, start)

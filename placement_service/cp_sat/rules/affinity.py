@@ -13,7 +13,7 @@ def post(model: DomainCounts, rule: Affinity) -> None:
     cp = model.cp
     carriers = model.by_domain(rule.level, rule.carriers)
     anchors = model.by_domain(rule.level, rule.anchors)
-    lonely = model.by_domain(rule.level, rule.carriers & ~rule.self_matching)
+    without_match = model.by_domain(rule.level, rule.carriers & ~rule.self_matching)
     every = [v for here in anchors.values() for v in counts(here)]
     solos: list[Var] = []
     total = model.total_units()
@@ -29,6 +29,6 @@ def post(model: DomainCounts, rule: Affinity) -> None:
         solos.append(solo)
         cp.add(near + solo >= there)
         cp.add(cp_model.LinearExpr.sum(every) == 0).only_enforce_if(solo)
-        alone = counts(lonely.get(at, ()))
+        alone = counts(without_match.get(at, ()))
         cp.add(cp_model.LinearExpr.sum(alone) == 0).only_enforce_if(solo)
     cp.add(cp_model.LinearExpr.sum(solos) <= 1)

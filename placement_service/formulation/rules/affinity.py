@@ -42,8 +42,8 @@ class Affinity(Rule):
 
     def holds(self, pods: Ints) -> bool:
         there = (pods[0] > 0) & ~self.running & (pods[1] == 0)
-        lonely = self.running.any() or pods[1].any() or (pods[0] > 0).sum() > 1
-        return not (there.any() and (lonely or pods[0].sum() != pods[2].sum()))
+        has_elsewhere = self.running.any() or pods[1].any() or (pods[0] > 0).sum() > 1
+        return not (there.any() and (has_elsewhere or pods[0].sum() != pods[2].sum()))
 
     def ceiling(
         self, pods: Ints, pod_class: ClassIdx, company: Iterable[ClassIdx]

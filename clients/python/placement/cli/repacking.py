@@ -63,7 +63,7 @@ def as_names(found: ComputeRepackingResponse) -> str:
 def as_script(asked: Freeing, found: ComputeRepackingResponse) -> str:
     """A shell script that evicts the pods, step by step, through disruption budgets.
 
-    Whoever schedules the pods places their successors; the freed domains are closed meanwhile.
+    The scheduler of the pods places their successors; the freed domains are closed meanwhile.
     """
     lines = [
         "#!/bin/sh",
