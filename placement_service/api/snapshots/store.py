@@ -7,7 +7,7 @@ looks into none of it: what is in the bytes, and their digest, a compute process
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -34,6 +34,8 @@ class SnapshotStore:
         self._most = most_bytes
         # Those that others are made from stand behind these, so that they go later.
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        #: What whole snapshots were made from, when they had been told as changes.
+        self._behind: dict[bytes, list[bytes]] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -62,6 +64,8 @@ class SnapshotStore:
         """Keeps a snapshot that these bytes tell of, in whole or of changes to a base."""
         known = self._kept.get(digest)
         if known is None or (known.base and not base):
+            if known is not None:
+                self._leave_behind(digest)
             if base and base not in self._kept:
                 return
             if len(told) + _ENTRY > self._most:
@@ -70,10 +74,29 @@ class SnapshotStore:
             self.bytes += kept.size - (0 if known is None else known.size)
         self.use(digest)
         while self.bytes > self._most:
-            self.bytes -= self._kept.popitem(last=False)[1].size
+            self._drop(next(iter(self._kept)))
 
     def use(self, digest: bytes) -> None:
         """Takes note that a snapshot is used, and all that it is made from."""
         while digest in self._kept:
             self._kept.move_to_end(digest)
             digest = self._kept[digest].base
+
+    def _leave_behind(self, digest: bytes) -> None:
+        """Drops what a session has left behind twice, when a snapshot of it comes as a whole.
+
+        Once is not enough: somebody may still ask on from there.
+        """
+        line = [digest]
+        while (base := self._kept[line[-1]].base) in self._kept:
+            line.append(base)
+        children = Counter(kept.base for kept in self._kept.values())
+        for old in self._behind.pop(line[-1], ()):
+            if old in self._kept and not children[old]:
+                children[self._kept[old].base] -= 1
+                self._drop(old)
+        self._behind[digest] = line[1:]
+
+    def _drop(self, digest: bytes) -> None:
+        self.bytes -= self._kept.pop(digest).size
+        self._behind.pop(digest, None)

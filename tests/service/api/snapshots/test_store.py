@@ -57,3 +57,20 @@ def test_a_thousand_sessions_take_no_more_than_they_may() -> None:
         store.keep(bytes(reversed(digest)) + b"x", b"y", digest)
         assert store.bytes <= 100 * _ENTRY
     assert store.told(digest, ()) == [b"x" * 100]
+
+
+def test_a_session_that_goes_on_for_ever_takes_no_more_and_no_more() -> None:
+    """Every tenth snapshot comes as a whole: those of the last twenty are kept, or a few more."""
+    store = SnapshotStore(10**9)
+    store.keep(A, b"whole")
+    store.keep(B, b"another session", A)
+    last = A
+    for i in range(1000):
+        digest = b"session" + i.to_bytes(25, "big")
+        store.keep(digest, b"changes", last)
+        if i % 10 == 9:
+            store.keep(digest, b"whole")
+        last = digest
+        assert store.told(digest, ()) is not None
+        assert len(store) < 35
+    assert store.told(B, ()) == [b"whole", b"another session"]
