@@ -234,17 +234,22 @@ def test_a_share_that_cannot_be_counted_closes_its_node() -> None:
 
 def test_gpus_and_network_devices_on_one_switch() -> None:
     joint = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
-    made = template(
-        containers=[{"name": "m", "resources": {"requests": {"koordinator.sh/rdma": "200"}}}],
-        metadata={"annotations": {f"{KOORD}device-joint-allocate": json.dumps(joint)}},
-    )
-    assert made.same_pcie_nics == 2
+    for gpus, want in ({"nvidia.com/gpu": "2"}, 2), ({"koordinator.sh/gpu": "50"}, 2), ({}, 0):
+        asked = {"koordinator.sh/rdma": "200", **gpus}
+        made = template(
+            containers=[{"name": "m", "resources": {"requests": asked}}],
+            metadata={"annotations": {f"{KOORD}device-joint-allocate": json.dumps(joint)}},
+        )
+        # Without GPUs there is no switch of theirs.
+        assert made.same_pcie_nics == want
 
 
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [
         ("device-allocate-hint", {"gpu": {"requiredTopologyScope": "NUMANode"}}),
+        ("device-allocate-hint", {"rdma": {"allocateStrategy": "ApplyForAll"}}),
+        ("device-allocate-hint", {"rdma": {"vfSelector": {"matchLabels": {"a": "b"}}}}),
         ("gpu-partition-spec", {"allocatePolicy": "Restricted"}),
         ("gpu-partition-spec", {"ringBusBandwidth": "200Gi"}),
         ("device-joint-allocate", {"deviceTypes": ["gpu", "fpga"], "requiredScope": "SamePCIe"}),

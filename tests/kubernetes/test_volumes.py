@@ -187,3 +187,20 @@ def test_pods_of_different_places_have_different_templates() -> None:
         True, False,
     ]  # fmt: skip
     assert isinstance(sent, v1.PodGang)
+
+
+@pytest.mark.parametrize(("mode", "phase", "waits"), [
+    ("ReadWriteOncePod", "Running", True),
+    ("ReadWriteOncePod", "Succeeded", False),
+    ("ReadWriteOnce", "Running", False),
+])  # fmt: skip
+def test_a_claim_for_one_pod_serves_no_other(mode: str, phase: str, waits: bool) -> None:
+    mounts = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
+    mine = claim("c", "v")
+    mine["spec"]["accessModes"] = [mode]
+    runs = pod("x", nodeName="n1", status={"phase": phase}, **mounts)
+    asked = only_gang(
+        node("n1"), mine, volume("v"), runs, pod("a", **mounts), gang(podgroups=[group("w", "a")])
+    )
+    want = "pod ml/a: PersistentVolumeClaim c: is ReadWriteOncePod, and several pods use it"
+    assert list(asked.unsupported) == ([want] if waits else [])

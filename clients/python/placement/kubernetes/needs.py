@@ -111,7 +111,7 @@ class NeedsReader:
         places = self._volumes.places(one.namespace, one.name, spec.volumes)
         parts = [s for s in (spec.node_affinity, places.nodes, claims.nodes) if s is not None]
         nodes = both(parts)
-        nics, refused = _joint(annotations, gpus.requests)
+        nics, refused = _joint(annotations, gpus)
         template = v1.PodTemplate(
             same_pcie_nics=nics,
             compute_domain=claims.compute_domain,
@@ -200,15 +200,17 @@ def _reservation_affinity(annotations: At) -> v1.ReservationSelector | None:
     return v1.ReservationSelector(terms=terms) if terms else None
 
 
-def _joint(annotations: At, requests: Mapping[str, int]) -> tuple[int, list[str]]:
-    """Network devices that must hang on the PCIe switches of the pod's GPUs."""
+def _joint(annotations: At, gpus: GpuRequest) -> tuple[int, list[str]]:
+    """Network devices that must hang on the PCIe switches of the pod's GPUs, if it has any."""
     joint = read_json(annotations, _JOINT)
     if joint.absent:
         return 0, []
     types = set(joint.get("deviceTypes").texts())
     scope = joint.get("requiredScope").text()
     if types <= {"gpu", "rdma"} and scope in ("", "SamePCIe"):
-        return (-(-requests.get(_RDMA, 0) // _ONE_DEVICE) if scope and "rdma" in types else 0), []
+        wanted = gpus.share is not None or any(gpus.requests.get(r) for r in shares.GPU_RESOURCES)
+        joined = bool(scope) and "rdma" in types and wanted
+        return (-(-gpus.requests.get(_RDMA, 0) // _ONE_DEVICE) if joined else 0), []
     return 0, [f"metadata.annotations[{_JOINT}]: {scope or 'these'} devices"]
 
 
@@ -219,7 +221,13 @@ def _refused_annotations(annotations: At) -> list[str]:
         hint = read_json(annotations, _HINT).get(kind)
         refused += [
             f"metadata.annotations[{_HINT}]: {kind}.{field}"
-            for field in ("selector", "requiredTopologyScope", "exclusivePolicy")
+            for field in (
+                "selector",
+                "vfSelector",
+                "requiredTopologyScope",
+                "exclusivePolicy",
+                "allocateStrategy",
+            )
             if hint.get(field).value
         ]
     partition = read_json(annotations, _PARTITION)

@@ -209,6 +209,7 @@ def _read_pods(
         objects.of_kind(kinds.VOLUME_CLAIMS),
         objects.of_kind(kinds.VOLUMES),
         objects.of_kind(kinds.STORAGE_CLASSES),
+        everyone,
         problems,
     )
     namespaces = read_namespaces(

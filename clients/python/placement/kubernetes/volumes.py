@@ -4,6 +4,8 @@
 - An unbound one of a class that waits for its first consumer brings the class's allowed
   topologies.
 - An unbound one of any other class keeps its pod waiting until it is bound.
+- A claim of mode ReadWriteOncePod serves one pod: while several use it those that wait go on
+  waiting.
 - The claim of an ephemeral volume is named after pod and volume; until it is made, its class
   counts.
 
@@ -12,6 +14,7 @@ A pod of several claims needs a node that all of them allow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +28,8 @@ from placement.kubernetes.reading import At, Findings
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _WAITS: Final = "WaitForFirstConsumer"
+_ONE_POD: Final = "ReadWriteOncePod"
+_FINISHED: Final = ("Succeeded", "Failed")
 #: Terms of node affinity that several claims may multiply to.
 _MOST_TERMS: Final = 256
 
@@ -47,6 +52,8 @@ class _Claim:
     volume: str
     storage_class: str | None
     lost: bool
+    #: Whether it may serve one pod only, and several use it.
+    contested: bool = False
 
 
 class Volumes:
@@ -90,6 +97,8 @@ class Volumes:
             claim = _Claim("", use.storage_class, lost=False)
         if claim.lost:
             return None, "has lost its volume"
+        if claim.contested:
+            return None, "is ReadWriteOncePod, and several pods use it"
         if claim.volume:
             if claim.volume not in self._volumes:
                 return None, f"its PersistentVolume {claim.volume} is not in the input"
@@ -135,9 +144,11 @@ def read_volumes(
     claims: Iterable[Object],
     volumes: Iterable[Object],
     classes: Iterable[Object],
+    pods: Iterable[Object],
     problems: list[Problem],
 ) -> Volumes:
-    """All claims, volumes and classes."""
+    """All claims, volumes and classes; `pods` are those that may use claims."""
+    users = _claim_users(pods)
     known_claims = {}
     known_volumes = {}
     known_classes = {}
@@ -150,6 +161,7 @@ def read_volumes(
             volume=at.get("spec").get("volumeName").text(),
             storage_class=None if named.absent else named.text(),
             lost=at.get("status").get("phase").text() == "Lost",
+            contested=_ONE_POD in at.get("spec").get("accessModes").texts() and users[one.key] > 1,
         )
         problems += [one.problem(*finding) for finding in findings]
     for one in volumes:
@@ -166,6 +178,21 @@ def read_volumes(
             default = one.name
         problems += [one.problem(*finding) for finding in findings]
     return Volumes(known_claims, known_volumes, known_classes, default)
+
+
+def _claim_users(pods: Iterable[Object]) -> Counter[tuple[str, str]]:
+    """How many pods that have not finished mount each claim."""
+    users: Counter[tuple[str, str]] = Counter()
+    for one in pods:
+        spec, status = one.body.get("spec"), one.body.get("status")
+        finished = isinstance(status, dict) and status.get("phase") in _FINISHED
+        if finished or not isinstance(spec, dict) or not spec.get("volumes"):
+            continue
+        # Anything wrong with it is noted where the pod is read.
+        volumes = At(one.body, {}).get("spec").get("volumes").items()
+        named = {v.get("persistentVolumeClaim").get("claimName").value for v in volumes}
+        users.update((one.namespace, name) for name in named if isinstance(name, str))
+    return users
 
 
 def _topologies(at: At) -> v1.NodeSelector | None:
