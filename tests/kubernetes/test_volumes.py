@@ -195,10 +195,11 @@ def test_pods_of_different_places_have_different_templates() -> None:
     ("ReadWriteOnce", "Running", False),
 ])  # fmt: skip
 def test_a_claim_for_one_pod_serves_no_other(mode: str, phase: str, waits: bool) -> None:
-    mounts = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
+    mounts: Body = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
     mine = claim("c", "v")
     mine["spec"]["accessModes"] = [mode]
-    runs = pod("x", nodeName="n1", status={"phase": phase}, **mounts)
+    runs = pod("x", nodeName="n1", **mounts)
+    runs["status"] = {"phase": phase}
     asked = only_gang(
         node("n1"), mine, volume("v"), runs, pod("a", **mounts), gang(podgroups=[group("w", "a")])
     )
