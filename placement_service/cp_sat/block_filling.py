@@ -282,7 +282,8 @@ class BlockFilling:
         room = {q: n for (b, q), n in self.blocks.room.items() if b == block}
         for kind, times in mine.shape.kinds:
             able = sum(room.get(q, 0) for q in kind.pools)
-            most = min(most, able // (kind.size * times))
+            if times:
+                most = min(most, able // (kind.size * times))
         if mine.shape.size:
             most = min(most, sum(room.values()) // mine.shape.size)
         return most

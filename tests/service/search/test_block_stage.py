@@ -34,6 +34,7 @@ from placement_service.search.block_stage import broadest_level, fill_blocks
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from tests.planned import Taste, planned
 
 SMALL = {"blocks": 3, "racks": 6, "gangs": 30}
 
@@ -167,3 +168,14 @@ def test_racks_of_one_pool_are_counted_by_pool_and_size() -> None:
 def test_racks_of_unlike_nodes_are_not_told_by_their_size() -> None:
     state = counted(Instance("cpu_shapes", {"blocks": 3, "gangs": 20}))
     assert not Blocks(state.counting, broadest_level(state), {}).usable
+
+
+def test_groups_that_are_all_extras_do_no_harm() -> None:
+    snapshot = planned(random.Random(5000399), Taste(nodes=4, pods=5)).snapshot
+    problem = formulate(snapshot, Policy())
+    start = first_answer(problem)
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, FEW_SWAPS)
+    count(state)
+    fill_blocks(state)
+    # One asks for nothing of whole nodes but extras.
+    assert any(q.pending and not q.missing for g in problem.pending for q in g.requirements)
