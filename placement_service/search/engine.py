@@ -95,16 +95,16 @@ def _improve(state: State) -> None:
     if not state.proven:
         with stage(Stage.COUNT):
             count(state)
-        with stage(Stage.CONFIGURE):
-            configured = settle_configurations(state)
         with stage(Stage.DECODE):
-            if not configured:
-                decode(state, first=True)
-                if any(g.base >= 0 for g in state.problem.gangs):
-                    # Sets that find room in another order do so long before blocks are swapped.
-                    decode(state, first=False)
+            decode(state, first=True)
+            if any(g.base >= 0 for g in state.problem.gangs):
+                # Sets that find room in another order do so long before blocks are swapped.
+                decode(state, first=False)
+        # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
             fill_blocks(state)
+        with stage(Stage.CONFIGURE):
+            configured = settle_configurations(state)
         with stage(Stage.DECODE):
             if not configured:
                 decode(state, first=False)
