@@ -53,6 +53,8 @@ class _Stage:
             return
         plan = state.plan
         mine = {g.index for g in self.problem.pending if told.shape(g) is not None}
+        # The base of a gang that stays where it is has to run.
+        mine -= {g.base for g in self.problem.gangs if g.index in plan and g.index not in mine}
         self.fixed = {i: u for i, u in plan.items() if i not in mine}
         self.blocks = Blocks(state.counting, level, self.fixed) if self.fixed else told
         gangs = [self.problem.gangs[i] for i in sorted(mine)]
