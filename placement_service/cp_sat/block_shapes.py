@@ -298,7 +298,7 @@ class Blocks:
         want = mandatory(gang)
         kinds: Counter[Kind] = Counter()
         for piece in pieces:
-            if piece.kind.size:
+            if piece.kind.size and piece.times:
                 kinds[piece.kind] += piece.times
         counts: Counter[int] = Counter()
         for d, demand in enumerate(gang.demands):
