@@ -88,7 +88,8 @@ class Remedies:
             known = self._known.get(key)
         if notice is None or known is None or not (known.text and notice.reason):
             return notice
-        return replace(notice, message=f"{notice.message}; what would let it in: {known.text}")
+        reason = notice.message.removesuffix(".")
+        return replace(notice, message=f"{reason}; what would let it in: {known.text}")
 
     def wait(self) -> None:
         """Returns once nothing is being asked."""

@@ -26,6 +26,8 @@ QUICK: dict[str, Any] = {
     "shortest_backoff": 0.2,
     "longest_backoff": 1.0,
     "half_bound_limit": LONG,
+    # Reasons would change when a remedy comes; who tests remedies turns them on.
+    "remedy_time_limit": 0.0,
     "waiting_notice": LONG,
     "failure_notice": LONG,
     "bind_timeout": LONG,

@@ -87,7 +87,13 @@ def test_a_gang_that_does_not_fit_whole_gets_nothing_and_says_why(
 
     def events() -> set[tuple[str, str, str, str]]:
         return {
-            (e["type"], e["reason"], e["involvedObject"]["name"], e["message"])
+            (
+                e["type"],
+                e["reason"],
+                e["involvedObject"]["name"],
+                # An event also names the request that was answered.
+                e["message"].partition(" (request sha256:")[0],
+            )
             for e in cluster.events()
         }
 
@@ -100,6 +106,19 @@ def test_a_gang_that_does_not_fit_whole_gets_nothing_and_says_why(
     cluster.wait_until(lambda: len(cluster.bound()) == 3, "the gang is bound")
     cluster.wait_until(
         lambda: scheduled(cluster, "g-0").get("status") == "True", "the gang says so"
+    )
+
+
+def test_the_reason_comes_with_what_would_let_the_gang_in(
+    cluster: Cluster, grove: GroveStandIn, start: Start
+) -> None:
+    cluster.add_nodes(node("a", gpus=8))
+    grove.apply(clique_set("g", clique("worker", 3, gpus=4), namespace=cluster.namespace))
+    start(remedy_time_limit=10.0)
+    grove.start()
+    cluster.wait_until(
+        lambda: "be content with 2 of 3 pods" in scheduled(cluster, "g-0").get("message", ""),
+        "a remedy is named",
     )
 
 

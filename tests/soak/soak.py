@@ -38,7 +38,15 @@ COMPUTE = "/placement.v1.PlacementService/ComputePlacement"
 #: What a request may end with. INTERNAL is a defect of the service, unless we killed what
 #: worked on it.
 ALLOWED = frozenset(
-    {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNAVAILABLE"}
+    {
+        "OK",
+        "INVALID_ARGUMENT",
+        "RESOURCE_EXHAUSTED",
+        "DEADLINE_EXCEEDED",
+        "UNAVAILABLE",
+        # A mutated base names a snapshot that nobody sent.
+        "FAILED_PRECONDITION",
+    }
 )
 
 #: Seconds within which a renewal has had its effect.
