@@ -31,7 +31,10 @@ Held = dict[tuple[int, int], int]
 
 def fill_blocks(state: State) -> None:
     """Better plans, where blocks say enough of the problem."""
-    if state.proven or state.left <= state.parameters.least_seconds:
+    parameters = state.parameters
+    if state.proven or state.left <= parameters.least_seconds:
+        return
+    if state.problem.node_count > parameters.block_nodes:
         return
     stage = _Stage(state)
     if stage.usable:

@@ -46,6 +46,8 @@ class SearchParameters:
     #: Running gangs that may give way from which on they have a model of their own.
     victim_gangs: int = 30
 
+    #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
+    block_nodes: int = 12_000
     #: Effort for one block, for what is left after all blocks, and for two blocks again.
     block_effort: float = 0.5
     block_rest_effort: float = 2.0
