@@ -66,8 +66,14 @@ def decode(state: State, *, first: bool) -> None:
     build = state.builder.build
     every = orders(state.problem)
     if first and is_large(state.problem):
-        # The first answer had no time to see what comes of first come, first served.
-        state.accept(build(oldest_first))
+        # Each pass takes long. One that brings the target in comes before slots, and before what
+        # the first answer had no time to see: first come, first served.
+        for order in every:
+            if state.left > 0 and not state.packs:
+                state.accept(build(order, first=state.target, rng=rng))
+        if state.left > 0 and not state.packs:
+            state.accept(build(oldest_first))
+        return
     for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):
             if state.left <= 0 or (state.proven if first else state.packs):
