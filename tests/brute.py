@@ -4,7 +4,7 @@ The oracle that the engine's proofs are held against. It shares nothing with the
 engine: `verify` says which complete plans are allowed and `score` what they are
 worth. Plans are left out before that for plain reasons only: a gang below its
 minimum, a node that the snapshot or the template closes to a pod, a resource
-that is used up whoever may go, devices that no node has together, a gang that is
+that is used up even if all who may go do, devices that no node has together, a gang that is
 left with a part of its minimum, and partial plans that could not beat the best plan
 found so far even if every gang that is left got its best at no cost to the others.
 
@@ -127,7 +127,7 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
         have, want = reached.counts[tier.name], best.counts[tier.name]
         optimal = best.value(tier.name)
         if tier.name in best.peaks:
-            # What may be spent is no matter of the bound, nor of what comes after.
+            # The bound, and the tiers after it, do not depend on what may be spent.
             peak = best.peaks[tier.name]
             optimal = sum(peak) / TIERS[tier.name].unit
             if tier.proven:
@@ -154,14 +154,14 @@ def fewest_domains(
     None when it cannot be placed alone or has no preferred scope.
     """
     alone = replace(snapshot.gangs[gang], base_gang="")
-    lonely = replace(snapshot, gangs=(alone,))
+    only_it = replace(snapshot, gangs=(alone,))
     counts = []
-    for plan in _plans(lonely, alone, max_steps):
-        result = score(lonely, policy, plan).gangs[0]
+    for plan in _plans(only_it, alone, max_steps):
+        result = score(only_it, policy, plan).gangs[0]
         if not result.placed or result.preferred_domains is None:
             continue
-        given = give_devices(lonely, policy, use_reservations(lonely, plan))
-        if given is not None and not verify(lonely, policy, *given):
+        given = give_devices(only_it, policy, use_reservations(only_it, plan))
+        if given is not None and not verify(only_it, policy, *given):
             counts.append(result.preferred_domains)
     return min(counts, default=None)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement_service.entities.placement import Placement
-
 
 @dataclass(frozen=True, slots=True)
 class Evict:
@@ -61,15 +59,6 @@ class AddNodes:
 
 
 Remedy = Evict | Uncordon | Relax | Reduce | AddNodes
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A gang of the plan, and what would let it in; no remedies for one that is placed."""
-
-    gang: str
-    remedies: tuple[Remedy, ...]
-    placement: Placement
 
 
 @dataclass(frozen=True, slots=True)

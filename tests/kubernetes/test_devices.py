@@ -240,7 +240,7 @@ def test_gpus_and_network_devices_on_one_switch() -> None:
             containers=[{"name": "m", "resources": {"requests": asked}}],
             metadata={"annotations": {f"{KOORD}device-joint-allocate": json.dumps(joint)}},
         )
-        # Without GPUs there is no switch of theirs.
+        # A pod without GPUs has no switch of GPUs.
         assert made.same_pcie_nics == want
 
 

@@ -86,15 +86,15 @@ class TestMinimumsBeforeExtras:
     def test_extras_take_the_room_of_a_minimum_that_cannot_be_met_beside_theirs(self) -> None:
         # "b" bears nobody on its host, so only one of both is admitted, for one GPU either way.
         # With "a" there is an extra, although the two minimums would fill the node.
-        lonely = Group("w", pods=1, gpus=1, spread=(spread("host", min_domains=2),))
-        scenario = Scenario("x1=2").gang("a", pods=2, gpus=1, min=1).gang("b", lonely)
+        apart = Group("w", pods=1, gpus=1, spread=(spread("host", min_domains=2),))
+        scenario = Scenario("x1=2").gang("a", pods=2, gpus=1, min=1).gang("b", apart)
         scenario.place().expect(placed=["a"], admitted=1, extra=1)
 
     def test_lower_priorities_take_the_room_of_a_higher_one_that_cannot_use_it(self) -> None:
         # As above, among "a" and "b" of high priority; the second GPU is then free for "low".
-        lonely = Group("w", pods=1, gpus=1, away=(near("host", kind="high"),))
+        apart = Group("w", pods=1, gpus=1, away=(near("host", kind="high"),))
         high = Group("w", pods=1, gpus=1, labels={"kind": "high"})
-        scenario = Scenario("x1=2").gang("a", high, priority=1).gang("b", lonely, priority=1)
+        scenario = Scenario("x1=2").gang("a", high, priority=1).gang("b", apart, priority=1)
         scenario.gang("low", pods=1, gpus=1).place().expect(admitted=2)
 
     def test_a_running_gang_gets_the_extras_that_fit(self) -> None:
