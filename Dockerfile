@@ -4,9 +4,10 @@
 #   docker run --rm --entrypoint placement-controller placement-service --help
 #   docker run --rm -i --entrypoint placementctl placement-service plan -f - < objects.yaml
 #
-# The Python that the tests run on. For a build that can be repeated name it by its digest:
-# make image PYTHON_IMAGE=python@sha256:...
-ARG PYTHON=python:3.11-slim
+# The Python that the tests run on, for all platforms. The digest decides, the tag is for people.
+# Renew both with what "docker buildx imagetools inspect python:3.11-slim" gives as Digest;
+# "make image PYTHON_IMAGE=..." takes another one for once.
+ARG PYTHON=python:3.11.17-slim-trixie@sha256:45037981b62b34b44602584fccbc4d884d5f7dc92c7ee86bb38a698a79fe1e51
 
 FROM ${PYTHON} AS build
 WORKDIR /src

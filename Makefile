@@ -104,5 +104,5 @@ docs: setup ## Renew the outputs that README.md and docs/ show.
 	$(BIN)/python -m tests.docs
 
 .PHONY: image
-image: ## Build the container image; PYTHON_IMAGE names what it stands on, best by digest.
+image: ## Build the container image; PYTHON_IMAGE names another one to stand on.
 	$(CONTAINER_ENGINE) build $(if $(PYTHON_IMAGE),--build-arg PYTHON=$(PYTHON_IMAGE)) --tag $(IMAGE) .

@@ -74,3 +74,10 @@ def test_every_package_has_a_hash() -> None:
         packages = re.findall(r"^[a-z0-9-]+==", text, re.MULTILINE)
         hashed = re.findall(r"^[a-z0-9-]+==[^\n]*\\\n +--hash=sha256:", text, re.MULTILINE)
         assert len(packages) == len(hashed) > 0
+
+
+def test_the_base_of_the_image_is_named_by_its_digest() -> None:
+    base = r"^ARG PYTHON=python:3\.11[.0-9]*-slim-[a-z]+@sha256:[0-9a-f]{64}$"
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.search(base, text, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON}"}
