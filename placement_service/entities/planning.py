@@ -1,7 +1,7 @@
 """What planning answers: remedies for a gang that waits, amounts with bounds, moves.
 
 Names are resource names as on the wire. A remedy is the least of its kind that was found;
-`proven` says that all lesser ones are known not to be enough.
+`proven` says that it is known to be enough, and all lesser ones not to be.
 """
 
 from __future__ import annotations

@@ -25,15 +25,21 @@ _SHARE = 0.5
 
 
 class Fit(Enum):
-    """Whether gangs fit together."""
+    """Whether gangs fit together, or a change is enough for that."""
 
     YES = "yes"
+    PERHAPS = "a plan places them; that no better one leaves some of them out is not known"
     NO = "no, which is proven"
     UNKNOWN = "not known"
 
+    @property
+    def found(self) -> bool:
+        """Whether there is a plan."""
+        return self in (Fit.YES, Fit.PERHAPS)
+
 
 class Answer(NamedTuple):
-    """Whether gangs fit together, and if so how; None where it is only known that they do."""
+    """Whether gangs fit together, and if so how."""
 
     fit: Fit
     plan: Plan | None = None
@@ -93,43 +99,59 @@ class Case:
             return Answer(Fit.YES, plan)
         if trial.is_refuted():
             return Answer(Fit.NO)
-        return self._search(trial.problem, trial.plan, self.wanted, trial.snapshot)
+        if self._seconds < _SHORTEST:
+            return Answer(Fit.UNKNOWN)
+        return self._searched(trial.problem, trial.plan, self.wanted, trial.snapshot)
 
-    def prefers_others(
-        self, change: Callable[[Snapshot], Snapshot], plan: Plan, gone: Collection[str] = ()
-    ) -> bool:
-        """Whether it is known that the best plan for all that waits leaves someone wanted out.
+    def settled(
+        self,
+        change: Callable[[Snapshot], Snapshot],
+        plan: Plan | None = None,
+        gone: Collection[str] = (),
+    ) -> Fit:
+        """Whether a change is enough: the best plan for all that waits places who is wanted.
 
-        `plan` places everyone that is wanted, in the changed snapshot; `gone` are not there.
+        `plan` places them in the changed snapshot, if that is known; `gone` are not there.
         """
+        if plan is None:
+            fit, plan = self.fit(self.trial(change(self.snapshot)))
+            if plan is None:
+                return fit
         whole = change(self.whole)
         names = {gang.name for gang in self.snapshot.gangs}
         if all(g.name in names or not g.is_pending for g in whole.gangs):
-            return False
+            return Fit.YES
+        if self._seconds < _SHORTEST:
+            return Fit.PERHAPS
         problem = formulate(whole, self.policy)
         index = {gang.name: i for i, gang in enumerate(whole.gangs)}
         mine = [gang.name for gang in change(self.snapshot).gangs]
         start = {index[mine[i]]: units for i, units in plan.items()}
-        wanted = self.wanted.difference(gone)
-        return self._search(problem, start, wanted, whole).fit is Fit.NO
+        return self._searched(problem, start, self.wanted.difference(gone), whole).fit
 
-    def _search(
+    @property
+    def _seconds(self) -> float:
+        """What one search gets."""
+        return _SHARE * self.left
+
+    def _searched(
         self, problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Snapshot
     ) -> Answer:
-        seconds = _SHARE * self.left
-        if seconds < _SHORTEST:
-            return Answer(Fit.UNKNOWN)
-        deadline = time.monotonic() + seconds
+        """Whether the best plan places who is wanted, and the best that was found.
+
+        It is YES only where no plan is better. A better one that leaves somebody out is no
+        proof that the best does so.
+        """
+        deadline = time.monotonic() + self._seconds
         earlier = to_solution(problem, plan)
         start = first_answer(problem, earlier.assignments, deadline=deadline)
         found = self.solver.search(problem, start, deadline=deadline)
         after = from_solution(problem, found)
-        left_out = [
-            gang.name
+        proven = all(tier.proven for tier in found.tiers if tier.name is TierName.ADMITTED)
+        if all(
+            is_placed(arrays, after)
             for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
-            if gang.name in wanted and not is_placed(arrays, after)
-        ]
-        if not left_out:
-            return Answer(Fit.YES, after)
-        admitted = [tier for tier in found.tiers if tier.name is TierName.ADMITTED]
-        return Answer(Fit.NO if all(tier.proven for tier in admitted) else Fit.UNKNOWN)
+            if gang.name in wanted
+        ):
+            return Answer(Fit.YES if proven else Fit.PERHAPS, after)
+        return Answer(Fit.NO if proven else Fit.UNKNOWN)

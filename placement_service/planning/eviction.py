@@ -50,10 +50,11 @@ def evict(case: Case) -> Iterator[Evict]:
         change = partial(changes.without_pods, pods=pods, gangs=gangs)
         after = case.trial(change(case.snapshot))
         fit, plan = case.fit(after)
-        if plan is not None and case.prefers_others(change, plan, gangs):
-            fit = Fit.NO
-        if fit is Fit.YES:
-            sure = proven and answer.bound >= len(pods) and _is_least(case, question, trial, pods)
+        if plan is not None:
+            fit = case.settled(change, plan, gangs)
+        if fit.found:
+            sure = proven and fit is Fit.YES and answer.bound >= len(pods)
+            sure = sure and _is_least(case, question, trial, pods)
             named = {name for name, some in leavers.members.items() if some & pods}
             yield Evict(tuple(sorted(named)), tuple(sorted(pods)), sure)
             return

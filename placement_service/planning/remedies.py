@@ -1,8 +1,8 @@
 """Ways to let a gang in that waits: for each kind the least that is enough.
 
 A remedy is enough when with it a plan places the gang and every gang that the plan placed, and
-no better plan for all that waits is known that leaves one of them out. It is proven when all
-lesser ones of its kind are known not to be enough. Each finder yields ever better remedies.
+no better plan for all that waits is known that leaves one of them out. It is proven when no
+such plan exists, and all lesser ones of its kind are known not to be enough. Each finder yields ever better remedies.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ def relax(case: Case) -> Iterator[Relax]:
             if step >= len(ladder):
                 continue
             change = _of_gang(case, partial(changes.relaxed, scope=i, to=ladder[step]))
-            fit = _settled(case, change)
-            if fit is Fit.YES:
+            fit = case.settled(change)
+            if fit.found:
                 name = "" if set(scope.groups) == everything else scope.name
-                yield Relax(name, scope.required_level, ladder[step], proven)
+                sure = proven and fit is Fit.YES
+                yield Relax(name, scope.required_level, ladder[step], sure)
                 return
             proven = proven and fit is Fit.NO
 
@@ -94,36 +95,42 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
             return case.here.place(gang=lighter) is not None
         return case.trial(change(less)(case.snapshot)).place() is not None
 
-    def fit(less: int) -> Fit:
-        lighter = _lighter(case, group, less)
-        if lighter is not None and case.here.is_refuted(gang=lighter):
-            return Fit.NO
-        return _settled(case, change(less))
-
     if most < 1:
         return None, True
     low, high = 0, most  # What `low` gives up is too little, as far as is known.
     if not places(most):
-        answer = fit(most)
-        if answer is not Fit.YES:
-            return None, answer is Fit.NO
+        fit = case.settled(change(most))
+        if not fit.found:
+            return None, fit is Fit.NO
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (low, middle) if places(middle) else (middle, high)
     # Trials refuse too much; what is left is for proofs, and for the search.
-    while high <= most:
-        answer = Fit.UNKNOWN if high <= 1 else fit(high - 1)
-        if answer is Fit.YES:
-            high -= 1
-            continue
-        refuted = high <= 1 or answer is Fit.NO
-        while high <= most:
-            trial = case.trial(change(high)(case.snapshot))
-            plan = trial.place()
-            if plan is None or not case.prefers_others(change(high), plan):
-                return high, refuted
-            high += 1
-    return None, False
+    best, sure = None, True
+    for less in range(high, most + 1):
+        fit = case.settled(change(less))
+        if fit.found:
+            best, sure = less, sure and fit is Fit.YES
+            break
+        sure = sure and fit is Fit.NO
+    for less in range(high - 1, 0, -1):
+        lighter = _lighter(case, group, less)
+        if lighter is not None and case.here.is_refuted(gang=lighter):
+            break
+        trial = case.trial(change(less)(case.snapshot))
+        fit, plan = case.fit(trial)
+        if plan is None:
+            # Who gives up less does not fit either.
+            sure = sure and fit is Fit.NO
+            break
+        # One that gives up more may still be left out for others.
+        fit = case.settled(change(less), plan)
+        if fit.found:
+            best, sure = less, fit is Fit.YES
+        elif fit is not Fit.NO:
+            sure = False
+            break
+    return best, sure
 
 
 def _lighter(case: Case, group: PodGroup, less: int) -> Gang | None:
@@ -184,12 +191,10 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             able = [known[1]]
         for i in sorted(able, key=lambda i: (after[i], models[i].name)):
             change = partial(_with_nodes, model=models[i], number=number)
-            if known is not None and (number, i) == known[:2]:
-                answer = Fit.NO if case.prefers_others(change, known[2]) else Fit.YES
-            else:
-                answer = _settled(case, change)
-            if answer is Fit.YES:
-                yield AddNodes(models[i].name, number, proven)
+            plan = known[2] if known is not None and (number, i) == known[:2] else None
+            answer = case.settled(change, plan)
+            if answer.found:
+                yield AddNodes(models[i].name, number, proven and answer is Fit.YES)
                 return
             proven = proven and answer is Fit.NO
             if case.left <= 0:
@@ -271,20 +276,23 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     chosen = tuple(nodes.names[i] for i in enough)
     change = partial(changes.opened, nodes=enough)
     trial = case.trial(change(case.snapshot))
-    plan = trial.place()
-    if plan is not None and case.prefers_others(change, plan):
-        if _settled(case, partial(changes.opened, nodes=closed)) is Fit.YES:
+    fit = case.settled(change, trial.place())
+    if not fit.found:
+        if case.settled(partial(changes.opened, nodes=closed)).found:
             yield Uncordon(tuple(nodes.names[i] for i in closed), False)
         return
-    yield Uncordon(chosen, len(enough) <= lowest)
+    yield Uncordon(chosen, len(enough) <= lowest and fit is Fit.YES)
     if len(enough) > lowest:
-        yield from _fewer_opened(case, closed, enough, lowest)
+        yield from _fewer_opened(case, closed, enough, lowest, sure=fit is Fit.YES)
 
 
 def _fewer_opened(
-    case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int
+    case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int, *, sure: bool
 ) -> Iterator[Uncordon]:
-    """Sets of fewer nodes, one of each that are alike, until one suffices."""
+    """Sets of fewer nodes, one of each that are alike, until one suffices.
+
+    `sure` says that `enough` is.
+    """
     nodes = case.snapshot.columns
     alike: dict[object, list[int]] = {}
     for i in closed:
@@ -296,12 +304,13 @@ def _fewer_opened(
             if case.left <= 0:
                 return
             some = [i for kind, k in zip(kinds, counts, strict=True) for i in kind[:k]]
-            fit = _settled(case, partial(changes.opened, nodes=some))
-            if fit is Fit.YES:
-                yield Uncordon(tuple(nodes.names[i] for i in some), proven)
+            fit = case.settled(partial(changes.opened, nodes=some))
+            if fit.found:
+                least = proven and fit is Fit.YES
+                yield Uncordon(tuple(nodes.names[i] for i in some), least)
                 return
             proven = proven and fit is Fit.NO
-    yield Uncordon(tuple(nodes.names[i] for i in enough), proven)
+    yield Uncordon(tuple(nodes.names[i] for i in enough), proven and sure)
 
 
 def _shares(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -359,14 +368,6 @@ def _closed_last(snapshot: Snapshot, closed: Sequence[int]) -> Snapshot:
     moved = [nodes[i] for i in closed]
     first = nodes.updated((), gone=[node.name for node in moved])
     return replace(snapshot, nodes=first.updated(moved))
-
-
-def _settled(case: Case, change: Callable[[Snapshot], Snapshot]) -> Fit:
-    """Whether a change is enough."""
-    fit, plan = case.fit(case.trial(change(case.snapshot)))
-    if plan is not None and case.prefers_others(change, plan):
-        return Fit.NO
-    return fit
 
 
 def _of_gang(case: Case, change: Callable[[PodGang], PodGang]) -> Callable[[Snapshot], Snapshot]:

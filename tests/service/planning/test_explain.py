@@ -1,0 +1,53 @@
+"""What a remedy may call proven, with a solver that never proves anything."""
+
+from __future__ import annotations
+
+import time
+
+from placement_service.entities.planning import AddNodes, Remedy
+from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.solution import Solution
+from placement_service.formulation.problem import Problem
+from placement_service.planning.explain import remedies
+from tests.service.questions import gang, node
+
+
+class Idle:
+    """A solver that finds nothing better than it was told."""
+
+    def search(self, problem: Problem, start: Solution, /, *, deadline: float) -> Solution:
+        return start
+
+    def call(self, function: str, argument: object, /, *, deadline: float) -> object | None:
+        return None
+
+
+def found(asked: PodGang, *others: PodGang, seconds: float) -> tuple[Remedy, ...]:
+    """What lets a gang in on one node that is full, where nothing is placed."""
+    snapshot = Snapshot(nodes=(node("n1", used=8),), gangs=(asked, *others))
+    return remedies(
+        snapshot,
+        Policy(),
+        asked.name,
+        bindings=(),
+        evictions=(),
+        placed=(),
+        solver=Idle(),
+        deadline=time.monotonic() + seconds,
+    )
+
+
+SMALL, LARGE = gang("small", pods=1, gpus=4), gang("large", pods=1, gpus=8)
+
+
+def test_without_others_counting_alone_is_a_proof() -> None:
+    assert found(SMALL, seconds=0.0) == (AddNodes("nodes/n1", 1, proven=True),)
+
+
+def test_who_may_get_the_room_first_leaves_a_remedy_unproven_when_time_is_over() -> None:
+    assert found(SMALL, LARGE, seconds=0.0) == (AddNodes("nodes/n1", 1, proven=False),)
+
+
+def test_a_lesser_remedy_that_a_better_plan_gives_to_others_is_no_proof_for_the_next() -> None:
+    """With one more node the best plan that is known runs "large", which is not proven the best."""
+    assert found(SMALL, LARGE, seconds=60.0) == (AddNodes("nodes/n1", 2, proven=False),)
