@@ -2,7 +2,8 @@
 
 A remedy is enough when with it a plan places the gang and every gang that the plan placed, and
 no better plan for all that waits is known that leaves one of them out. It is proven when no
-such plan exists, and all lesser ones of its kind are known not to be enough. Each finder yields ever better remedies.
+such plan exists, and all lesser ones of its kind are known not to be enough. Each finder yields
+ever better remedies.
 """
 
 from __future__ import annotations
