@@ -53,7 +53,7 @@ class Blocks:
         #: Whether the columns say all there is to say.
         self.exact = (
             all(s.exact for s in self._sizes.values())
-            and all(map(_is_simple, shares))
+            and _in_one_amount(shares, nodes)
             and all(map(_nests, tables))
             and not self._networked
             # Shares count in the columns of every memory, though devices of any one would do.
@@ -165,10 +165,21 @@ def _sizes(asked: Iterable[int]) -> _Sizes:
     return _Sizes(rounded, exact=False)
 
 
-def _is_simple(share: Want) -> bool:
-    """Whether one number says what the share takes, of one device."""
-    same = share.compute == share.memory
-    return share.number == 1 and (same or not share.compute or not share.memory)
+def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node]) -> bool:
+    """Whether one number says what shares take of one device, and what is left of each device.
+
+    Compute and memory that are always taken alike are one amount, and the lesser is left.
+    """
+    taken: set[tuple[bool, bool]] = set()
+    for share in shares:
+        memory = share.memory or share.memory_bytes
+        if share.number > 1 or (share.compute and memory and share.compute != memory):
+            return False
+        taken.add((bool(share.compute), bool(memory)))
+    if taken <= {(True, True)}:
+        return True
+    left = [left_of(d) for node in nodes for d in node.devices]
+    return len(taken) == 1 and all(each.compute == each.memory for each in left)
 
 
 def _milli(share: Want, memory_bytes: int) -> int:

@@ -152,6 +152,25 @@ def test_a_share_fits_any_memory_of_a_node_with_several() -> None:
     assert proven
 
 
+def test_shares_of_memory_alone_need_memory_alone() -> None:
+    part_used = Device(0, used_milli=500, used_memory_milli=300)
+    gang = pods_of("memory", 2, PodTemplate({PODS: 1}, device_share=DeviceShare(0, 600)), 1)
+    bindings, proven = placed([replace(node("h0", gpus=2), devices=(part_used, Device(1)))], [gang])
+    assert len(bindings) == 2
+    assert proven
+
+
+def test_shares_of_compute_and_of_memory_use_the_same_gpu() -> None:
+    compute, memory = (
+        PodTemplate({PODS: 1}, device_share=part)
+        for part in (DeviceShare(1000, 0), DeviceShare(0, 1000))
+    )
+    gangs = [pods_of("compute", 1, compute), pods_of("memory", 1, memory)]
+    bindings, proven = placed([replace(node("h0", gpus=1), devices=(Device(0),))], gangs)
+    assert devices(bindings) == [(0,), (0,)]
+    assert proven
+
+
 def test_shares_need_a_node_that_lists_its_gpus() -> None:
     assert not placed([node("plain")], [pods_of("part", 1, share(500))])[0]
 
