@@ -22,7 +22,7 @@ from ortools.math_opt.python import mathopt
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.gang_placer import mandatory
+from placement_service.heuristic.domain_choice import mandatory
 
 #: Open solvers that come with OR-tools and take integer programs.
 SOLVERS: Mapping[str, mathopt.SolverType] = MappingProxyType(

@@ -17,7 +17,9 @@ from placement_service.cp_sat.block_filling import Filled
 from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan, Units, is_placed
-from placement_service.heuristic.gang_placer import GangPlacer, mandatory
+from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
@@ -239,7 +241,7 @@ class BlockDecoding:
         for d, least in enumerate(want):
             if have[d] < least:
                 for nodes in self._places(seat, d):
-                    have[d] += seat.work.loose(d, least - have[d], nodes)
+                    have[d] += seat.work.loose(d, least - have[d], Region(nodes))
                     if have[d] >= least:
                         break
         if all(have[d] >= least for d, least in enumerate(want)):
@@ -272,7 +274,7 @@ class BlockDecoding:
         for extra, block, count in self._extras_of(seat):
             if extra.kind is None:
                 nodes = np.flatnonzero(self.blocks.block == block)
-                seat.work.loose(extra.demand, count, nodes)
+                seat.work.loose(extra.demand, count, Region(nodes))
 
     def _extras_of(self, seat: _Seat) -> Iterator[tuple[ExtraUnits, int, int]]:
         """Extras of a gang, their block, and how many."""

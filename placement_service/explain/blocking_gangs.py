@@ -20,7 +20,7 @@ from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.gang_placer import OutOfTime
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

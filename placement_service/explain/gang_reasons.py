@@ -37,7 +37,7 @@ from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
-from placement_service.heuristic.gang_placer import OutOfTime
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.score import Score

@@ -10,6 +10,7 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
@@ -23,17 +24,17 @@ class BegunGang(GangPlacer):
         """Take these units, {(demand, node): count}; they are part of the minimum."""
         for (d, node), count in units.items():
             self.take(d, np.array([node]), np.array([count]))
-            self._want[d] -= count
+            self.want[d] -= count
         for requirement in self.gang.requirements:
             # Units of one demand may stand for those of another.
-            over = -sum(min(0, self._want[d]) for d in requirement.demands)
+            over = -sum(min(0, self.want[d]) for d in requirement.demands)
             for d in requirement.demands:
-                less = min(over, self._want[d]) if self._want[d] > 0 else self._want[d]
-                self._want[d] -= less
+                less = min(over, self.want[d]) if self.want[d] > 0 else self.want[d]
+                self.want[d] -= less
                 over -= max(0, less)
 
-    def _candidates(self, part: Part, level: int, nodes: Ints | None) -> list[int]:
-        found = super()._candidates(part, level, nodes)
+    def candidates(self, part: Part, level: int, region: Region) -> list[int]:
+        found = super().candidates(part, level, region)
         if level == part.required:
             return self._used(part, self.problem.levels[level].domain) or found
         used = self._used(part, self.problem.levels[level].place_of)
@@ -50,7 +51,7 @@ class BegunGang(GangPlacer):
 
     def finish(self) -> bool:
         """Place the rest; false if it does not fit."""
-        return self.run(None) and self._keeps_together() and self.residual.rules_hold()
+        return self.run() and self._keeps_together() and self.residual.rules_hold()
 
     def _keeps_together(self) -> bool:
         """Whether every scope that needs one domain lies in one, the one it is held to."""

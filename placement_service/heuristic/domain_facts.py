@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.problem import CPU_COLUMN, Gang, Problem
+from placement_service.formulation.indices import NO_LEVEL, ClassIdx
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
-from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.heuristic.node_choice import NodeChoice
+from placement_service.heuristic.regions import Region
 
 
 class Topology:
@@ -22,16 +23,16 @@ class Topology:
         self.problem = problem
         self._trees = {g.index: tree_of(problem, g) for g in problem.gangs if g.placeable}
         self._inside: dict[int, tuple[Ints, ...]] = {}
+        self._regions: dict[tuple[int, int], Region] = {}
         self._parents: dict[tuple[int, int], Ints | None] = {}
+        self._children: dict[tuple[int, int], tuple[Ints, ...]] = {}
         self._least_demand_rank: dict[tuple[int, int], Ints] = {}
-        self._cpu = (
-            problem.free[:, problem.columns.index(CPU_COLUMN)]
-            if CPU_COLUMN in problem.columns
-            else np.zeros(problem.node_count, dtype=np.int64)
-        )
+        #: GPUs of each pod class, for those who ask one by one.
+        self.gpus: list[int] = problem.gpus.tolist()
         # Loose pods go to the narrowest levels' fullest domains first.
         named = [i for i in problem.scope_levels if not problem.levels[i].is_host]
-        self._narrowest = max(named, key=lambda i: problem.levels[i].count, default=-1)
+        self._narrowest = max(named, key=lambda i: problem.levels[i].count, default=NO_LEVEL)
+        self.choice = NodeChoice(problem, self._narrowest)
 
     def tree(self, gang: Gang) -> Part | None:
         """The gang's scopes as a tree, None when they do not nest."""
@@ -46,6 +47,47 @@ class Topology:
             self._inside[level] = tuple(np.split(order, cuts))
         return self._inside[level][domain]
 
+    def region(self, level: int, domain: int) -> Region:
+        """All nodes of a place of a level."""
+        key = (level, domain)
+        if key not in self._regions:
+            narrowest = self._narrowest
+            even = narrowest < 0 or self.parent(level, narrowest) is not None
+            even = even or domain >= self.problem.levels[level].count
+            self._regions[key] = Region(self.inside(level, domain), level, domain, even)
+        return self._regions[key]
+
+    def narrowed(self, region: Region, level: int, domain: int) -> Region:
+        """The nodes of a region in a place of a level."""
+        inside = self.region(level, domain)
+        if region.nodes is None or self._holds(region, level, domain):
+            return inside
+        assert inside.nodes is not None
+        both = inside.nodes[np.isin(inside.nodes, region.nodes, assume_unique=True)]
+        return Region(both, even=inside.even)
+
+    def _holds(self, region: Region, level: int, domain: int) -> bool:
+        """Whether a region is known to hold all of a domain."""
+        if region.level < 0 or domain >= self.problem.levels[level].count:
+            return False
+        parent = self.parent(level, region.level)
+        return parent is not None and int(parent[domain]) == region.domain
+
+    def domains(self, region: Region, level: int) -> Ints | None:
+        """The domains of a level in a region that holds each of them whole, None for others."""
+        if region.level < 0 or region.domain >= self.problem.levels[region.level].count:
+            return None
+        key = (level, region.level)
+        if key not in self._children:
+            parent = self.parent(level, region.level)
+            if parent is None:
+                return None
+            order = np.argsort(parent, kind="stable")
+            count = self.problem.levels[region.level].count
+            cuts = np.searchsorted(parent[order], np.arange(1, count))
+            self._children[key] = tuple(np.split(order, cuts))
+        return self._children[key][region.domain]
+
     def parent(self, narrow: int, broad: int) -> Ints | None:
         """The broad domain of each narrow one, None where they do not nest."""
         key = (narrow, broad)
@@ -59,7 +101,7 @@ class Topology:
         return self._parents[key]
 
     def least_demand_rank(self, pod_class: ClassIdx, level: int) -> Ints:
-        """How rank the least rank node for a pod class is, per domain [D]."""
+        """The least demand rank of a node for a pod class, per domain [D]."""
         key = (pod_class, level)
         if key not in self._least_demand_rank:
             lv = self.problem.levels[level]
@@ -68,17 +110,3 @@ class Topology:
             np.minimum.at(result, lv.domain[inside], self.problem.demand_rank[inside])
             self._least_demand_rank[key] = result
         return self._least_demand_rank[key]
-
-    def node_key(self, residual: ResidualCapacity, pod_class: ClassIdx, nodes: Ints) -> Ints:
-        """Sort key of nodes for a pod class, smaller is better: see the module."""
-        rank = np.minimum(self.problem.demand_rank[nodes], 1023)
-        gpus = np.minimum(residual.gpus_free[nodes], 255)
-        if self._narrowest >= 0:
-            domain = self.problem.levels[self._narrowest].domain[nodes]
-            around = np.append(residual.slots(pod_class, self._narrowest), 0)[domain]
-            around = np.minimum(around, 65535)
-        else:
-            around = np.zeros(len(nodes), dtype=np.int64)
-        cpu = np.minimum(self._cpu[nodes] // 1000, 65535)
-        key: Ints = ((rank * 256 + gpus) * 65536 + around) * 65536 + cpu
-        return key

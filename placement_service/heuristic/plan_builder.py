@@ -12,9 +12,13 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import admitted
+from placement_service.heuristic.domain_choice import mandatory
 from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.gang_placer import GangPlacer, OutOfTime, mandatory
+from placement_service.heuristic.gang_extras import GangExtras
+from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.orders import Order
+from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
 
@@ -215,20 +219,20 @@ class Builder:
         if not residual.queues.allows(gang, enumerate(mandatory(gang))):
             return None
         level, places = near
-        attempts: list[Ints | None] = []
+        attempts: list[Region] = []
         if level >= 0 and places:
             inside = np.isin(self.problem.levels[level].place_of, list(places))
             there = np.flatnonzero(inside)
-            attempts.append(there if within is None else np.intersect1d(there, within))
+            attempts.append(Region(there if within is None else np.intersect1d(there, within)))
         if gang.previous:
-            attempts.append(np.array(sorted(gang.previous)))
+            attempts.append(Region(np.array(sorted(gang.previous))))
         if gang.home:
-            attempts.append(np.unique([home.node for home in gang.home]))
-        for nodes in (*attempts, within):
+            attempts.append(Region(np.unique([home.node for home in gang.home])))
+        for region in (*attempts, Region(within)):
             mark = residual.mark()
             work = GangPlacer(self.topology, residual, gang, layout, self.until)
             try:
-                if work.run(nodes) and residual.rules_hold():
+                if work.run(region) and residual.rules_hold():
                     return work.units()
             except OutOfTime:
                 residual.undo(mark)
@@ -243,9 +247,9 @@ class Builder:
         able = [g for g in gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
             if is_placed(gang, plan) and self._base_is_placed(gang, plan):
-                work = GangPlacer(self.topology, residual, gang, until=self.until)
+                work = GangExtras(self.topology, residual, gang, self.until)
                 work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
-                work.run_extras()
+                work.run()
                 if work.taken:
                     plan[gang.index] = work.units()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
+from placement_service.formulation.arrays import MANY, Bools, Ints, pods_that_fit
 from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.levels import Level
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules.protocol import Rule
@@ -27,10 +28,9 @@ class ResidualCapacity:
         self.problem = problem
         self.free = problem.free.copy()
         self.gpus_free = problem.node_gpus_free.copy()
-        self._touched: list[int] = []
-        self._row: dict[ClassIdx, Ints] = {}
-        self._seen: dict[ClassIdx, int] = {}
-        self._sums: dict[tuple[ClassIdx, int], Ints] = {}
+        #: Nodes that changed, one array for each change.
+        self._changes: list[Ints] = []
+        self._offers: dict[ClassIdx, _Offer] = {}
         self._journal: list[tuple[ClassIdx, Ints, Ints]] = []
         #: Slots of a layout that are left, by (domain, size); see `layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
@@ -49,33 +49,27 @@ class ResidualCapacity:
 
     def row(self, pod_class: ClassIdx) -> Ints:
         """Units of the pod class that fit on each node [N], at most MANY; not to be changed."""
-        row = self._row.get(pod_class)
-        request, eligible = self.problem.request[pod_class], self.problem.eligible[pod_class]
-        if row is None:
-            row = pods_that_fit(self.free, request)
-            row[~eligible] = 0
-            self._row[pod_class] = row
-        elif self._seen[pod_class] < len(self._touched):
-            nodes = np.unique(self._touched[self._seen[pod_class] :])
-            new = pods_that_fit(self.free[nodes], request)
-            new[~eligible[nodes]] = 0
-            change = new - row[nodes]
-            row[nodes] = new
-            for (s, level), sums in self._sums.items():
-                if s == pod_class:
-                    domain = self.problem.levels[level].domain[nodes]
-                    inside = domain >= 0
-                    np.add.at(sums, domain[inside], change[inside])
-        self._seen[pod_class] = len(self._touched)
-        return row
+        return self._offer(pod_class).row
 
     def slots(self, pod_class: ClassIdx, level: int) -> Ints:
-        """Units of the pod class that fit in each domain of a level [D]."""
-        row = self.row(pod_class)
-        key = (pod_class, level)
-        if key not in self._sums:
-            self._sums[key] = sums_by_domain(self.problem, level, row)
-        return self._sums[key]
+        """Units of the pod class that fit in each domain of a level [D]; not to be changed."""
+        return self._offer(pod_class).slots(level)[:-1]
+
+    def slots_and_none(self, pod_class: ClassIdx, level: int) -> Ints:
+        """The same with a last place, always 0, for nodes in no domain [D + 1]."""
+        return self._offer(pod_class).slots(level)
+
+    def _offer(self, pod_class: ClassIdx) -> _Offer:
+        """What nodes offer a pod class now."""
+        offer = self._offers.get(pod_class)
+        if offer is None:
+            offer = self._offers[pod_class] = _Offer(self.problem, pod_class, self.free)
+        elif offer.seen < len(self._changes):
+            changed = self._changes[offer.seen :]
+            nodes = changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed))
+            offer.look_again(nodes, self.free)
+        offer.seen = len(self._changes)
+        return offer
 
     def allowed(self, pod_class: ClassIdx) -> Bools:
         """Nodes where rules between pods let one more pod of the pod class in [N]."""
@@ -140,10 +134,49 @@ class ResidualCapacity:
     def _apply(self, pod_class: ClassIdx, nodes: Ints, change: Ints) -> None:
         self.free[nodes] += change[:, None] * self.problem.request[pod_class]
         self.gpus_free[nodes] += change * self.problem.gpus[pod_class]
-        self._touched.extend(nodes.tolist())
+        self._changes.append(nodes)
         for load in self._of_class.get(pod_class, ()):
             load.add(pod_class, self.problem.levels[load.rule.level].domain[nodes], -change)
             self._in_doubt[id(load)] = load
+
+
+class _Offer:
+    """What nodes offer one pod class: `row[N]`, and its sums by domain where they were asked for.
+
+    Each array of sums has one more place, 0, for nodes in no domain.
+    """
+
+    def __init__(self, problem: Problem, pod_class: ClassIdx, free: Ints) -> None:
+        self._levels = problem.levels
+        self._eligible = problem.eligible[pod_class]
+        self._columns = np.flatnonzero(problem.request[pod_class])
+        self._request = problem.request[pod_class][self._columns]
+        self._sums: dict[int, Ints] = {}
+        #: How many changes of the nodes it knows.
+        self.seen = 0
+        self.row = pods_that_fit(free, problem.request[pod_class])
+        self.row[~self._eligible] = 0
+
+    def slots(self, level: int) -> Ints:
+        sums = self._sums.get(level)
+        if sums is None:
+            of = self._levels[level]
+            sums = np.append(sums_by_domain(of, self.row), 0)
+            self._sums[level] = sums
+        return sums
+
+    def look_again(self, nodes: Ints, free: Ints) -> None:
+        """Some nodes, distinct, may have changed."""
+        if not len(self._columns):
+            return  # What asks for nothing fits as it did.
+        new = (free[nodes[:, None], self._columns] // self._request).min(axis=1)
+        new = np.minimum(new, MANY) * self._eligible[nodes]
+        change = new - self.row[nodes]
+        self.row[nodes] = new
+        for level, sums in self._sums.items():
+            # The domain -1, for none, is the last place.
+            np.add.at(sums, self._levels[level].domain[nodes], change)
+            sums[-1] = 0
 
 
 class _Load:
@@ -168,9 +201,7 @@ class _Load:
         return self.rule.holds(self.pods)
 
 
-def sums_by_domain(problem: Problem, level: int, row: Ints) -> Ints:
+def sums_by_domain(level: Level, row: Ints) -> Ints:
     """Sum of row[N] over the nodes of each domain [D]."""
-    domain = problem.levels[level].domain
-    inside = domain >= 0
-    count = problem.levels[level].count
-    return np.bincount(domain[inside], row[inside], count).astype(np.int64)
+    inside = level.domain >= 0
+    return np.bincount(level.domain[inside], row[inside], level.count).astype(np.int64)

@@ -27,7 +27,7 @@ from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import NodeIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Demand, Gang, Problem
-from placement_service.heuristic.gang_placer import OutOfTime
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

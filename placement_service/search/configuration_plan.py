@@ -19,7 +19,7 @@ from placement_service.cp_sat.part_assignment import Place, Wish, assign
 from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.begun_gang import BegunGang
-from placement_service.heuristic.gang_placer import mandatory
+from placement_service.heuristic.domain_choice import mandatory
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 

@@ -281,7 +281,7 @@ class Improver:
         total = np.maximum(problem.free.sum(axis=0, dtype=np.float64), 1)
         column = int(np.argmax(amounts / total))
         usable = problem.eligible[[d.pod_class for d in target.demands]].any(axis=0)
-        return sums_by_domain(problem, at, np.where(usable, residual.free[:, column], 0))
+        return sums_by_domain(problem.levels[at], np.where(usable, residual.free[:, column], 0))
 
     def _own(self, target: Gang, at: int) -> set[int]:
         """Domains that the target uses, or its whole set if that is what should be near."""

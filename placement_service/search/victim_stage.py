@@ -15,7 +15,7 @@ from placement_service.cp_sat.victim_model import Target, VictimModel
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
-from placement_service.heuristic.gang_placer import GangPlacer
+from placement_service.heuristic.gang_extras import GangExtras
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
@@ -171,9 +171,9 @@ class _Descent:
     def _complete(self, residual: ResidualCapacity, plan: dict[int, Units], gang: Gang) -> None:
         """What is moved of a gang runs elsewhere, or else the whole gang is placed anew."""
         builder, mark = self.state.builder, residual.mark()
-        work = GangPlacer(builder.topology, residual, gang)
+        work = GangExtras(builder.topology, residual, gang)
         work.taken = {(d, n): count for d, n, count in plan.get(gang.index, ())}
-        work.run_extras()
+        work.run()
         if sum(work.taken.values()) == sum(h.units for h in gang.home):
             plan[gang.index] = work.units()
             return

@@ -1,0 +1,190 @@
+"""Which domains may hold a part of a gang, the best first: least wanted, then tightest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.problem import Gang
+from placement_service.formulation.scope_tree import Part
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.gang_units import GangUnits
+from placement_service.heuristic.regions import Region
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+#: Domains tried for a part before the attempt is given up.
+TRIES = 6
+
+
+class _Inner(NamedTuple):
+    """So many parts that each need a domain of a narrower level for units of a pod class."""
+
+    level: int
+    pod_class: ClassIdx
+    units: int
+    parts: int
+
+
+class _Need(NamedTuple):
+    """What a part asks of one domain: units by pod class, and room for the parts in it."""
+
+    units: Mapping[ClassIdx, int]
+    main: ClassIdx
+    inner: tuple[_Inner, ...]
+
+
+class DomainChoice(GangUnits):
+    """A gang that looks for domains. `want` are the units of each demand that it needs."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        residual: ResidualCapacity,
+        gang: Gang,
+        until: float = float("inf"),
+    ) -> None:
+        super().__init__(topology, residual, gang, until)
+        self.want = mandatory(gang)
+        self._needs: dict[int, tuple[Part, _Need | None]] = {}
+
+    def candidates(self, part: Part, level: int, region: Region) -> list[int]:
+        """Domains that may hold the part, best first."""
+        need = self._need(part)
+        if need is None:
+            return list(range(self.problem.levels[level].count))
+        own = self.topology.domains(region, level)
+        able = self.room(need.main, level, region, own) >= need.units[need.main]
+        for pod_class, count in need.units.items():
+            if pod_class != need.main:
+                able &= self.room(pod_class, level, region, own) >= count
+        if need.inner and able.any():
+            for inner in need.inner:
+                able &= self._holds_inner(inner, level, region, own)
+        found = np.flatnonzero(able)
+        if not len(found):
+            return []
+        room = self.room(need.main, level, region, own)[found]
+        if own is not None:
+            found = own[found]
+        if len(found) > 1:
+            rank = self.topology.least_demand_rank(need.main, level)[found]
+            found = found[np.lexsort((room, rank))]
+        result: list[int] = found.tolist()
+        return result
+
+    def _holds_inner(self, inner: _Inner, level: int, region: Region, own: Ints | None) -> Bools:
+        """Which domains have enough narrower ones with room for a part each."""
+        parent = self.topology.parent(inner.level, level)
+        count = self.problem.levels[level].count
+        if parent is None:
+            return np.ones(count if own is None else len(own), dtype=bool)
+        narrow = self.topology.domains(region, inner.level)
+        places = self.room(inner.pod_class, inner.level, region, narrow) // inner.units
+        parent = parent if narrow is None else parent[narrow]
+        enough: Bools = np.bincount(parent, places, count) >= inner.parts
+        return enough if own is None else enough[own]
+
+    def next_domain(
+        self,
+        level: int,
+        region: Region,
+        rest: Mapping[int, int],
+        children: Sequence[Part],
+        tried: set[int],
+    ) -> int | None:
+        """The tightest domain for all that is left, else the roomiest."""
+        need: dict[ClassIdx, int] = {}
+        for d in (*rest, *(d for c in children for d in c.demands)):
+            pod_class = self.gang.demands[d].pod_class
+            need[pod_class] = need.get(pod_class, 0) + rest.get(d, self.want[d])
+        main = self._main(need)
+        room = self.sums(main, level, region).copy()
+        room[list(tried & set(range(len(room))))] = 0
+        if not room.any():
+            return None
+        holds = np.flatnonzero(room >= need[main])
+        if len(holds):
+            return int(holds[np.argmin(room[holds])])
+        return int(np.argmax(room))
+
+    def _need(self, part: Part) -> _Need | None:
+        """What a part asks of a domain; None for nothing."""
+        known = self._needs.get(id(part))
+        if known is None:
+            units = self._units_of(part)
+            found = None
+            if units:
+                found = _Need(units, self._main(units), tuple(self._inner(part)))
+            # The part is kept too, so that no other can have its id.
+            known = self._needs[id(part)] = (part, found)
+        return known[1]
+
+    def _units_of(self, part: Part) -> dict[ClassIdx, int]:
+        units: dict[ClassIdx, int] = {}
+        for d in part.demands:
+            if self.want[d]:
+                pod_class = self.gang.demands[d].pod_class
+                units[pod_class] = units.get(pod_class, 0) + self.want[d]
+        return units
+
+    def _main(self, units: Mapping[ClassIdx, int]) -> ClassIdx:
+        """The pod class that matters most: most GPUs, then most units."""
+        gpus = self.topology.gpus
+        return max(units, key=lambda s: (gpus[s] * units[s], units[s], -s))
+
+    def _inner(self, part: Part) -> Iterable[_Inner]:
+        """Parts within a part that need a domain of their own, equal ones together."""
+        found: dict[tuple[int, ClassIdx, int], int] = {}
+        waiting = list(part.children)
+        while waiting:
+            child = waiting.pop()
+            waiting += child.children
+            if child.required >= 0:
+                for pod_class, units in self._units_of(child).items():
+                    key = (child.required, pod_class, units)
+                    found[key] = found.get(key, 0) + 1
+        return (_Inner(*key, parts) for key, parts in found.items())
+
+    # --- orders -------------------------------------------------------------
+
+    def hardest_first(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts that need one domain first, of these the largest."""
+        if len(parts) < 2:
+            return list(parts)
+        gpus = self._gpus
+
+        def size(part: Part) -> tuple[bool, int]:
+            return (part.required >= 0, sum(gpus(d) * self.want[d] for d in part.demands))
+
+        return sorted(parts, key=size, reverse=True)
+
+    def loose_order(self, demands: Sequence[int]) -> Sequence[int]:
+        """Large pods before small; anchors before those that want to be near."""
+        if len(demands) < 2:
+            return demands
+        pod_class = [d.pod_class for d in self.gang.demands]
+
+        def follows(d: int) -> bool:
+            return any(
+                rule.comes_late(pod_class[d]) for rule, _ in self.residual.loads_of(pod_class[d])
+            )
+
+        return sorted(demands, key=lambda d: (follows(d), -self._gpus(d), d))
+
+    def _gpus(self, demand: int) -> int:
+        return self.topology.gpus[self.gang.demands[demand].pod_class]
+
+
+def mandatory(gang: Gang) -> list[int]:
+    """Units of each demand that make up the minimum; the first pod sets come first."""
+    want = [0] * len(gang.demands)
+    for requirement in gang.requirements:
+        left = requirement.missing
+        for d in requirement.demands:
+            want[d] = min(left, gang.demands[d].count)
+            left -= want[d]
+    return want

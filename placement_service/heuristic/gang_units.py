@@ -1,0 +1,150 @@
+"""Units of one gang on nodes, with exact undo. Nothing here knows of scopes."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.plan import Units
+from placement_service.formulation.problem import Gang
+from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.regions import EVERYWHERE, Region
+from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
+
+
+class OutOfTime(Exception):
+    """There is no time left to place the gang."""
+
+
+class GangUnits:
+    """Takes and gives back units of one gang."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        residual: ResidualCapacity,
+        gang: Gang,
+        until: float = float("inf"),
+    ) -> None:
+        self.topology = topology
+        self.problem = topology.problem
+        self.residual = residual
+        self.gang = gang
+        self.taken: dict[tuple[int, int], int] = {}
+        self._until = until
+        self.journal: list[tuple[int, Ints, Ints]] = []
+
+    def units(self) -> Units:
+        return tuple((d, n, c) for (d, n), c in sorted(self.taken.items()) if c)
+
+    def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
+        """Place units of a demand on distinct nodes that are known to have room."""
+        self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
+        self.journal.append((demand, nodes, counts))
+        for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
+            self.taken[demand, n] = self.taken.get((demand, n), 0) + c
+
+    def give_up(self) -> None:
+        """Give back all units, wherever others were taken since."""
+        for (d, node), count in self.taken.items():
+            if count:
+                pod_class = self.gang.demands[d].pod_class
+                self.residual.take(pod_class, np.array([node]), np.array([-count]))
+        self.taken.clear()
+
+    def mark(self) -> tuple[int, int]:
+        return self.residual.mark(), len(self.journal)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        self.residual.undo(mark[0])
+        while len(self.journal) > mark[1]:
+            demand, nodes, counts = self.journal.pop()
+            for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
+                self.taken[demand, n] -= c
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise OutOfTime
+
+    # --- room -------------------------------------------------------------
+
+    def sums(self, pod_class: ClassIdx, level: int, region: Region) -> Ints:
+        """Units of a pod class per domain of a level [D], within a region."""
+        own = self.topology.domains(region, level)
+        if own is None:
+            return self.room(pod_class, level, region, None)
+        sums = np.zeros(self.problem.levels[level].count, dtype=np.int64)
+        sums[own] = self.room(pod_class, level, region, own)
+        return sums
+
+    def room(self, pod_class: ClassIdx, level: int, region: Region, own: Ints | None) -> Ints:
+        """The same, only for domains that the region holds whole; None for all."""
+        if region.nodes is None:
+            return self.residual.slots(pod_class, level)
+        if own is not None:
+            return self.residual.slots(pod_class, level)[own]
+        of = self.problem.levels[level]
+        domain = of.domain[region.nodes]
+        inside = domain >= 0
+        row = self.residual.row(pod_class)[region.nodes]
+        return np.bincount(domain[inside], row[inside], of.count).astype(np.int64)
+
+    # --- pods -------------------------------------------------------------
+
+    def loose(self, demand: int, count: int, region: Region = EVERYWHERE) -> int:
+        """Place up to `count` units on the best nodes; returns how many."""
+        pod_class = self.gang.demands[demand].pod_class
+        if count <= 0:
+            return 0
+        if self.problem.special[pod_class]:
+            return self._one_by_one(demand, count, region)
+        chosen = self.topology.choice.best(self.residual, pod_class, region, count)
+        if not len(chosen.nodes):
+            return 0
+        self.take(demand, chosen.nodes, chosen.counts)
+        return int(chosen.counts.sum())
+
+    def _one_by_one(self, demand: int, count: int, region: Region) -> int:
+        """Units under rules between pods, each placed with the rules as they are then."""
+        pod_class = self.gang.demands[demand].pod_class
+        nodes = self._near_each_other(pod_class, count, region).nodes
+        done = 0
+        while done < count:
+            self.check_time()
+            able = self.residual.allowed(pod_class) & (self.residual.row(pod_class) > 0)
+            chosen = np.flatnonzero(able) if nodes is None else nodes[able[nodes]]
+            if not len(chosen):
+                break
+            key = self.topology.choice.keys(self.residual, pod_class, chosen)
+            key = key + self._crowding(pod_class, chosen) * (1 << 50)
+            best = int(chosen[np.argmin(key)])
+            self.take(demand, np.array([best]), np.ones(1, dtype=np.int64))
+            done += 1
+        return done
+
+    def _crowding(self, pod_class: ClassIdx, nodes: Ints) -> Ints:
+        """How much the rules of the pod class would avoid the nodes' domains."""
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for rule, load in self.residual.loads_of(pod_class):
+            crowding = rule.crowding(load, pod_class)
+            if crowding is not None:
+                total += crowding[self.problem.levels[rule.level].domain[nodes]]
+        return total
+
+    def _near_each_other(self, pod_class: ClassIdx, count: int, region: Region) -> Region:
+        """For pods that must share a domain only with themselves: one that holds them."""
+        for rule, load in self.residual.loads_of(pod_class):
+            if not rule.shares_one_domain(load, pod_class):
+                continue
+            row = np.where(self.residual.allowed(pod_class), self.residual.row(pod_class), 0)
+            if region.nodes is not None:
+                row = np.where(np.isin(np.arange(len(row)), region.nodes), row, 0)
+            room = sums_by_domain(self.problem.levels[rule.level], row)
+            holds = np.flatnonzero(room >= count)
+            if len(holds):
+                tightest = int(holds[np.argmin(room[holds])])
+                region = self.topology.narrowed(region, rule.level, tightest)
+        return region

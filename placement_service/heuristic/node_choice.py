@@ -1,0 +1,101 @@
+"""Which nodes units of one pod class go to.
+
+The least wanted that fits, then the fewest free GPUs, then the domain with least
+room, then the least CPU, then the first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.problem import CPU_COLUMN, Problem
+from placement_service.heuristic.regions import Region
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+#: Where the parts of a key begin: rank, free GPUs, room around, CPU. The widest values
+#: that they keep apart are far beyond what one node has.
+_RANK, _GPUS, _AROUND = 40, 32, 16
+
+#: From so many nodes on, those that are out of the question are put aside first.
+_MANY_NODES = 64
+
+
+class Chosen(NamedTuple):
+    """Distinct nodes, and how many units each takes."""
+
+    nodes: Ints
+    counts: Ints
+
+
+class NodeChoice:
+    """Sorts nodes for pods, smaller keys first."""
+
+    def __init__(self, problem: Problem, narrowest: int) -> None:
+        cpu = (
+            problem.free[:, problem.columns.index(CPU_COLUMN)]
+            if CPU_COLUMN in problem.columns
+            else np.zeros(problem.node_count, dtype=np.int64)
+        )
+        rank = np.minimum(problem.demand_rank, 1023)
+        #: What no plan changes of the key of each node.
+        self._fixed: Ints = (rank << _RANK) + np.minimum(cpu // 1000, 65535)
+        self._narrowest = narrowest
+        self._domain = problem.levels[narrowest].domain if narrowest >= 0 else None
+
+    def best(
+        self, residual: ResidualCapacity, pod_class: ClassIdx, region: Region, count: int
+    ) -> Chosen:
+        """The best nodes of a region for up to `count` units; fewer where there is no room."""
+        row = residual.row(pod_class)
+        if region.nodes is None:
+            able = np.flatnonzero(row)
+            fits = row[able]
+        else:
+            fits = row[region.nodes]
+            able = region.nodes[fits > 0]
+            fits = fits[fits > 0]
+        key = self._by_node(residual, able)
+        if len(able) > _MANY_NODES:
+            # Rank and free GPUs have few values: mostly the least are enough.
+            coarse = key >> _GPUS
+            least = coarse == coarse.min()
+            if int(fits[least].sum()) >= count:
+                able, fits, key = able[least], fits[least], key[least]
+        if not region.even:
+            key += self._around(residual, pod_class, able)
+        if count == 1 and len(able):
+            first = int(np.argmin(key))
+            return Chosen(able[first : first + 1], np.ones(1, dtype=np.int64))
+        if len(able) > _MANY_NODES and len(able) > 2 * count:
+            # Each node takes a unit at least.
+            near = key <= np.partition(key, count - 1)[count - 1]
+            able, fits, key = able[near], fits[near], key[near]
+        order = np.argsort(key, kind="stable")
+        fits = fits[order]
+        filled = np.cumsum(fits)
+        last = int(np.searchsorted(filled, count)) + 1
+        counts = fits[:last]
+        if last <= len(fits):
+            counts[-1] -= filled[last - 1] - count
+        return Chosen(able[order[:last]], counts)
+
+    def keys(self, residual: ResidualCapacity, pod_class: ClassIdx, nodes: Ints) -> Ints:
+        """Sort keys of nodes for a pod class, smaller is better."""
+        return self._by_node(residual, nodes) + self._around(residual, pod_class, nodes)
+
+    def _by_node(self, residual: ResidualCapacity, nodes: Ints) -> Ints:
+        gpus = np.minimum(residual.gpus_free[nodes], 255)
+        key: Ints = self._fixed[nodes] + (gpus << _GPUS)
+        return key
+
+    def _around(self, residual: ResidualCapacity, pod_class: ClassIdx, nodes: Ints) -> Ints | int:
+        """The room of each node's domain at the narrowest level, as part of a key."""
+        if self._domain is None:
+            return 0
+        room = np.minimum(residual.slots_and_none(pod_class, self._narrowest), 65535)
+        around: Ints = room[self._domain[nodes]] << _AROUND
+        return around
