@@ -20,7 +20,8 @@ import numpy as np
 from ortools.math_opt.python import mathopt
 
 from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.domain_choice import mandatory
 
@@ -150,6 +151,4 @@ class PlainModel:
             if value > 0.5:
                 mine = counts.setdefault(unit.gang, {})
                 mine[unit.demand, n] = mine.get((unit.demand, n), 0) + 1
-        return {
-            g: tuple((d, n, c) for (d, n), c in sorted(mine.items())) for g, mine in counts.items()
-        }
+        return {GangIdx(g): units_of(mine) for g, mine in counts.items()}

@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints, fit
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.rules.queues import QueueRow
@@ -61,7 +62,7 @@ class GangClass:
     """Pending gangs alike in rows, priority, `Counting.least_beyond` (`beyond`) and
     `Gang.precedence`; the oldest first."""
 
-    gangs: tuple[int, ...]
+    gangs: tuple[GangIdx, ...]
     priority: int
     value: int
     parts: tuple[Parts, ...]
@@ -179,7 +180,7 @@ class Counting:
     @cached_property
     def classes(self) -> tuple[GangClass, ...]:
         """The pending gangs that fit alone, those that are alike together."""
-        found: dict[GangClass, list[int]] = {}
+        found: dict[GangClass, list[GangIdx]] = {}
         alone: dict[object, bool] = {}
         for gang in sorted(self.problem.pending, key=oldest_first):
             parts = tuple(self.parts(gang, level) for level in self.levels)

@@ -25,6 +25,7 @@ from placement_service.bounds.counting import Content, Counting, one_per_node, u
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
@@ -42,7 +43,7 @@ class AdmissionMaster:
         self.counting = counting
         self.problem = counting.problem
         self.cp = cp_model.CpModel()
-        self.gangs: tuple[int, ...] = ()
+        self.gangs: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
         self._variables()
         for c, z, e in zip(counting.classes, self._admitted, self._extras, strict=True):

@@ -16,6 +16,7 @@ import numpy as np
 from placement_service.cp_sat.block_filling import Filled
 from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.heuristic.domain_choice import mandatory
 from placement_service.heuristic.gang_placer import GangPlacer
@@ -27,7 +28,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 class _Seat:
     """A gang and where its pieces are; `block` is -1 for several blocks."""
 
-    gang: int
+    gang: GangIdx
     block: int
     work: GangPlacer
     pieces: list[tuple[Piece, int]] = field(default_factory=list)
@@ -64,7 +65,7 @@ class BlockDecoding:
         for seat in seats:
             # Small pods may go to any node, so all that takes a whole one comes before.
             self._whole_extras(seat, order)
-        plan: dict[int, Units] = dict(self.blocks.fixed)
+        plan: dict[GangIdx, Units] = dict(self.blocks.fixed)
         for seat in seats:
             if self._small(seat):
                 self._small_extras(seat)
@@ -88,7 +89,7 @@ class BlockDecoding:
     # --- who goes where -------------------------------------------------------------------
 
     def _seats(self) -> Iterator[_Seat]:
-        block_of: dict[int, int] = {}
+        block_of: dict[GangIdx, int] = {}
         split: list[_Seat] = []
         large = list(self.filled.large)
         loose = Counter(self.filled.loose)
@@ -115,7 +116,9 @@ class BlockDecoding:
             self._spread(seat, loose)
             yield seat
 
-    def _members(self, c: int, mine: Class, block_of: dict[int, int]) -> Iterator[tuple[int, int]]:
+    def _members(
+        self, c: int, mine: Class, block_of: dict[GangIdx, int]
+    ) -> Iterator[tuple[GangIdx, int]]:
         """Gangs of a class that are placed, and their blocks."""
         whole = {b: n for (k, b), n in self.filled.whole.items() if k == c}
         if mine.base < 0:
@@ -133,10 +136,10 @@ class BlockDecoding:
         away = [b for (k, b), n in sorted(self.filled.away.items()) if k == c for _ in range(n)]
         yield from zip(left, away, strict=False)
 
-    def _pieces(self, gang: int) -> tuple[Piece, ...]:
+    def _pieces(self, gang: GangIdx) -> tuple[Piece, ...]:
         return self.blocks.pieces(self.problem.gangs[gang]) or ()
 
-    def _seat(self, gang: int, block: int) -> _Seat:
+    def _seat(self, gang: GangIdx, block: int) -> _Seat:
         mine = self.problem.gangs[gang]
         return _Seat(gang, block, GangPlacer(self.blocks.counting.topology, self.residual, mine))
 

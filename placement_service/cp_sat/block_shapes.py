@@ -23,7 +23,7 @@ import numpy as np
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.admission_master import whole_units
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
@@ -99,7 +99,7 @@ class Class:
     """
 
     shape: Shape
-    gangs: list[int] = field(default_factory=list)
+    gangs: list[GangIdx] = field(default_factory=list)
     base: int = -1
     times: int = 0
 

@@ -17,6 +17,7 @@ from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.configuration_lp import Column, ConfigurationLp
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, optimise
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.tiers.goal import Terms
 
 
@@ -24,7 +25,7 @@ from placement_service.formulation.tiers.goal import Terms
 class Filling:
     """The gangs of a solution, and the parts {kind: times} of domains that hold any."""
 
-    gangs: tuple[int, ...]
+    gangs: tuple[GangIdx, ...]
     domains: Mapping[int, Mapping[int, int]]
 
 

@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import NodeClass, sorts_of
-from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece
-from placement_service.formulation.plan import Plan
+from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece, RequirementOf
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Problem
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class _Wish:
     """Units of one demand that must lie in a vertex."""
 
     vertex: int
-    gang: int
+    gang: GangIdx
     demand: int
     count: int
 
@@ -127,7 +128,7 @@ class Disaggregation:
 
     def _gangs(self) -> None:
         kinds, left = self.kinds, self.tally.gangs
-        placed: dict[int, list[int]] = {g: [] for g in range(len(kinds.groups))}
+        placed: dict[int, list[GangIdx]] = {g: [] for g in range(len(kinds.groups))}
         group_of = {i: g for g, group in enumerate(kinds.groups) for i in group.gangs}
         for f, family in enumerate(kinds.families):
             whole = self.tally.sets.get(f, 0)
@@ -139,10 +140,10 @@ class Disaggregation:
                     self._todo.setdefault(piece.kind, []).append((ROOT, piece))
                 elif i < whole + bases:
                     placed[family.base].append(base)
-                    for g in scaled:
-                        if budget[group_of[g]] > 0:
-                            budget[group_of[g]] -= 1
-                            placed[group_of[g]].append(g)
+                    for gang in scaled:
+                        if budget[group_of[gang]] > 0:
+                            budget[group_of[gang]] -= 1
+                            placed[group_of[gang]].append(gang)
         for g, group in enumerate(kinds.groups):
             if group.family < 0:
                 placed[g] = group.gangs[: left[g]]
@@ -238,7 +239,7 @@ class Disaggregation:
         for w in self._wishes:
             pod_class = self.problem.gangs[w.gang].demands[w.demand].pod_class
             wishes.setdefault(place_of[pod_class], []).append(w)
-        units: dict[int, dict[tuple[int, int], int]] = {}
+        units: dict[GangIdx, dict[tuple[int, int], int]] = {}
         for k, mine in wishes.items():
             below: dict[int, list[int]] = {}
             for node in slots.get(k, {}):
@@ -250,10 +251,7 @@ class Disaggregation:
                 for node, count in self._take(slots[k], below[w.vertex], w):
                     on = units.setdefault(w.gang, {})
                     on[w.demand, node] = on.get((w.demand, node), 0) + count
-        return {
-            g: tuple((d, n, c) for (d, n), c in sorted(on.items()))
-            for g, on in sorted(units.items())
-        }
+        return {g: units_of(on) for g, on in sorted(units.items())}
 
     def _slots_by_node(self) -> dict[int, dict[int, int]]:
         """Units that lie on each node, by pod class."""
@@ -383,7 +381,7 @@ class Reading:
                     for piece in opened.pieces:
                         self._part(piece)
 
-    def _loads(self, gang: int) -> None:
+    def _loads(self, gang: GangIdx) -> None:
         demands = self.problem.gangs[gang].demands
         for d, n, count in self.plan[gang]:
             j = self._class_of.get(n)
@@ -393,7 +391,7 @@ class Reading:
                 load = self.on_node.setdefault(n, (j, [0] * len(self._place_of)))[1]
                 load[k] += count
 
-    def _counts(self, requirement: tuple[int, int]) -> list[int]:
+    def _counts(self, requirement: RequirementOf) -> list[int]:
         gang, i = requirement
         demands = self.problem.gangs[gang].requirements[i].demands
         return [sum(c for d, _, c in self.plan[gang] if d == e) for e in demands]

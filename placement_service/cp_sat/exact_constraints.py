@@ -15,6 +15,7 @@ from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import post, queues
 from placement_service.cp_sat.solving import Var, dot
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
 
@@ -158,7 +159,7 @@ def _counting_rows_hold(variables: ExactVariables) -> None:
 
 def _equal_gangs_are_ordered(variables: ExactVariables) -> None:
     """Of gangs that differ in name and age alone the oldest are placed first."""
-    alike: dict[object, list[int]] = {}
+    alike: dict[object, list[GangIdx]] = {}
     based = {g.base for g in variables.problem.gangs}
     for g in sorted(variables.gangs, key=oldest_first):
         if g.pending and g.base < 0 and g.index not in based and not g.previous:

@@ -17,6 +17,7 @@ solved one after another, each with the ones before held.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -31,8 +32,8 @@ from placement_service.cp_sat.home_pods import HomePods
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, hold, optimise
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.indices import NodeIdx
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.indices import GangIdx, NodeIdx
+from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Terms
 
@@ -40,10 +41,18 @@ from placement_service.formulation.tiers.goal import Terms
 class PlaceUse(NamedTuple):
     """Demands of a gang use a place of a level."""
 
-    gang: int
+    gang: GangIdx
     level: int
     place: int
     demands: tuple[int, ...]
+
+
+class _Placed(NamedTuple):
+    """Units of a demand of a gang that are not on nodes yet."""
+
+    gang: GangIdx
+    demand: int
+    units: int
 
 
 class ExactModel:
@@ -134,7 +143,7 @@ class ExactModel:
         self.filling.hint({n: (class_of[n], load) for n, load in loads.items()})
 
     def _is_used(
-        self, plan: Plan, gang: int, demands: tuple[int, ...], level: int, place: int
+        self, plan: Plan, gang: GangIdx, demands: tuple[int, ...], level: int, place: int
     ) -> bool:
         places = self.variables.problem.levels[level].place_of
         return any(places[n] == place for d, n, _ in plan.get(gang, ()) if d in demands)
@@ -142,13 +151,13 @@ class ExactModel:
     def _plan(self, solver: cp_model.CpSolver) -> Plan:
         """Units on nodes from counts on classes."""
         variables = self.variables
-        units: dict[int, list[tuple[int, int, int]]] = {}
-        todo: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        units: dict[GangIdx, Counter[tuple[int, int]]] = {}
+        todo: dict[tuple[int, int], list[_Placed]] = {}
         for (g, d, j), v in variables.x.items():
             count = solver.value(v)
             if count:
                 k = variables.pod_class_at[variables.problem.gangs[g].demands[d].pod_class]
-                todo.setdefault((j, k), []).append((g, d, count))
+                todo.setdefault((j, k), []).append(_Placed(g, d, count))
         for j, c in enumerate(variables.classes):
             kinds = [k for k in range(len(variables.pod_classes)) if (j, k) in todo]
             slots = self.filling.slots(solver, j, kinds)
@@ -164,16 +173,9 @@ class ExactModel:
                         if take:
                             slots[at][sort] -= take
                             count -= take
-                            units.setdefault(g, []).append((d, c.nodes[at], take))
+                            units.setdefault(g, Counter())[d, c.nodes[at]] += take
                     assert count == 0, "a class of nodes was overfilled"
-        return {g: _merge(found) for g, found in sorted(units.items())}
-
-
-def _merge(found: Sequence[tuple[int, int, int]]) -> Units:
-    counts: dict[tuple[int, int], int] = {}
-    for d, n, count in found:
-        counts[d, n] = counts.get((d, n), 0) + count
-    return tuple((d, n, c) for (d, n), c in sorted(counts.items()))
+        return {g: units_of(counts) for g, counts in sorted(units.items())}
 
 
 def size_of(problem: Problem, gangs: Sequence[Gang], nodes: Ints) -> int:

@@ -17,6 +17,7 @@ from placement_service.cp_sat.exact_variables import is_single
 from placement_service.cp_sat.node_classes import NodeClass
 from placement_service.cp_sat.solving import Var, lesser, presence
 from placement_service.entities.request import HOSTNAME
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.levels import Level
 from placement_service.formulation.plan import is_placed, pods_of
 from placement_service.formulation.problem import Gang, Scope
@@ -142,7 +143,7 @@ class Goals:
                 terms.append((self._set_cost(members, mine), UNITS_PER_DOMAIN))
         return terms
 
-    def _set_cost(self, members: Sequence[Gang], mine: set[int]) -> Var:
+    def _set_cost(self, members: Sequence[Gang], mine: set[GangIdx]) -> Var:
         """Places beyond the first that a set uses at its level, when it counts."""
         base, scaled = members[0], members[1:]
         level = base.set_level

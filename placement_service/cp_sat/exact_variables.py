@@ -17,7 +17,7 @@ from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.rules.counts import ClassCount
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import LevelIdx
+from placement_service.formulation.indices import GangIdx, LevelIdx
 from placement_service.formulation.plan import Plan, is_placed
 from placement_service.formulation.problem import Gang, Problem, Scope
 
@@ -25,7 +25,7 @@ from placement_service.formulation.problem import Gang, Problem, Scope
 class UnitsAt(NamedTuple):
     """Units of a demand of a gang on nodes of a class."""
 
-    gang: int
+    gang: GangIdx
     demand: int
     node_class: int
 
@@ -82,7 +82,7 @@ class ExactVariables:
         self.at_class: dict[tuple[int, int], dict[int, Var]] = {}
         self.load: dict[tuple[int, int], list[Var]] = {}
         self._units()
-        self.u: dict[tuple[int, int], dict[int, Var]] = {}
+        self.u: dict[tuple[GangIdx, int], dict[int, Var]] = {}
         self._scopes()
 
     def _levels(self) -> list[LevelIdx]:
@@ -163,7 +163,7 @@ class ExactVariables:
         """All units of a gang."""
         return [v for d in range(len(gang.demands)) for v in self.at_class[gang.index, d].values()]
 
-    def placed(self, index: int) -> Var | bool:
+    def placed(self, index: GangIdx) -> Var | bool:
         """Whether a gang of the problem, fixed or not, is placed."""
         if index in self.z:
             return self.z[index]

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_variables import is_single
 from placement_service.entities.request import ExtrasPolicy
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
@@ -84,11 +86,18 @@ class Kind:
         return max(self.least, 2) - 1 if self.least else 0
 
 
+class RequirementOf(NamedTuple):
+    """A requirement of a gang: an index into its `requirements`."""
+
+    gang: GangIdx
+    requirement: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """Of a content: the (gang, requirement) of each ask, and the parts of its kinds."""
+    """Of a content: the requirement behind each ask, and the parts of its kinds."""
 
-    requirements: tuple[tuple[int, int], ...]
+    requirements: tuple[RequirementOf, ...]
     pieces: tuple[Piece, ...]
 
 
@@ -110,7 +119,15 @@ class Group:
     content: Content
     family: int
     keep: bool
-    gangs: list[int] = field(default_factory=list)
+    gangs: list[GangIdx] = field(default_factory=list)
+
+
+class GangSet(NamedTuple):
+    """A base with all gangs based on it, and the part that it is as a whole, if any."""
+
+    base: GangIdx
+    scaled: tuple[GangIdx, ...]
+    piece: Piece | None
 
 
 @dataclass(slots=True, eq=False)
@@ -118,13 +135,12 @@ class Family:
     """Sets alike: a base's group and how many gangs of which groups are based on it.
 
     `whole` is the kind of a whole set in one domain, -1 where that says nothing.
-    `sets` are the base gangs with all their scaled gangs.
     """
 
     base: int
     scaled: dict[int, int]
     whole: int
-    sets: list[tuple[int, tuple[int, ...], Piece | None]] = field(default_factory=list)
+    sets: list[GangSet] = field(default_factory=list)
 
 
 class Kinds:
@@ -206,7 +222,7 @@ class Kinds:
             family.scaled = times
             piece = None if places else self._whole_set(members)
             family.whole = -1 if piece is None else piece.kind
-            family.sets.append((g.index, tuple(members[i].index for i in order), piece))
+            family.sets.append(GangSet(g.index, tuple(members[i].index for i in order), piece))
 
     def _fixed_of_sets(self) -> dict[int, tuple[tuple[int, ...], bool]]:
         """By base gang: vertices that fixed members of its set use, and if it must stay."""
@@ -286,7 +302,7 @@ class Kinds:
 
     def _open(
         self, gang: Gang, part: Part, depth: int
-    ) -> tuple[list[tuple[Ask, tuple[int, int]]], list[Piece]]:
+    ) -> tuple[list[tuple[Ask, RequirementOf]], list[Piece]]:
         """What a part consists of when it lies in a domain of some depth."""
         loose = set(part.loose)
         by_priority = self.problem.policy.extras is ExtrasPolicy.WITH_PRIORITY
@@ -299,7 +315,7 @@ class Kinds:
                     gang.queue_rows,
                     gang.priority if by_priority and q.pending > q.missing else 0,
                 ),
-                (gang.index, i),
+                RequirementOf(gang.index, i),
             )
             for i, q in enumerate(gang.requirements)
             if loose.issuperset(q.demands)
@@ -346,7 +362,7 @@ class Kinds:
 
     @staticmethod
     def _content(
-        opened: Sequence[tuple[list[tuple[Ask, tuple[int, int]]], list[Piece]]],
+        opened: Sequence[tuple[list[tuple[Ask, RequirementOf]], list[Piece]]],
     ) -> tuple[Content, Opened]:
         asks = sorted(
             (a for some, _ in opened for a in some),

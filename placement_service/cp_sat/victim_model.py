@@ -24,12 +24,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.cp_sat.linear_model import Floats, LinearModel
 from placement_service.formulation.arrays import Ints, fit
-from placement_service.formulation.plan import Units, pods_of
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Units, pods_of, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
 from placement_service.formulation.tiers.goal import Admission, Terms
@@ -43,6 +45,21 @@ class NodeClass:
 
     nodes: Ints
     pods: Mapping[tuple[int, int], int]
+
+
+class RunningUnits(NamedTuple):
+    """Units of one pod class of a running gang on the nodes of a class."""
+
+    gang: GangIdx
+    node_class: int
+    pod_class: int
+
+
+class _Stay(NamedTuple):
+    """How many of them stay: so many times a variable."""
+
+    variable: int
+    times: int
 
 
 class VictimModel(LinearModel):
@@ -67,7 +84,7 @@ class VictimModel(LinearModel):
         self.classes = self._node_classes()
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
         #: a variable of their own.
-        self.kept: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.kept: dict[RunningUnits, _Stay] = {}
         self._keep()
         self.load: dict[tuple[int, int], int] = {}
         self._rooms()
@@ -90,14 +107,14 @@ class VictimModel(LinearModel):
             whole = total == self._least(gang)
             for (j, s), units in mine.items():
                 if whole:
-                    self.kept[gang.index, j, s] = (stay, units)
+                    self.kept[RunningUnits(gang.index, j, s)] = _Stay(stay, units)
                 else:
                     k = self.variable(units)
-                    self.kept[gang.index, j, s] = (k, 1)
+                    self.kept[RunningUnits(gang.index, j, s)] = _Stay(k, 1)
                     self.row([(k, 1), (stay, -units)], most=0)
             if not whole:
                 # Pods of one requirement may be of several classes: all count together.
-                ks = [(self.kept[gang.index, j, s][0], 1.0) for j, s in mine]
+                ks = [(self.kept[RunningUnits(gang.index, j, s)].variable, 1.0) for j, s in mine]
                 self.row([*ks, (stay, -self._least(gang))], least=0)
                 extra = self.extras.get(gang.index)
                 if extra is not None and not self.moves:
@@ -150,7 +167,7 @@ class VictimModel(LinearModel):
         first = np.array([c.nodes[0] for c in self.classes])
         fits = np.array([fit(free[first], request[s]) for s in asked]).reshape(len(asked), -1)
         fits = np.where(problem.eligible[asked][:, first], fits, 0)
-        at_class: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        at_class: defaultdict[int, list[tuple[GangIdx, int]]] = defaultdict(list)
         for g, j, s in self.kept:
             at_class[j].append((g, s))
         for j, node_class in enumerate(self.classes):
@@ -166,7 +183,7 @@ class VictimModel(LinearModel):
                 terms = [(self.load[int(a), j], float(request[asked[a], r])) for a in able]
                 sums: defaultdict[int, float] = defaultdict(float)
                 for g, s in homes:
-                    v, units = self.kept[g, j, s]
+                    v, units = self.kept[RunningUnits(g, j, s)]
                     sums[v] += float(request[s, r]) * units
                 terms += [(v, w) for v, w in sums.items() if w]
                 self.row(terms, most=count * int(free[n, r]))
@@ -175,7 +192,7 @@ class VictimModel(LinearModel):
                 self._conflicts(j, alone, homes, n)
 
     def _conflicts(
-        self, j: int, alone: Sequence[int], homes: Sequence[tuple[int, int]], n: int
+        self, j: int, alone: Sequence[int], homes: Sequence[tuple[GangIdx, int]], n: int
     ) -> None:
         """Units of which a node holds one, and only where nobody is in the way."""
         problem = self.problem
@@ -191,7 +208,7 @@ class VictimModel(LinearModel):
             while crowd and not self._exclude_each_other(crowd, free):
                 crowd = crowd[:-1]
             if crowd:
-                v, units = self.kept[g, j, s]
+                v, units = self.kept[RunningUnits(g, j, s)]
                 each = node_class.pods[g, s]
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
 
@@ -312,7 +329,7 @@ class VictimModel(LinearModel):
     def _budgets(self) -> None:
         """Enough pods stay; which of equal pods a demand's are is told by their class."""
         for budget in self.problem.budgets:
-            covered: defaultdict[int, set[int]] = defaultdict(set)
+            covered: defaultdict[GangIdx, set[int]] = defaultdict(set)
             for g, d in budget.demands:
                 covered[g].add(self.problem.gangs[g].demands[d].pod_class)
             terms: defaultdict[int, float] = defaultdict(float)
@@ -343,7 +360,7 @@ class VictimModel(LinearModel):
 
     def target(self, values: Floats) -> Target:
         """Who stays with how much, and the nodes that each waiting gang is meant to use."""
-        staying: dict[int, dict[tuple[int, int], int]] = {}
+        staying: dict[GangIdx, dict[tuple[int, int], int]] = {}
         for gang in self.running:
             if values[self.placed[gang.index]] > 0.5:
                 staying[gang.index] = {}
@@ -377,13 +394,13 @@ class VictimModel(LinearModel):
                 places[gang.index] = nodes
         return Target(
             {
-                g: tuple(sorted((self._demand_at(g, s, n), n, k) for (s, n), k in mine.items()))
+                g: units_of({(self._demand_at(g, s, n), n): k for (s, n), k in mine.items()})
                 for g, mine in staying.items()
             },
             places,
         )
 
-    def _demand_at(self, gang: int, pod_class: int, node: int) -> int:
+    def _demand_at(self, gang: GangIdx, pod_class: int, node: int) -> int:
         """The demand of a running gang whose pods of a class are on a node."""
         demands = self.problem.gangs[gang].demands
         return next(
@@ -443,7 +460,7 @@ class VictimModel(LinearModel):
 class Target:
     """Worth aiming at: units that stay, by gang, and nodes for each gang that comes."""
 
-    staying: Mapping[int, Units]
+    staying: Mapping[GangIdx, Units]
     places: Mapping[int, Ints]
 
 
@@ -451,7 +468,7 @@ class Target:
 class WaitingPart:
     """What of a waiting gang lies in one domain of a level: units by pod class."""
 
-    gang: int
+    gang: GangIdx
     level: int
     pin: int
     units: Mapping[int, int]

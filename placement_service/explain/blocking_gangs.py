@@ -17,7 +17,7 @@ import numpy as np
 from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
 from placement_service.formulation.arrays import Ints, pods_that_fit
-from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_units import OutOfTime
@@ -74,7 +74,7 @@ class Rivals:
         self.problem = problem
         self._builder = builder
         self._residual = residual
-        sets: dict[int, list[int]] = {i: [i] for i in plan}
+        sets: dict[GangIdx, list[GangIdx]] = {i: [i] for i in plan}
         for i in plan:
             base = problem.gangs[i].base
             if base in plan:
@@ -201,7 +201,7 @@ class Rivals:
 
 
 def _takes(
-    problem: Problem, gangs: Sequence[int], plan: Plan
+    problem: Problem, gangs: Sequence[GangIdx], plan: Plan
 ) -> tuple[tuple[ClassIdx, Ints, Ints], ...]:
     """The units of some gangs by pod class and node, so that the nodes of a class are distinct."""
     units: dict[ClassIdx, dict[int, int]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.request import PodGang
 from placement_service.formulation.plan import Plan, kept_by_demand
-from placement_service.formulation.problem import Budget, Gang, Problem
+from placement_service.formulation.problem import Budget, Gang, OpenDemand, Problem
 
 
 def budgets(
@@ -19,7 +19,7 @@ def budgets(
 ) -> Iterator[Budget]:
     """The budgets that the open gangs among `gangs` could pass."""
     for source in sources:
-        covered: set[tuple[int, int]] = set()
+        covered: set[OpenDemand] = set()
         pods = 0
         for gang in gangs:
             for home in gang.home:
@@ -27,7 +27,7 @@ def budgets(
                 request = requests[gang.index]
                 labels = request.groups[member.group].pod_sets[member.pod_set].template.labels
                 if source.matches(request.namespace, labels):
-                    covered.add((gang.index, home.demand))
+                    covered.add(OpenDemand(gang.index, home.demand))
                     pods += home.units * member.pods
         if pods > source.allowed:
             yield Budget(frozenset(covered), pods - source.allowed)

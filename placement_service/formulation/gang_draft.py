@@ -12,7 +12,9 @@ from placement_service.formulation.indices import (
     NO_DOMAIN,
     NO_LEVEL,
     ClassIdx,
+    DemandIdx,
     DomainIdx,
+    GangIdx,
     GroupIdx,
     LevelIdx,
     NodeIdx,
@@ -24,9 +26,9 @@ from placement_service.formulation.problem import (
     Demand,
     Gang,
     GroupRequirement,
-    HomeUnits,
     Member,
     Scope,
+    UnitsOnNode,
 )
 from placement_service.formulation.rules.reservations import Ownership
 
@@ -212,7 +214,7 @@ class GangDraft:
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
         set_level = (drafts[base] if base >= 0 else self).set_level()
         return Gang(
-            index=self.index,
+            index=GangIdx(self.index),
             priority=self.gang.priority,
             value=value,
             pending=self.gang.is_pending,
@@ -220,7 +222,7 @@ class GangDraft:
             demands=demands,
             requirements=tuple(self._requirements),
             scopes=tuple(scopes),
-            base=base,
+            base=GangIdx(base),
             set_level=set_level,
             set_running=self._own_running_places(set_level),
             previous=frozenset(
@@ -232,14 +234,16 @@ class GangDraft:
             runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
         )
 
-    def _home(self, demands: Sequence[Demand], homes: Sequence[Assignment]) -> Iterator[HomeUnits]:
+    def _home(
+        self, demands: Sequence[Demand], homes: Sequence[Assignment]
+    ) -> Iterator[UnitsOnNode]:
         first = {(d.members[0].group, d.members[0].pod_set): i for i, d in enumerate(demands)}
         for home in homes:
             i = first.get((GroupIdx(home.group), PodSetIdx(home.pod_set)))
             # The other members of a bundle come with its first.
             if i is not None:
                 count = home.count // demands[i].members[0].pods
-                yield HomeUnits(i, NodeIdx(home.node), count)
+                yield UnitsOnNode(DemandIdx(i), NodeIdx(home.node), count)
 
     def _keeps(
         self, demands: Sequence[Demand], minimums: Mapping[tuple[int, int], int]

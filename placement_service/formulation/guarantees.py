@@ -14,6 +14,7 @@ from placement_service.entities.queues import GPUS
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.indices import GangIdx
 
 #: The unit here is that of the values of gangs; pods ask for thousandths of a GPU.
 UNITS = UNITS_PER_GPU // 1000
@@ -27,7 +28,7 @@ class Guarantee(NamedTuple):
     """
 
     left: int
-    needs: dict[int, int]
+    needs: dict[GangIdx, int]
 
 
 def formulate(
@@ -43,7 +44,7 @@ def formulate(
         for queue in snapshot.queues
         if queue.guaranteed.get(GPUS)
     }
-    needs: dict[str, dict[int, int]] = {}
+    needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):
         if gang.queue not in left:
             continue
@@ -55,7 +56,7 @@ def formulate(
         need = _need(gang, policy)
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
-            needs.setdefault(gang.queue, {})[index] = need * UNITS
+            needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS
     return tuple(
         Guarantee(left[queue] * UNITS, mine) for queue, mine in needs.items() if left[queue] > 0
     )

@@ -11,6 +11,10 @@ from typing import NewType
 NodeIdx = NewType("NodeIdx", int)
 #: A class of pods that no rule can tell apart: a row of `Problem.request`.
 ClassIdx = NewType("ClassIdx", int)
+#: A gang of the problem, in the order of the request; NO_GANG where there is none.
+GangIdx = NewType("GangIdx", int)
+#: A demand of a gang.
+DemandIdx = NewType("DemandIdx", int)
 #: A group of a gang, and a pod set of a group.
 GroupIdx = NewType("GroupIdx", int)
 PodSetIdx = NewType("PodSetIdx", int)
@@ -21,4 +25,5 @@ DomainIdx = NewType("DomainIdx", int)
 
 NO_LEVEL = LevelIdx(-1)
 NO_DOMAIN = DomainIdx(-1)
+NO_GANG = GangIdx(-1)
 NO_CLASS = ClassIdx(-1)

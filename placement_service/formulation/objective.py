@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.solution import Solution, Tier, TierName
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, assignments, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
@@ -133,7 +134,7 @@ def report_plan(
     bounds: Bounds,
     *,
     phase: str,
-    fewest: Mapping[int, int],
+    fewest: Mapping[GangIdx, int],
     best: Mapping[int, int],
 ) -> Solution:
     """Counts of pods on nodes, tiers and bounds; `best` as in `tiers`."""

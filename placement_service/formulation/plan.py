@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TypeVar
 
 from placement_service.entities.solution import Assignment, Solution
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
+from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 
-#: Units of a demand on a node: (demand, node, count), count > 0.
-Units = tuple[tuple[int, int, int], ...]
+#: What a gang gets.
+Units = tuple[UnitsOnNode, ...]
 #: Units by gang, new ones and those of running gangs that are open to decision. A gang that
 #: is absent gets nothing, and does not stay.
-Plan = Mapping[int, Units]
+Plan = Mapping[GangIdx, Units]
+
+#: A demand on a node.
+_Spot = TypeVar("_Spot", bound=tuple[int, int])
 
 
 def home_plan(problem: Problem) -> Plan:
@@ -28,6 +33,15 @@ def is_placed(gang: Gang, plan: Plan) -> bool:
 def oldest_first(gang: Gang) -> tuple[int, int]:
     """Sorts gangs that nothing else tells apart: the same in every stage."""
     return -gang.waited, gang.index
+
+
+def units_of(counts: Mapping[_Spot, int]) -> Units:
+    """The units in counts by (demand, node), sorted; zeros are left out."""
+    return tuple(
+        UnitsOnNode(DemandIdx(d), NodeIdx(n), count)
+        for (d, n), count in sorted(counts.items())
+        if count
+    )
 
 
 def pods_of(gang: Gang, demand: int) -> int:
@@ -51,15 +65,15 @@ def from_solution(problem: Problem, solution: Solution) -> Plan:
     where: dict[tuple[int, int, int], dict[int, int]] = {}
     for a in solution.assignments:
         where.setdefault((a.gang, a.group, a.pod_set), {})[a.node] = a.count
-    plan: dict[int, Units] = {}
+    plan: dict[GangIdx, Units] = {}
     for gang in problem.gangs:
-        units = []
+        counts: dict[tuple[int, int], int] = {}
         for d, demand in enumerate(gang.demands):
             group, pod_set, pods = demand.members[0]
             for node, count in where.get((gang.index, group, pod_set), {}).items():
-                units.append((d, node, count // pods))
-        if units:
-            plan[gang.index] = tuple(sorted(units))
+                counts[d, node] = count // pods
+        if counts:
+            plan[gang.index] = units_of(counts)
     return plan
 
 

@@ -20,7 +20,9 @@ from placement_service.formulation.indices import (
     NO_DOMAIN,
     NO_LEVEL,
     ClassIdx,
+    DemandIdx,
     DomainIdx,
+    GangIdx,
     GroupIdx,
     LevelIdx,
     NodeIdx,
@@ -80,10 +82,10 @@ class Scope:
     running: tuple[int, ...] = ()
 
 
-class HomeUnits(NamedTuple):
-    """Units of a demand that run on a node."""
+class UnitsOnNode(NamedTuple):
+    """So many units of one demand of a gang on one node."""
 
-    demand: int
+    demand: DemandIdx
     node: NodeIdx
     units: int
 
@@ -108,7 +110,7 @@ class Gang:
     while its minimum is not met though some of its pods run.
     """
 
-    index: int
+    index: GangIdx
     priority: int
     value: int
     pending: bool
@@ -116,13 +118,13 @@ class Gang:
     demands: tuple[Demand, ...]
     requirements: tuple[GroupRequirement, ...]
     scopes: tuple[Scope, ...]
-    base: int
+    base: GangIdx
     set_level: LevelIdx
     set_running: tuple[int, ...]
     previous: frozenset[NodeIdx]
     waited: int
     runs_in_part: bool
-    home: tuple[HomeUnits, ...] = ()
+    home: tuple[UnitsOnNode, ...] = ()
     keeps: tuple[int, ...] = ()
     queue_rows: tuple[int, ...] = ()
     guarantee: int = -1
@@ -146,11 +148,18 @@ class Gang:
         return sum(q.pending - q.missing for q in self.requirements)
 
 
+class OpenDemand(NamedTuple):
+    """A demand of a running gang that may give way."""
+
+    gang: GangIdx
+    demand: DemandIdx
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Of the pods at home of these gangs, by gang and demand, at least `least` stay."""
+    """Of the pods at home of these demands, at least `least` stay."""
 
-    demands: frozenset[tuple[int, int]]
+    demands: frozenset[OpenDemand]
     least: int
 
 

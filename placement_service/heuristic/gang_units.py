@@ -8,7 +8,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.plan import Units
+from placement_service.formulation.plan import Units, units_of
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.regions import EVERYWHERE, Region
@@ -38,7 +38,7 @@ class GangUnits:
         self.journal: list[tuple[int, Ints, Ints]] = []
 
     def units(self) -> Units:
-        return tuple((d, n, c) for (d, n), c in sorted(self.taken.items()) if c)
+        return units_of(self.taken)
 
     def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
         """Place units of a demand on distinct nodes that are known to have room."""

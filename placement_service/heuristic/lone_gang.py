@@ -20,7 +20,7 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
 from placement_service.formulation.indices import NO_DOMAIN, NO_LEVEL, DomainIdx, LevelIdx
 from placement_service.formulation.objective import report_plan, trivial_bounds, worth
-from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.plan import Plan, Units, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.fragmentation import Fragmentation
 
@@ -225,7 +225,7 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
     """So many units of each demand on these nodes, the largest first; None if they do not fit."""
     free, whole = problem.free[nodes].copy(), problem.whole_free[nodes].copy()
     with_gpus = problem.node_gpus[nodes] > 0
-    found: list[tuple[int, int, int]] = []
+    found: dict[tuple[int, int], int] = {}
     for d in _largest_first(problem, gang):
         pod_class, left = gang.demands[d].pod_class, int(asked[d])
         request = problem.request[pod_class]
@@ -246,8 +246,8 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
         free[order] -= take[:, None] * request
         if problem.gpus[pod_class]:
             whole[order] = False
-        found += [(d, int(nodes[n]), int(k)) for n, k in zip(order, take, strict=True)]
-    return tuple(sorted(found))
+        found.update({(d, int(nodes[n])): int(k) for n, k in zip(order, take, strict=True)})
+    return units_of(found)
 
 
 def _solution(problem: Problem, plan: Plan, *, least: bool = False) -> Solution | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import admitted
@@ -45,7 +46,7 @@ class Builder:
         order: Order,
         *,
         start: Plan | None = None,
-        first: Iterable[int] = (),
+        first: Iterable[GangIdx] = (),
         layout: Layout | None = None,
         rng: random.Random | None = None,
     ) -> Plan:
@@ -57,7 +58,7 @@ class Builder:
         goes first. A base goes before the gangs based on it.
         """
         residual = ResidualCapacity(self.problem)
-        plan: dict[int, Units] = dict(start or {})
+        plan: dict[GangIdx, Units] = dict(start or {})
         residual.take_plan(plan)
         chosen = set(first)
         try:
@@ -74,7 +75,7 @@ class Builder:
             pass
         return plan
 
-    def _turns(self, order: Order, chosen: set[int]) -> Iterator[tuple[list[Gang], list[Gang]]]:
+    def _turns(self, order: Order, chosen: set[GangIdx]) -> Iterator[tuple[list[Gang], list[Gang]]]:
         """Pending gangs whose minimums are placed, then gangs whose extras are.
 
         All at once, or priority by priority where extras go with them.
@@ -94,7 +95,7 @@ class Builder:
     def _add_all(
         self,
         residual: ResidualCapacity,
-        plan: dict[int, Units],
+        plan: dict[GangIdx, Units],
         gangs: Iterable[Gang],
         layout: Layout | None = None,
     ) -> None:
@@ -105,7 +106,7 @@ class Builder:
     def adopt(self, start: Plan) -> Plan:
         """The whole gangs of an earlier plan that still fit as they are."""
         residual = ResidualCapacity(self.problem)
-        plan: dict[int, Units] = {}
+        plan: dict[GangIdx, Units] = {}
         for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
             gang = self.problem.gangs[index]
             units = start[index]
@@ -146,7 +147,7 @@ class Builder:
     def add(
         self,
         residual: ResidualCapacity,
-        plan: dict[int, Units],
+        plan: dict[GangIdx, Units],
         gang: Gang,
         layout: Layout | None = None,
     ) -> bool:
@@ -171,7 +172,7 @@ class Builder:
         return gang.set_level, frozenset(used)
 
     def put_back_home(
-        self, residual: ResidualCapacity, plan: dict[int, Units], gangs: Iterable[int]
+        self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gangs: Iterable[GangIdx]
     ) -> None:
         """Open gangs of a plan go home again, one after another, where there is room.
 
@@ -241,7 +242,7 @@ class Builder:
         return None
 
     def add_extras(
-        self, residual: ResidualCapacity, plan: dict[int, Units], gangs: Iterable[Gang]
+        self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gangs: Iterable[Gang]
     ) -> None:
         """As many extras as fit, gangs of higher priority first."""
         able = [g for g in gangs if g.placeable and g.extras]

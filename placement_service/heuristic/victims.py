@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.formulation.indices import NodeIdx
-from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Demand, Gang, Problem
+from placement_service.formulation.indices import GangIdx, NodeIdx
+from placement_service.formulation.plan import Plan, Units, units_of
+from placement_service.formulation.problem import Demand, Gang, Problem, UnitsOnNode
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -89,7 +89,7 @@ class _Victims:
         self.residual = ResidualCapacity(self.problem)
         self.residual.take_plan(plan)
         #: Open gangs by the node that they run on.
-        self.on_node: defaultdict[int, list[int]] = defaultdict(list)
+        self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
         for gang in self.problem.gangs:
             for node in sorted({home.node for home in gang.home}):
                 self.on_node[node].append(gang.index)
@@ -161,15 +161,15 @@ class _Victims:
         self,
         gang: Gang,
         node: int,
-        left: Mapping[int, Units],
+        left: Mapping[GangIdx, Units],
         needed: Demand,
         inside: Callable[[int], int],
-    ) -> tuple[float, dict[int, Units]] | None:
+    ) -> tuple[float, dict[GangIdx, Units]] | None:
         """The price of clearing a node, and what stays of the gangs on it; None if in vain.
 
         `inside` says on how many nodes of the domain a gang runs, which all get free with it.
         """
-        keeps: dict[int, Units] = {}
+        keeps: dict[GangIdx, Units] = {}
         cost = 0.0
         request = self.problem.request[needed.pod_class]
         free = self.residual.free[node].copy()
@@ -216,16 +216,16 @@ class _Victims:
 
     # --- changes --------------------------------------------------------------
 
-    def release(self, index: int, before: Units, after: Units) -> None:
+    def release(self, index: GangIdx, before: Units, after: Units) -> None:
         """What is left grows by what a gang gives up."""
         gone = Counter({(d, n): c for d, n, c in before})
         gone.subtract({(d, n): c for d, n, c in after})
-        self._release(index, tuple((d, n, c) for (d, n), c in gone.items() if c))
+        self._release(index, units_of(gone))
 
-    def _release(self, index: int, units: Units) -> None:
-        self._take(index, tuple((d, n, -c) for d, n, c in units))
+    def _release(self, index: GangIdx, units: Units) -> None:
+        self._take(index, tuple(UnitsOnNode(d, n, -c) for d, n, c in units))
 
-    def _take(self, index: int, units: Units) -> None:
+    def _take(self, index: GangIdx, units: Units) -> None:
         demands = self.problem.gangs[index].demands
         for d, node, count in units:
             self.residual.take(demands[d].pod_class, np.array([node]), np.array([count]))
@@ -242,7 +242,7 @@ class _Clearing:
         self._needed = needed
         self._inside = set(nodes.tolist())
         self._nodes_of: dict[int, int] = {}
-        self.left: dict[int, Units] = {}
+        self.left: dict[GangIdx, Units] = {}
         able = nodes[prices.each[nodes] < np.inf]
         self._heap = list(zip(prices.each[able].tolist(), able.tolist(), strict=True))
         heapq.heapify(self._heap)
@@ -253,7 +253,7 @@ class _Clearing:
             self._nodes_of[index] = len(homes & self._inside)
         return max(1, self._nodes_of[index])
 
-    def _price(self, node: int) -> tuple[float, dict[int, Units]] | None:
+    def _price(self, node: int) -> tuple[float, dict[GangIdx, Units]] | None:
         return self._victims.price(self._gang, node, self.left, self._needed, self._nodes_inside)
 
     def _push(self, node: int) -> None:
@@ -352,7 +352,7 @@ class Prices:
                     self._priority[g.index] = g.priority
                 self.see(g.index, plan.get(g.index, ()))
 
-    def see(self, gang: int, units: Units) -> None:
+    def see(self, gang: GangIdx, units: Units) -> None:
         """Take note of what stays of a gang."""
         for e in self._entries.get(gang, ()):
             self._units[e] = 0
@@ -412,4 +412,4 @@ def _without(gang: Gang, units: Units, node: int) -> Units | None:
         lost = sum(c for d, c in gone if d in requirement.demands)
         if lost and mine - lost < max(requirement.missing, 0):
             return None
-    return tuple((d, n, c) for d, n, c in units if n != node)
+    return tuple(unit for unit in units if unit.node != node)

@@ -22,8 +22,9 @@ from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
-from placement_service.formulation.plan import from_solution, is_placed
+from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_choice import mandatory
@@ -127,9 +128,11 @@ def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> 
     return count
 
 
-def _plan(cluster: Cluster, snapshot: Snapshot) -> dict[int, tuple[tuple[int, int, int], ...]]:
+def _plan(cluster: Cluster, snapshot: Snapshot) -> Plan:
     names = [gang.name for gang in snapshot.gangs]
-    return {i: cluster.earlier[name] for i, name in enumerate(names) if name in cluster.earlier}
+    return {
+        GangIdx(i): cluster.earlier[name] for i, name in enumerate(names) if name in cluster.earlier
+    }
 
 
 def _with_copies(cluster: Cluster, copy: PodGang, count: int) -> Snapshot:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Problem
@@ -126,7 +127,7 @@ class Case:
         problem = formulate(whole, self.policy)
         index = {gang.name: i for i, gang in enumerate(whole.gangs)}
         mine = [gang.name for gang in change(self.snapshot).gangs]
-        start = {index[mine[i]]: units for i, units in plan.items()}
+        start = {GangIdx(index[mine[i]]): units for i, units in plan.items()}
         return self._searched(problem, start, self.wanted.difference(gone), whole).fit
 
     @property

@@ -16,8 +16,9 @@ from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
-from placement_service.formulation.problem import Gang
+from placement_service.formulation.problem import Gang, UnitsOnNode
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -48,7 +49,7 @@ def _minimum(gang: Gang, units: Units) -> Units:
         taken = min(count, left[first[d]])
         left[first[d]] -= taken
         if taken:
-            kept.append((d, node, taken))
+            kept.append(UnitsOnNode(d, node, taken))
     return tuple(kept)
 
 
@@ -60,7 +61,9 @@ class Trial:
         self.problem = formulate(snapshot, policy)
         names = [one.name for one in snapshot.gangs]
         #: Nodes that are added come behind, so those of the plan keep their places.
-        self.plan: Plan = {i: earlier[name] for i, name in enumerate(names) if name in earlier}
+        self.plan: Plan = {
+            GangIdx(i): earlier[name] for i, name in enumerate(names) if name in earlier
+        }
         self.gang = self.problem.gangs[names.index(gang)]
         self._builder = Builder(self.problem)
         self.residual = ResidualCapacity(self.problem)

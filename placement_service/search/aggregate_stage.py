@@ -14,6 +14,7 @@ import numpy as np
 from placement_service.cp_sat.aggregate_model import AggregateModel, aggregate_size
 from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Var
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import worth
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -45,7 +46,7 @@ def settle_aggregate(state: State, *, thorough: bool = False) -> None:
 
 
 class _Descent:
-    def __init__(self, state: State, plain: set[int], thorough: bool) -> None:
+    def __init__(self, state: State, plain: set[GangIdx], thorough: bool) -> None:
         self.state = state
         self.thorough = thorough
         self.problem = state.problem

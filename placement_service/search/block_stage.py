@@ -19,7 +19,9 @@ from placement_service.cp_sat.part_worth import class_worths
 from placement_service.cp_sat.solving import Var
 from placement_service.entities.solution import TierName
 from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.indices import DemandIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import UnitsOnNode
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.orders import orders
@@ -254,7 +256,7 @@ class _Stage:
 
 
 #: Stands for the units of a gang that is placed.
-_SOMEWHERE: Units = ((0, 0, 1),)
+_SOMEWHERE: Units = (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)
 
 #: What a GPU of a gang and an extra pod count in domains, and a domain in whole nodes.
 _GPU, _EXTRA, _DOMAIN = 100, 20, 500

@@ -16,6 +16,7 @@ from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import bound_parts
 from placement_service.cp_sat.configuration_master import Filling
 from placement_service.cp_sat.part_assignment import Place, Wish, assign
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.begun_gang import BegunGang
@@ -243,7 +244,7 @@ class Realisation:
             work = BegunGang(self.topology, residual, g.index)
             work.begin(begun.get(g.index, {}))
             works[g.index] = work
-        plan: dict[int, Units] = {}
+        plan: dict[GangIdx, Units] = {}
         mine = [g for g in gangs if g.index in works]
         mine.sort(key=lambda g: (-g.priority, -g.value, oldest_first(g)))
         for g in bases_first(mine):

@@ -15,6 +15,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.entities.solution import Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Worth, report_plan, trivial_bounds, worth
 from placement_service.formulation.plan import Plan, from_solution
 from placement_service.formulation.problem import Problem
@@ -52,9 +53,9 @@ class State:
         self._best: dict[int, int] = {}
         self._counting: Counting | None = None
         self._forest: Forest | None = None
-        self.target: tuple[int, ...] = ()
+        self.target: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
-        self.fewest: dict[int, int] = {}
+        self.fewest: dict[GangIdx, int] = {}
         #: So many goals have bounds that hold: those behind a tier of which some may still be
         #: spent are bounded for plans that spend nothing.
         self.known_goals = len(self.goals)

@@ -12,6 +12,7 @@ import numpy as np
 
 from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import Target, VictimModel
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
@@ -148,7 +149,7 @@ class _Descent:
         """Make the plan that a target means, and take it if it is better."""
         state = self.state
         problem, builder = state.problem, state.builder
-        plan: dict[int, Units] = {g: units for g, units in target.staying.items() if units}
+        plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}
         residual = ResidualCapacity(problem)
         residual.take_plan(plan)
         for gang in sorted((problem.gangs[g] for g in target.places), key=self._hardest):
@@ -168,7 +169,7 @@ class _Descent:
                 self._complete(residual, plan, gang)
         self._accept(plan)
 
-    def _complete(self, residual: ResidualCapacity, plan: dict[int, Units], gang: Gang) -> None:
+    def _complete(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> None:
         """What is moved of a gang runs elsewhere, or else the whole gang is placed anew."""
         builder, mark = self.state.builder, residual.mark()
         work = GangExtras(builder.topology, residual, gang)

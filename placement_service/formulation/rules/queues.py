@@ -27,6 +27,7 @@ from placement_service.entities.nodes import Nodes
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
 
 #: GPUs are counted in thousandths, because pods may ask for a share of one.
 UNITS_PER_GPU = 1000
@@ -55,7 +56,7 @@ class QueueRow:
     take: tuple[int, ...]
     weight: Ints
     capacity: int
-    gangs: frozenset[int]
+    gangs: frozenset[GangIdx]
     is_exact: bool = True
 
     @property
@@ -74,7 +75,7 @@ class QueueRows(NamedTuple):
 class Ask(NamedTuple):
     """What a gang could take at most, and what it takes where it runs: units by pod class."""
 
-    gang: int
+    gang: GangIdx
     classes: Mapping[int, int]
     home: Mapping[int, int]
 
@@ -99,7 +100,7 @@ def formulate(
     takes: dict[str, tuple[int, ...]] = {}
     rows: list[QueueRow] = []
     exact = True
-    members: dict[str, list[int]] = {}
+    members: dict[str, list[GangIdx]] = {}
     for index in by_gang:
         for up in above.get(snapshot.gangs[index].queue, ()):
             members.setdefault(up, []).append(index)

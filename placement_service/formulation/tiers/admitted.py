@@ -17,6 +17,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.guarantees import Guarantee
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, Goal, GoalModel, Terms, V, oldest
@@ -39,7 +40,7 @@ class Admitted:
 
     problem: Problem
     priority: int
-    gangs: frozenset[int]
+    gangs: frozenset[GangIdx]
     reported: bool
 
     def value(self, plan: Plan) -> int:
@@ -112,7 +113,7 @@ class InsideGuarantees:
         every = (g for guarantee in self.problem.guarantees for g in guarantee.needs)
         return [self.problem.gangs[i] for i in every if i not in plan and self._has(i)]
 
-    def _has(self, gang: int) -> bool:
+    def _has(self, gang: GangIdx) -> bool:
         mine = self.problem.gangs[gang]
         return mine.placeable and mine.priority >= self.priority
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from placement_service.entities.solution import TierName
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 
@@ -30,7 +31,7 @@ class Admission(NamedTuple, Generic[V]):
     """
 
     placed: V
-    gangs: Sequence[int]
+    gangs: Sequence[GangIdx]
 
 
 def oldest(model: GoalModel[V], admission: Admission[V], most: int) -> V:

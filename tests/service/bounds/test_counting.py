@@ -23,8 +23,9 @@ from placement_service.entities.request import (
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, units_of
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.engine import search
 from placement_service.search.exact_stage import settle_exact
@@ -50,8 +51,8 @@ def test_gangs_that_ask_for_the_same_may_need_more_domains_or_fewer() -> None:
         .gang("does-not-mind", Group("w", pods=3, gpus=8))
     )
     one_in_each_rack = {
-        0: ((0, 0, 1), (0, 2, 1), (0, 4, 1)),
-        1: ((0, 1, 1), (0, 3, 1), (0, 5, 1)),
+        GangIdx(0): units_of({(0, node): 1 for node in (0, 2, 4)}),
+        GangIdx(1): units_of({(0, node): 1 for node in (1, 3, 5)}),
     }
 
     solution = search_from(scenario, one_in_each_rack)

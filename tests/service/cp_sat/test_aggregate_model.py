@@ -25,8 +25,9 @@ from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Terms
@@ -374,7 +375,7 @@ def test_a_base_stays_where_gangs_based_on_it_are_left_as_they_are() -> None:
     )
     problem = formulate(scenario.snapshot(), POLICY)
     counting, forest = counted(problem)
-    fixed: Plan = {1: ((0, 2, 1),)}
+    fixed: Plan = {GangIdx(1): units_of({(0, 2): 1})}
     free = problem.free.copy()
     free[2] -= problem.request[problem.gangs[1].demands[0].pod_class]
 
@@ -419,8 +420,8 @@ def test_neighbourhoods_take_in_gangs_worth_as_much_that_need_no_split() -> None
         .gang("other", pods=2, gpus=8, prefer="rack")
     )
     split = {
-        0: ((0, 0, 1), (0, 1, 1), (0, 2, 1)),
-        1: ((0, 3, 1), (0, 4, 1), (0, 5, 1), (0, 6, 1)),
+        GangIdx(0): units_of({(0, node): 1 for node in (0, 1, 2)}),
+        GangIdx(1): units_of({(0, node): 1 for node in (3, 4, 5, 6)}),
     }
 
     state = after(scenario, count, lambda state: Improver(state).run(), plan=split)
