@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.scope_tree import Part
+from placement_service.heuristic.alike_parts import Alike
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.regions import Region
@@ -39,6 +40,10 @@ class BegunGang(GangPlacer):
             return self._used(part, self.problem.levels[level].domain) or found
         used = self._used(part, self.problem.levels[level].place_of)
         return used + [d for d in found if d not in used]
+
+    def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
+        # Where a part lies already tells it from the others.
+        return iter([(None, self.hardest_first(parts))])
 
     def _used(self, part: Part, domain: Ints) -> list[int]:
         """Domains where the part lies, those with most units first."""

@@ -7,15 +7,18 @@ Nothing here looks at other gangs; see `plan_builder`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from placement_service.formulation.arrays import Ints
+import numpy as np
+
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
+from placement_service.heuristic.alike_parts import Alike, most, place_alike, runs
 from placement_service.heuristic.domain_choice import TRIES, DomainChoice
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.flat_scopes import place_flat
+from placement_service.heuristic.gang_units import NodeUnits
 from placement_service.heuristic.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.slot_layout import Layout
@@ -52,7 +55,7 @@ class GangPlacer(DomainChoice):
         size = self._slot_size(part)
         if size > 1:
             return self._in_slot(part, size, candidates, region)
-        best: tuple[int, list[tuple[int, Ints, Ints]]] | None = None
+        best: tuple[int, list[tuple[int, Sequence[NodeUnits]]]] | None = None
         matters = self._has_wishes(part)
         for domain in candidates[:TRIES]:
             inside = self.topology.narrowed(region, part.required, domain)
@@ -67,8 +70,9 @@ class GangPlacer(DomainChoice):
             self.undo(mark)
         if best is None:
             return False
-        for demand, n, c in best[1]:
-            self.take(demand, n, c)
+        for demand, on_nodes in best[1]:
+            nodes, units = zip(*on_nodes, strict=True)
+            self.take(demand, np.array(nodes), np.array(units))
         return True
 
     def _slot_size(self, part: Part) -> int:
@@ -120,9 +124,15 @@ class GangPlacer(DomainChoice):
     def _contents(self, part: Part, region: Region) -> bool:
         """What a part consists of, hardest first, wherever it fits."""
         self.check_time()
-        for child in self.hardest_first(part.children):
-            if not self._part(child, region):
+        for alike, some in self._runs(part.children):
+            if alike is None:
+                if not all(self._part(child, region) for child in some):
+                    return False
+                continue
+            homes = most(self, alike, region, len(some))
+            if sum(times for _, times in homes) < len(some):
                 return False
+            place_alike(self, alike, some, region, homes)
         return all(
             self.loose(d, self.want[d], region) == self.want[d]
             for d in self.loose_order(part.loose)
@@ -142,15 +152,33 @@ class GangPlacer(DomainChoice):
                 return False
             tried.add(domain)
             inside = self.topology.narrowed(region, level, domain)
-            children = [c for c in children if not self._try(c, inside)]
+            children = [c for some in self._runs(children) for c in self._try(*some, inside)]
             for d in self.loose_order(list(rest)):
                 rest[d] -= self.loose(d, rest[d], inside)
             rest = {d: k for d, k in rest.items() if k}
         return True
 
-    def _try(self, part: Part, region: Region) -> bool:
+    def _try(self, alike: Alike | None, parts: list[Part], region: Region) -> list[Part]:
+        """Place what fits of some parts; returns the others."""
+        if alike is None:
+            return [part for part in parts if not self._try_one(part, region)]
+        homes = most(self, alike, region, len(parts))
+        placed = sum(times for _, times in homes)
+        if placed:
+            place_alike(self, alike, parts[:placed], region, homes)
+        return parts[placed:]
+
+    def _try_one(self, part: Part, region: Region) -> bool:
         mark = self.mark()
         if self._part(part, region):
             return True
         self.undo(mark)
         return False
+
+    def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
+        """Parts, hardest first, those that are alike together."""
+        ordered = self.hardest_first(parts)
+        if self.layout is not None:
+            # Each part has its own slot.
+            return iter([(None, ordered)])
+        return runs(self, ordered)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +13,20 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Units, units_of
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_facts import Topology
+from placement_service.heuristic.node_choice import Chosen
 from placement_service.heuristic.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity, sums_by_domain
 
 
 class OutOfTime(Exception):
     """There is no time left to place the gang."""
+
+
+class NodeUnits(NamedTuple):
+    """So many units on a node."""
+
+    node: int
+    units: int
 
 
 class GangUnits:
@@ -35,7 +45,7 @@ class GangUnits:
         self.gang = gang
         self.taken: dict[tuple[int, int], int] = {}
         self._until = until
-        self.journal: list[tuple[int, Ints, Ints]] = []
+        self.journal: list[tuple[int, Sequence[NodeUnits]]] = []
 
     def units(self) -> Units:
         return units_of(self.taken)
@@ -43,9 +53,31 @@ class GangUnits:
     def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
         """Place units of a demand on distinct nodes that are known to have room."""
         self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
-        self.journal.append((demand, nodes, counts))
-        for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
-            self.taken[demand, n] = self.taken.get((demand, n), 0) + c
+        self._note(demand, list(map(NodeUnits, nodes.tolist(), counts.tolist())))
+
+    def take_in_turn(self, parts: Sequence[tuple[int, int]], chosen: Chosen) -> None:
+        """Place units of one demand after another, all of one pod class, on nodes in their order.
+
+        `parts` are demands and how many units of each; together as many as are chosen.
+        """
+        self.residual.take(self.gang.demands[parts[0][0]].pod_class, *chosen)
+        on_nodes = zip(chosen.nodes.tolist(), chosen.counts.tolist(), strict=True)
+        node, room = next(on_nodes)
+        for demand, missing in parts:
+            mine: list[NodeUnits] = []
+            while missing:
+                if not room:
+                    node, room = next(on_nodes)
+                units = min(room, missing)
+                mine.append(NodeUnits(node, units))
+                room -= units
+                missing -= units
+            self._note(demand, mine)
+
+    def _note(self, demand: int, on_nodes: Sequence[NodeUnits]) -> None:
+        self.journal.append((demand, on_nodes))
+        for node, units in on_nodes:
+            self.taken[demand, node] = self.taken.get((demand, node), 0) + units
 
     def give_up(self) -> None:
         """Give back all units, wherever others were taken since."""
@@ -61,9 +93,9 @@ class GangUnits:
     def undo(self, mark: tuple[int, int]) -> None:
         self.residual.undo(mark[0])
         while len(self.journal) > mark[1]:
-            demand, nodes, counts = self.journal.pop()
-            for n, c in zip(nodes.tolist(), counts.tolist(), strict=True):
-                self.taken[demand, n] -= c
+            demand, on_nodes = self.journal.pop()
+            for node, units in on_nodes:
+                self.taken[demand, node] -= units
 
     def check_time(self) -> None:
         if time.monotonic() > self._until:

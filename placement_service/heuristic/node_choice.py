@@ -6,6 +6,7 @@ room, then the least CPU, then the first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,38 @@ class NodeChoice:
         if last <= len(fits):
             counts[-1] -= filled[last - 1] - count
         return Chosen(able[order[:last]], counts)
+
+    def best_in_each(
+        self,
+        residual: ResidualCapacity,
+        pod_class: ClassIdx,
+        regions: Sequence[Region],
+        counts: Sequence[int],
+    ) -> Chosen:
+        """The best nodes of disjoint regions, in their order, for so many units in each.
+
+        Each has the room.
+        """
+        if len(regions) == 1:
+            return self.best(residual, pod_class, regions[0], counts[0])
+        found = [region.nodes for region in regions if region.nodes is not None]
+        nodes = np.concatenate(found)
+        fits = residual.row(pod_class)[nodes]
+        able = np.flatnonzero(fits)
+        place = np.repeat(np.arange(len(found)), [len(one) for one in found])[able]
+        nodes, fits = nodes[able], fits[able]
+        key = self._by_node(residual, nodes)
+        if not all(region.even for region in regions):
+            key += self._around(residual, pod_class, nodes)
+        order = np.lexsort((key, place))
+        nodes, fits, place = nodes[order], fits[order], place[order]
+        # What is left to place in the region when it comes to a node.
+        filled = np.cumsum(fits) - fits
+        begin = filled[np.searchsorted(place, np.arange(len(found)))]
+        left = np.array(counts)[place] - (filled - begin[place])
+        take = np.minimum(fits, left)
+        used = take > 0
+        return Chosen(nodes[used], take[used])
 
     def keys(self, residual: ResidualCapacity, pod_class: ClassIdx, nodes: Ints) -> Ints:
         """Sort keys of nodes for a pod class, smaller is better."""

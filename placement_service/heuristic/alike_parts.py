@@ -1,0 +1,82 @@
+"""Parts that each need one domain for so many pods of one class: placed together.
+
+The replicas of a gang are alike. Which of them goes where does not matter, so domains are
+sorted once and filled one after another, the tightest first, with as many parts as each holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.scope_tree import Part
+from placement_service.heuristic.domain_choice import DomainChoice
+from placement_service.heuristic.regions import Region
+
+
+class Alike(NamedTuple):
+    """What a part asks for that is nothing but some pods in one domain."""
+
+    level: int
+    pod_class: ClassIdx
+    units: int
+
+
+def runs(gang: DomainChoice, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
+    """Parts in their order, those together that ask for the same; None for all others."""
+    for alike, some in groupby(parts, key=lambda part: _alike(gang, part)):
+        yield alike, list(some)
+
+
+def _alike(gang: DomainChoice, part: Part) -> Alike | None:
+    if part.children or part.required < 0 or part.preferred >= 0:
+        return None
+    assert part.scope is not None
+    demands = _wanted(gang, part)
+    if part.scope.pin >= 0 or len(demands) != 1:
+        return None
+    pod_class = gang.gang.demands[demands[0]].pod_class
+    if gang.problem.special[pod_class]:
+        return None
+    return Alike(part.required, pod_class, gang.want[demands[0]])
+
+
+def _wanted(gang: DomainChoice, part: Part) -> list[int]:
+    return [d for d in part.loose if gang.want[d]]
+
+
+def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequence[tuple[int, int]]:
+    """The domains for up to `count` parts in a region, and how many parts go to each."""
+    level, pod_class, units = alike
+    own = gang.topology.domains(region, level)
+    parts = gang.room(pod_class, level, region, own) // units
+    able = np.flatnonzero(parts)
+    if not len(able):
+        return ()
+    domains = able if own is None else own[able]
+    room = gang.room(pod_class, level, region, own)[able]
+    order = np.lexsort((room, gang.topology.least_demand_rank(pod_class, level)[domains]))
+    filled = np.cumsum(parts[able[order]])
+    last = int(np.searchsorted(filled, count)) + 1
+    times = parts[able[order[:last]]]
+    if last <= len(filled):
+        times[-1] -= filled[last - 1] - count
+    return list(zip(domains[order[:last]].tolist(), times.tolist(), strict=True))
+
+
+def place_alike(
+    gang: DomainChoice,
+    alike: Alike,
+    parts: Sequence[Part],
+    region: Region,
+    homes: Sequence[tuple[int, int]],
+) -> None:
+    """Place parts in the domains that `most` has found."""
+    regions = [gang.topology.narrowed(region, alike.level, domain) for domain, _ in homes]
+    counts = [times * alike.units for _, times in homes]
+    chosen = gang.topology.choice.best_in_each(gang.residual, alike.pod_class, regions, counts)
+    gang.take_in_turn([(_wanted(gang, part)[0], alike.units) for part in parts], chosen)
