@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 from bench.building import HALF_TRAY, NAMESPACE, ONE_GPU, RACK, WHOLE_TRAY, in_use, nvl_cluster
 from bench.instances import NOW
-from placement.client import PlacementClient, Session
+from placement.client import PlacementClient
 from placement.errors import PlacementError
+from placement.sessions import Session
 from placement.v1 import ComputePlacementRequest, Placement, TerminationReason
 from placement.v1 import Node as NodeMessage
 from placement_service.api.wire.requests import request_to_proto

@@ -235,21 +235,34 @@ class _Computation:
         """The same for a question of planning."""
         request = self._read(asked.question)
         work = planning.Planning(
-            self._stages, self._job.switch, self._job.head.answer_by, self._placed
+            self._stages,
+            self._job.switch,
+            self._job.head.answer_by,
+            self._placed,
+            self._offer_part,
         )
-        answer = self._fitting(work.answer(asked, request))
+        answer = self._fitting(self._named(work.answer(asked, request)))
         call = self._job.head.call.name.lower().replace("_", " ")
-        return f"planned\n{call}, {len(request.snapshot.nodes)} nodes", answer
+        nodes = f"{len(request.snapshot.nodes)} nodes"
+        return f"planned\n{call}, {nodes}, {self._request_digest}", answer
+
+    def _named(self, answer: planning.Answer) -> planning.Answer:
+        """An answer of planning with the digests of what was asked."""
+        answer.request_digest = self._request_digest
+        answer.snapshot_digest = self._snapshot_digest
+        return answer
 
     def _passed(self, passed: Passed) -> None:
         self._channel.send(Kind.STAGE, stage_frame(passed))
 
     def _progress(self, progress: Progress) -> None:
+        news = placements.progress_to_proto(progress)
+        event: Message = news
         if self._job.head.call in TOLD_OF_PROGRESS:
-            event = placement_service_pb2.StreamPlacementResponse(
-                progress=placements.progress_to_proto(progress)
-            )
-            self._channel.send(Kind.PROGRESS, event.SerializeToString())
+            event = placement_service_pb2.StreamPlacementResponse(progress=news)
+        elif self._job.head.call not in planning.ASKED:
+            return
+        self._channel.send(Kind.PROGRESS, event.SerializeToString())
 
     def _offer(self, placement: Placement) -> None:
         standing = Standing.FOUND if placement.tiers else Standing.NOTHING
@@ -257,6 +270,13 @@ class _Computation:
             standing = Standing.PROVEN
         with contextlib.suppress(InvalidRequest):
             self._channel.send(Kind.BEST, bytes((standing,)) + self._written(placement))
+
+    def _offer_part(self, answer: planning.Answer) -> None:
+        """What was found so far of an answer of planning."""
+        with contextlib.suppress(InvalidRequest):
+            content = self._fitting(self._named(answer))
+            self._channel.send(Kind.BEST, bytes((Standing.PARTIAL,)) + content)
+            self._channel.send(Kind.PROGRESS, planning.news(answer).SerializeToString())
 
     def _defect(self, what: str, detail: str) -> str:
         self._channel.send(Kind.DEFECT, f"{what}: {detail}".encode(errors="replace"))
@@ -282,7 +302,7 @@ class _Computation:
             )
         )
         if self._job.head.call in planning.ASKED:
-            return planning.around(self._job.head.call, message)
+            return self._named(planning.around(self._job.head.call, message))
         return questions.answer(self._job.head.call, message, self._warnings)
 
     def _fitting(self, answer: Message) -> bytes:

@@ -9,6 +9,7 @@ further inside are the compute process's to find.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from google.protobuf import duration_pb2
@@ -41,13 +42,18 @@ class Header:
     base: str | None
 
 
-async def read_header(request: memoryview, *, time_limit: int, label: int, base: int = 0) -> Header:
+async def read_header(
+    request: memoryview, *, time_limit: int, label: int, question: int = 0, base: int = 0
+) -> Header:
     """What stands in the fields of those numbers; 0 is no field.
 
-    Raises InvalidRequest when the bytes are no message.
+    `base` is a field of the message in `question`, where that is one. Raises InvalidRequest
+    when the bytes are no message.
     """
-    fields = await _fields(request, (time_limit, label, base))
-    limits, labels, bases = fields[time_limit], fields[label], fields[base]
+    fields = await _fields(request, (time_limit, label, question or base))
+    limits, labels, bases = fields[time_limit], fields[label], fields[question or base]
+    if question and base:
+        bases = [part for one in bases for part in (await _fields(one, (base,)))[base]]
     try:
         # A field that comes more than once is merged, as protobuf does.
         duration = duration_pb2.Duration.FromString(b"".join(limits))
@@ -79,11 +85,25 @@ async def unwrapped(message: memoryview, field: int) -> memoryview:
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
+async def chosen(message: memoryview, fields: Collection[int]) -> int:
+    """Which of some fields a message holds, of which it is to hold one; 0 for none.
+
+    Raises InvalidRequest when the bytes are no message.
+    """
+    found = await _fields(message, tuple(fields))
+    return next((number for number, parts in found.items() if parts), 0)
+
+
 async def only(message: memoryview, *fields: int) -> bytes:
     """The bytes of a message that holds only these of its fields."""
     found = await _fields(message, fields)
     parts = (piece for f in fields for part in found[f] for piece in (*framed(f, len(part)), part))
     return b"".join(parts)
+
+
+def wrapped(message: bytes, field: int) -> bytes:
+    """The bytes of a message that holds another in a field; the message itself for field 0."""
+    return b"".join((*framed(field, len(message)), message)) if field else message
 
 
 def amended(message: bytes, field: int, change: Message) -> bytes:

@@ -30,7 +30,7 @@ class Kind(IntEnum):
     READY = 3
     WARM = 4
     PROGRESS = 5
-    """A StreamPlacementResponse."""
+    """A StreamPlacementResponse; for a question of planning, a Progress."""
     BEST = 6
     """A byte, the `Standing`, and the answer to send should there be no later one."""
     DEFECT = 7
@@ -57,11 +57,15 @@ class Kind(IntEnum):
 
 
 class Standing(IntEnum):
-    """What is behind an answer: nothing was computed yet, a plan, or a proven one."""
+    """What is behind an answer: nothing was computed yet, a plan, or a proven one.
+
+    `PARTIAL` is what was found of an answer of planning, behind a plan that is finished.
+    """
 
     NOTHING = 0
     FOUND = 1
     PROVEN = 2
+    PARTIAL = 3
 
 
 #: Kinds that end a job.

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf import duration_pb2
+from google.protobuf.message import DecodeError
 
 from placement.v1 import Placement as PlacementMessage
-from placement.v1 import planning_pb2
+from placement.v1 import Progress, planning_pb2
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
 from placement_service.api.wire import placements
@@ -24,7 +25,7 @@ from placement_service.api.wire.times import duration
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.placement import Placement
-from placement_service.entities.planning import Bounded, Remedy
+from placement_service.entities.planning import Bounded, Remedy, Repacking
 from placement_service.entities.progress import Interrupted, Switch
 from placement_service.entities.request import Binding, PodGang, Request
 from placement_service.entities.solution import Solution
@@ -40,6 +41,12 @@ Asked = (
     planning_pb2.ExplainGangRequest
     | planning_pb2.ComputeCapacityRequest
     | planning_pb2.ComputeRepackingRequest
+)
+
+Answer = (
+    planning_pb2.ExplainGangResponse
+    | planning_pb2.ComputeCapacityResponse
+    | planning_pb2.ComputeRepackingResponse
 )
 
 #: The messages of the calls that plan.
@@ -70,11 +77,33 @@ def read(call: Call, content: bytes) -> Asked:
         raise not_a_message() from error
 
 
-def around(call: Call, placement: PlacementMessage) -> Message:
+def around(call: Call, placement: PlacementMessage) -> Answer:
     """The answer while all that is known is a plan."""
     if call is Call.EXPLAIN_GANG:
         return planning_pb2.ExplainGangResponse(placement=placement)
     return planning_pb2.ComputeCapacityResponse(placement=placement)
+
+
+def news(answer: Answer) -> Progress:
+    """What an answer so far tells people who watch."""
+    message = Progress(elapsed=answer.elapsed)
+    if isinstance(answer, planning_pb2.ExplainGangResponse):
+        message.phase = f"remedies: {len(answer.remedies)} kinds found"
+    elif isinstance(answer, planning_pb2.ComputeRepackingResponse):
+        message.phase = f"moves: {_range(answer.pods)} pods"
+    elif answer.HasField("amount"):
+        of = "domains" if answer.HasField("domains") else "copies"
+        message.phase = f"{_range(answer.amount)} {of}"
+    else:
+        message.phase = f"frontier: {len(answer.rows)} rows"
+    return message
+
+
+def _range(amount: planning_pb2.Amount) -> str:
+    """What is known of a number: what was reached, and the bound."""
+    value = str(amount.value) if amount.HasField("value") else "none found"
+    bound = str(amount.bound) if amount.HasField("bound") else "not known"
+    return f"{value} (bound {bound})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +118,23 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planning:
-    """What one computation works with. `place` answers a question by a time."""
+    """What one computation works with. `place` answers a question by a time.
+
+    `offer` is told what is known of the answer, whenever that is more.
+    """
 
     stages: Stages
     switch: Switch
     answer_by: float
     place: Callable[[Request, float], Placement]
+    offer: Callable[[Answer], None]
 
     @property
     def deadline(self) -> float:
         """When to begin nothing more: what is begun then still has to end, and to leave."""
         return self.answer_by - _RESERVE * max(0.0, self.answer_by - time.monotonic())
 
-    def answer(self, asked: Asked, request: Request) -> Message:
+    def answer(self, asked: Asked, request: Request) -> Answer:
         """The answer to a question of planning about a valid request. Raises InvalidRequest."""
         if isinstance(asked, planning_pb2.ExplainGangRequest):
             return self._explained(asked, request)
@@ -125,7 +158,16 @@ class Planning:
         else:
             plan = self._computed(request)
         begin = time.monotonic()
-        found: tuple[Remedy, ...] = ()
+
+        def answer(found: Sequence[Remedy]) -> planning_pb2.ExplainGangResponse:
+            response = planning_pb2.ExplainGangResponse(
+                remedies=map(remedy_to_proto, found), elapsed=_since(begin)
+            )
+            response.placement.MergeFrom(plan.message)
+            return response
+
+        found: Sequence[Remedy] = ()
+        self.offer(answer(found))
         if asked.gang not in plan.placed:
             found = remedies(
                 request.snapshot,
@@ -137,12 +179,9 @@ class Planning:
                 solver=self._solver(),
                 deadline=self.deadline,
                 levels=asked.levels,
+                report=lambda some: self.offer(answer(some)),
             )
-        response = planning_pb2.ExplainGangResponse(
-            remedies=map(remedy_to_proto, found), elapsed=duration(time.monotonic() - begin)
-        )
-        response.placement.MergeFrom(plan.message)
-        return response
+        return answer(found)
 
     def _copies(
         self, asked: planning_pb2.ComputeCapacityRequest, request: Request
@@ -150,23 +189,38 @@ class Planning:
         gang = _gang("copies.gang", asked.copies.gang, request)
         plan = self._computed(request)
         begin = time.monotonic()
-        found = capacity.copies(self._cluster(request, plan), gang)
-        return _capacity(plan.message, amount=found, begin=begin)
+
+        def answer(amount: Bounded) -> planning_pb2.ComputeCapacityResponse:
+            return _capacity(plan.message, amount=amount, begin=begin)
+
+        self.offer(answer(Bounded(None, None)))
+        found = capacity.copies(
+            self._cluster(request, plan), gang, report=lambda one: self.offer(answer(one))
+        )
+        return answer(found)
 
     def _missing(
         self, asked: planning_pb2.ComputeCapacityRequest, request: Request
     ) -> planning_pb2.ComputeCapacityResponse:
         begin = time.monotonic()
         domains = _domains("domains", asked.domains, request, asked.levels)
+
+        def answer(amount: Bounded) -> planning_pb2.ComputeCapacityResponse:
+            return planning_pb2.ComputeCapacityResponse(
+                amount=amount_to_proto(amount),
+                domains=planning_pb2.FurtherDomains(level=domains.level, like=domains.like),
+                elapsed=_since(begin),
+            )
+
+        self.offer(answer(Bounded(None, None)))
         found = capacity.missing(
-            domains, request.policy, solver=self._solver(), deadline=self.deadline
+            domains,
+            request.policy,
+            solver=self._solver(),
+            deadline=self.deadline,
+            report=lambda amount: self.offer(answer(amount)),
         )
-        took = time.monotonic() - begin
-        response = planning_pb2.ComputeCapacityResponse(
-            amount=amount_to_proto(found.domains),
-            domains=planning_pb2.FurtherDomains(level=domains.level, like=domains.like),
-            elapsed=duration(took),
-        )
+        response = answer(found.domains)
         if found.snapshot is not None and found.solution is not None:
             plan = name_plan(
                 found.snapshot,
@@ -194,12 +248,23 @@ class Planning:
         domains = _domains("frontier.domains", question.domains, request, asked.levels)
         plan = self._computed(request)
         begin = time.monotonic()
-        rows = capacity.frontier(self._cluster(request, plan), domains, gangs, question.most)
-        response = _capacity(plan.message, begin=begin)
-        response.domains.level, response.domains.like = domains.level, domains.like
-        for count, amounts in rows:
-            response.rows.add(domains=count, copies=map(amount_to_proto, amounts))
-        return response
+
+        def answer(rows: Sequence[capacity.Row]) -> planning_pb2.ComputeCapacityResponse:
+            response = _capacity(plan.message, begin=begin)
+            response.domains.level, response.domains.like = domains.level, domains.like
+            for row in rows:
+                response.rows.add(domains=row.domains, copies=map(amount_to_proto, row.copies))
+            return response
+
+        self.offer(answer(()))
+        rows = capacity.frontier(
+            self._cluster(request, plan),
+            domains,
+            gangs,
+            question.most,
+            report=lambda some: self.offer(answer(some)),
+        )
+        return answer(rows)
 
     def _cluster(self, request: Request, plan: _Plan) -> capacity.Cluster:
         return capacity.Cluster.after(
@@ -226,6 +291,16 @@ class Planning:
         if not 0 < asked.count <= len(known):
             text = f"there are {len(known)} domains of {asked.level}, not {asked.count}"
             raise InvalidRequest([Violation("count", text)])
+
+        def answer(found: Repacking) -> planning_pb2.ComputeRepackingResponse:
+            return planning_pb2.ComputeRepackingResponse(
+                moves=map(move_to_proto, found.moves),
+                freed=found.freed,
+                pods=amount_to_proto(found.pods),
+                elapsed=_since(begin),
+            )
+
+        self.offer(answer(Repacking((), (), Bounded(None, None))))
         found = repack(
             request.snapshot,
             request.policy,
@@ -233,13 +308,9 @@ class Planning:
             asked.count,
             solver=self._solver(),
             deadline=self.deadline,
+            report=lambda bound: self.offer(answer(Repacking((), (), Bounded(None, bound)))),
         )
-        return planning_pb2.ComputeRepackingResponse(
-            moves=map(move_to_proto, found.moves),
-            freed=found.freed,
-            pods=amount_to_proto(found.pods),
-            elapsed=duration(time.monotonic() - begin),
-        )
+        return answer(found)
 
     def _computed(self, request: Request) -> _Plan:
         begin = time.monotonic()
@@ -286,10 +357,14 @@ class _Solver:
             raise Interrupted
 
 
+def _since(begin: float) -> duration_pb2.Duration:
+    return duration(time.monotonic() - begin)
+
+
 def _capacity(
     plan: PlacementMessage, *, begin: float, amount: Bounded | None = None
 ) -> planning_pb2.ComputeCapacityResponse:
-    response = planning_pb2.ComputeCapacityResponse(elapsed=duration(time.monotonic() - begin))
+    response = planning_pb2.ComputeCapacityResponse(elapsed=_since(begin))
     response.placement.MergeFrom(plan)
     if amount is not None:
         response.amount.MergeFrom(amount_to_proto(amount))

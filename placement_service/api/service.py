@@ -28,7 +28,13 @@ from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
 from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
-from placement_service.api.methods import PLACEMENT_CALLS, Call, Method, methods
+from placement_service.api.methods import (
+    PLACEMENT_CALLS,
+    STEERED,
+    TOLD_OF_PROGRESS,
+    Method,
+    methods,
+)
 from placement_service.api.metrics import Metrics
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
@@ -38,8 +44,10 @@ from placement_service.api.tracing import Trace, Tracing
 from placement_service.entities.errors import (
     DeadlineTooShort,
     Internal,
+    InvalidRequest,
     PlacementError,
     SnapshotUnknown,
+    Violation,
 )
 from placement_service.entities.stages import Passed, Stage, stage, tell, told
 
@@ -202,28 +210,40 @@ class PlacementCalls:
         arrival = asyncio.get_running_loop().time()
         title = "a request"
         try:
-            with (
-                self._admission.place(len(message)),
-                await envelope.unwrapped(message, method.inner) as request,
-            ):
+            with self._admission.place(len(message)), contextlib.ExitStack() as parts:
+                step = 0
+                if method.steps:
+                    step = await envelope.chosen(message, method.steps)
+                    if not step:
+                        raise InvalidRequest([Violation("step", "it asks nothing")])
+                asked = method.steps.get(step, method)
+                request = await envelope.unwrapped(message, step or asked.inner)
+                parts.enter_context(request)
                 header = await envelope.read_header(
-                    request, time_limit=method.time_limit, label=method.label, base=method.base
+                    request,
+                    time_limit=asked.time_limit,
+                    label=asked.label,
+                    question=asked.question,
+                    base=asked.base,
                 )
+                question = await envelope.unwrapped(request, asked.question)
+                parts.enter_context(question)
                 title = _title(header.label)
                 base = None if header.base is None else self._base(header.base)
                 trace.note(label=title)
                 budget = _budget(
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
-                call = _Call(method, request, title, budget, news.tell, trace, base)
-                async with _heard(call, context):
+                tell = _telling(method, news)
+                call = _Call(asked, request, question, title, budget, tell, trace, base)
+                async with _heard(method, call, context):
                     with stage(Stage.WAIT):
                         process = await self._turn(call)
                     try:
                         with stage(Stage.COMPUTE):
                             answer = await self._in_time(process, call)
                         self._save(call, answer)
-                        return answer
+                        return envelope.wrapped(answer, step)
                     finally:
                         self._pool.give_back(process)
         except (PlacementError, Refused) as error:
@@ -327,7 +347,7 @@ class PlacementCalls:
         """Keeps what a request says of its snapshot, once a process made something of it."""
         method = call.method
         if held and method.base:
-            told = await envelope.only(call.request, method.snapshot, method.base)
+            told = await envelope.only(call.question, method.snapshot, method.base)
             self._snapshots.keep(digests(held)[-1], told, call.base or b"")
 
     def _after_death(self, call: _Call) -> bytes:
@@ -343,12 +363,12 @@ class PlacementCalls:
         if call.method.call not in PLACEMENT_CALLS:
             return
         if self._settings.dumps == "always":
-            call.dump = self._dumps.save(call.request, call.told)
+            call.dump = self._dumps.save(call.question, call.told)
         self._dumps.answer(call.dump, answer, call.method.placement)
 
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
-        name = call.dump = self._dumps.save(call.request, call.told)
+        name = call.dump = self._dumps.save(call.question, call.told)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 
@@ -385,10 +405,11 @@ class _Budget:
 
 @dataclass(slots=True)
 class _Call:
-    """One call: its request, its time, and the best answer so far."""
+    """One call: its request and the question in it, its time, and the best answer so far."""
 
     method: Method
     request: memoryview
+    question: memoryview
     title: str
     budget: _Budget
     tell: Callable[[bytes], None]
@@ -422,6 +443,8 @@ class _Call:
     def best_so_far(self, termination: placement_pb2.Termination | None = None) -> bytes:
         """The best answer, with the time that passed, and another end if it is not proven."""
         assert self.best is not None
+        if self.standing is Standing.PARTIAL:
+            return self.best
         if self.standing is Standing.PROVEN:
             termination = None
         elapsed = duration_pb2.Duration()
@@ -432,9 +455,9 @@ class _Call:
 
 
 @asynccontextmanager
-async def _heard(call: _Call, context: _Context) -> AsyncIterator[None]:
+async def _heard(method: Method, call: _Call, context: _Context) -> AsyncIterator[None]:
     """Hears whether the caller of a call that may be steered wants it to finish."""
-    if call.method.call is not Call.STEER_PLACEMENT:
+    if method.call not in STEERED:
         yield
         return
 
@@ -494,6 +517,13 @@ class _News:
         while self._latest is not None:
             progress, self._latest = self._latest, None
             await self._context.write(progress)
+
+
+def _telling(method: Method, news: _News) -> Callable[[bytes], None]:
+    """What takes the progress of a call, which most callers are not told of."""
+    if method.steps:
+        return lambda progress: news.tell(envelope.wrapped(progress, method.progress))
+    return news.tell if method.call in TOLD_OF_PROGRESS else lambda _: None
 
 
 @asynccontextmanager

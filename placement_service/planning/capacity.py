@@ -7,9 +7,9 @@ value from a plan: greedy, and by a search where that leaves a gap.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -81,36 +81,53 @@ class Cluster:
         return Cluster(kept, policy, earlier, frozenset(placed), solver, deadline)
 
 
-def copies(cluster: Cluster, model: PodGang, *, exhaustive: bool = True) -> Bounded:
+class Known(NamedTuple):
+    """Copies that fit, and the proven most."""
+
+    value: int
+    bound: int
+
+
+def copies(
+    cluster: Cluster,
+    model: PodGang,
+    *,
+    exhaustive: bool = True,
+    report: Callable[[Bounded], None] = lambda known: None,
+) -> Bounded:
     """The most copies of a gang beside all that is placed.
 
     One that waits is its own first copy; of one that runs, further copies are counted. Unless
-    `exhaustive` no search is made.
+    `exhaustive` no search is made. `report` is told of each better value and bound.
     """
     if model.base_gang and model.base_gang not in cluster.placed:
         return Bounded(0, 0)
     first = int(model.is_pending and model.name in cluster.placed)
-    further = _further_copies(cluster, changes.pending_copy(model, _SUFFIX), exhaustive)
-    assert further.value is not None
-    bound = None if further.bound is None else further.bound + first
-    return Bounded(further.value + first, bound)
+    known = Bounded(first, None)
+    for value, bound in _further_copies(cluster, changes.pending_copy(model, _SUFFIX), exhaustive):
+        known = Bounded(value + first, bound + first)
+        report(known)
+    return known
 
 
-def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Bounded:
+def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterator[Known]:
+    """Better and better values and bounds."""
     snapshot = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, copy))
     problem = formulate(snapshot, cluster.policy)
     value = _placed_greedily(cluster, snapshot, problem)
     counting = Counting(Topology(problem))
     bound = most_copies(counting, problem.gangs[-1], MOST_COPIES)
+    yield Known(value, max(value, bound))
     if not exhaustive or value >= bound or bound > _MOST_SEARCHED or not problem.exact:
-        return Bounded(value, max(value, bound))
+        return
     bound = max(value, min(bound, _master_bound(cluster, copy, bound)))
+    yield Known(value, bound)
     while value < bound and time.monotonic() + _SHORTEST < cluster.deadline:
         fits = _all_fit(cluster, _with_copies(cluster, copy, value + 1))
         if fits is None:
-            break
+            return
         value, bound = (value + 1, bound) if fits else (value, value)
-    return Bounded(value, bound)
+        yield Known(value, bound)
 
 
 def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> int:
@@ -219,13 +236,21 @@ class Domains:
         return changes.with_domains(base, self.level, self.like, count, self._inner)
 
 
-def missing(domains: Domains, policy: Policy, *, solver: Solver, deadline: float) -> Missing:
-    """The fewest domains, with the proven bound."""
+def missing(
+    domains: Domains,
+    policy: Policy,
+    *,
+    solver: Solver,
+    deadline: float,
+    report: Callable[[Bounded], None] = lambda known: None,
+) -> Missing:
+    """The fewest domains, with the proven bound, of which `report` is told as it rises."""
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     bound = _least(domains, policy, solver, deadline)
     if bound >= NEVER:
         return Missing(Bounded(None, None))
     count = bound
+    report(Bounded(None, bound))
     while time.monotonic() + _SHORTEST < deadline:
         snapshot = domains.added(count)
         problem = formulate(snapshot, policy)
@@ -234,6 +259,7 @@ def missing(domains: Domains, policy: Policy, *, solver: Solver, deadline: float
             return Missing(Bounded(count, bound), snapshot, found)
         if proven and count == bound:
             bound += 1
+            report(Bounded(None, bound))
         # Far from a proof, a value is worth more than every number in between.
         count += 1 if count < bound + 3 else max(1, count // 8)
     return Missing(Bounded(None, bound))
@@ -272,11 +298,26 @@ def _largest(snapshot: Snapshot, values: Sequence[str | None]) -> str:
 # --- with 0, 1, 2, ... more -------------------------------------------------------------
 
 
+class Row(NamedTuple):
+    """The most copies of each gang with so many further domains."""
+
+    domains: int
+    copies: Sequence[Bounded]
+
+
 def frontier(
-    cluster: Cluster, domains: Domains, gangs: Sequence[PodGang], most: int
-) -> list[tuple[int, list[Bounded]]]:
-    """For each number of further domains the most copies of each gang, without the others."""
-    rows: list[tuple[int, list[Bounded]]] = []
+    cluster: Cluster,
+    domains: Domains,
+    gangs: Sequence[PodGang],
+    most: int,
+    *,
+    report: Callable[[Sequence[Row]], None] = lambda rows: None,
+) -> list[Row]:
+    """For each number of further domains the most copies of each gang, without the others.
+
+    `report` is told the rows so far.
+    """
+    rows: list[Row] = []
     for count in range(most + 1):
         if count and time.monotonic() >= cluster.deadline:
             break
@@ -287,5 +328,6 @@ def frontier(
                 # A part of a row says nothing.
                 return rows
             row.append(copies(wider, gang, exhaustive=False))
-        rows.append((count, row))
+        rows.append(Row(count, row))
+        report(rows)
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -42,11 +42,12 @@ def remedies(
     solver: Solver,
     deadline: float,
     levels: Sequence[str] = (),
+    report: Callable[[Sequence[Remedy]], None] = lambda found: None,
 ) -> tuple[Remedy, ...]:
     """What lets a gang in beside a plan that does not place it.
 
     `placed` are the gangs that the plan places; `levels` names topology levels, coarse ones
-    first. `deadline` is in `time.monotonic` seconds.
+    first. `deadline` is in `time.monotonic` seconds. `report` is told what was found so far.
     """
     whole = carried_out(snapshot, evictions)
     (asked,) = (one for one in whole.gangs if one.name == gang)
@@ -66,15 +67,17 @@ def remedies(
         deadline=deadline,
         here=Trial(snapshot, policy, gang, earlier),
     )
-    found: list[Remedy] = []
+    found: tuple[Remedy, ...] = ()
     for done, kind in enumerate(KINDS):
         # Most are quick and leave their time to the others.
         share = max(_SHARE, 1 / (len(KINDS) - done))
-        found += list(kind(case.within(share)))[-1:]
-    if evictions:
-        # Others might have been evicted instead.
-        return tuple(replace(one, proven=False) for one in found)
-    return tuple(found)
+        before = found
+        for remedy in kind(case.within(share)):
+            # After evictions: others might have been evicted instead.
+            proven = remedy.proven and not evictions
+            found = (*before, replace(remedy, proven=proven))
+            report(found)
+    return found
 
 
 def cheapest(found: Sequence[Remedy]) -> Remedy | None:

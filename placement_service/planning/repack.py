@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
@@ -57,14 +57,16 @@ def repack(
     *,
     solver: Solver,
     deadline: float,
+    report: Callable[[int], None] = lambda bound: None,
 ) -> Repacking:
     """Free `count` domains of `level`; those that are free already count.
 
-    Gangs that wait are left out of it. There must be so many domains.
+    Gangs that wait are left out of it. There must be so many domains. `report` is told how
+    many pods have to move at least, as that rises.
     """
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     search = _Search(_running_only(snapshot), policy, level, count, solver, deadline)
-    return search.run()
+    return search.run(report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class _Search:
         #: Refused sets that further moves may make possible: pods with whole gangs, domains.
         self._retries: list[tuple[int, tuple[int, ...]]] = []
 
-    def run(self) -> Repacking:
+    def run(self, report: Callable[[int], None]) -> Repacking:
         """The repacking with fewest pods that was found."""
         strangers = set(self._with_strangers().tolist())
         question = EmptyingQuestion(
@@ -127,21 +129,26 @@ class _Search:
             tuple(d for d in range(len(self._names)) if d not in strangers),
             self._count,
         )
+        bound: int | None = None
         while time.monotonic() < self._deadline:
             answer = self._solver.call(_FUNCTION, question, deadline=self._deadline)
             if answer is None:
-                return Repacking((), (), Bounded(0, None))
+                break
             least = cast("EmptyingAnswer", answer)
             found = self._retried(least.bound)
-            if found is not None or least.domains is None:
+            if found is not None:
+                return found
+            # What a set that was refused costs with further moves counts as well.
+            known = min(least.bound, self._bound)
+            bound = known if known < NEVER else None
+            if least.domains is None:
                 break
+            report(known)
             found = self._attempt(tuple(sorted(least.domains)), least.bound, whole=False)
             if found is not None:
                 return found
             question = replace(question, forbidden=(*question.forbidden, least.domains))
-        else:
-            found = None
-        return found or self._retried(NEVER) or Repacking((), (), Bounded(0, None))
+        return self._retried(NEVER) or Repacking((), (), Bounded(None, bound))
 
     def _retried(self, cost: int) -> Repacking | None:
         """What the retries that cost no more come to."""

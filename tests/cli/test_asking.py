@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from placement import v1
 from placement.cli.asking import Asker
 from placement.cli.options import Service
+from placement.streams import SteeredStream
 from placement.testing import scripted_server
 
 SERVICE = Service(None, None, None, None, 60.0, None)
@@ -77,3 +79,43 @@ def test_a_second_interrupt_leaves() -> None:
     search.on_finish = lambda: None if search.told.is_set() else interrupt_after(0.1)
     with pytest.raises(KeyboardInterrupt):
         asked(search)
+
+
+class Steered(SteeredStream[v1.ExplainGangResponse]):
+    """A call about planning that goes on until it is told to finish."""
+
+    def __init__(self, answer: v1.ExplainGangResponse) -> None:
+        self._finished = threading.Event()
+
+        def events() -> Iterator[v1.Progress | v1.ExplainGangResponse]:
+            yield v1.Progress(phase="remedies")
+            interrupt_after(0.3)
+            self._finished.wait()
+            yield answer
+
+        self._left = events()
+
+    def __next__(self) -> v1.Progress | v1.ExplainGangResponse:
+        return next(self._left)
+
+    def finish(self) -> None:
+        self._finished.set()
+
+    close = finish
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        ({"elapsed": {"seconds": 1}}, "this is what was found so far\n"),
+        ({}, "this is what was found so far, the plan that comes first\n"),
+    ],
+)
+def test_an_interrupt_gives_what_planning_found_so_far(
+    capsys: pytest.CaptureFixture[str], answer: Any, known: str
+) -> None:
+    begun = v1.ExplainGangResponse(**answer)
+    asker = Asker(SERVICE, lambda: "localhost:1")
+    found = asker._planned(lambda request, timeout: Steered(begun), v1.ExplainGangRequest())
+    assert found == begun
+    assert capsys.readouterr().err == f"placementctl: interrupted; {known}"

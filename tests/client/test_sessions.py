@@ -17,7 +17,10 @@ from placement.local_snapshot import LocalSnapshot, Question
 from placement.testing import Event, Script, scripted_server, serve
 from placement.v1 import (
     ClusterSnapshot,
+    ComputeCapacityRequest,
     ComputePlacementRequest,
+    ComputeRepackingRequest,
+    ExplainGangRequest,
     Node,
     Placement,
     PodGang,
@@ -71,7 +74,7 @@ def known(*names: str) -> LocalSnapshot:
     """A cluster that the service knows as D1."""
     cluster = LocalSnapshot()
     cluster.set_nodes(*map(node, names))
-    cluster.answered(cluster.question(REQUEST), answer("D1"))
+    cluster.answered(cluster.question(REQUEST), "D1")
     return cluster
 
 
@@ -80,7 +83,7 @@ def test_first_the_whole_then_what_has_changed() -> None:
     cluster.set_nodes(node("a"), node("b"))
     question = cluster.question(REQUEST)
     assert sent(question) == ("", ["a", "b"], [])
-    cluster.answered(question, answer("D1"))
+    cluster.answered(question, "D1")
     assert sent(cluster.question(REQUEST)) == ("D1", [], [])
     cluster.set_nodes(node("a", 4), node("b"))
     cluster.remove_nodes("nodes/b", "nodes/nobody")
@@ -102,12 +105,12 @@ def test_what_changes_while_a_call_runs_is_told_with_the_next() -> None:
     running = cluster.question(REQUEST)
     cluster.set_nodes(node("c"))
     cluster.remove_nodes("nodes/b")
-    cluster.answered(running, answer("D2"))
+    cluster.answered(running, "D2")
     later = cluster.question(REQUEST)
     assert sent(later) == ("D2", ["c"], ["b"])
-    cluster.answered(later, answer("D3"))
+    cluster.answered(later, "D3")
     # An answer that was overtaken says nothing new.
-    cluster.answered(running, answer("D2"))
+    cluster.answered(running, "D2")
     assert sent(cluster.question(REQUEST)) == ("D3", [], [])
 
 
@@ -263,6 +266,45 @@ def test_the_real_service(service: str, ask: Ask, stream: bool) -> None:
     assert where() == []
 
 
+def test_questions_of_planning_name_a_base_too(service: str) -> None:
+    """The cluster is told again where the service does not know it, and not where it does."""
+    cluster = known("a", "b")
+    with PlacementClient(service, timeout=LONG) as client:
+        session = client.session(cluster)
+        asked = ComputeCapacityRequest(question=REQUEST)
+        asked.copies.gang = GANG.name
+        assert session.capacity(asked).amount.value == 2
+        assert sent(cluster.question(REQUEST))[1:] == ([], [])
+        cluster.set_nodes(node("b", 1))
+        assert session.capacity(asked).amount.value == 1
+        cluster.remove_nodes("nodes/a")
+        why = session.explain(ExplainGangRequest(question=REQUEST, gang=GANG.name))
+        assert [one.add_nodes.count for one in why.remedies] == [1]
+        host = ComputeRepackingRequest(question=REQUEST, level="zone", count=1)
+        with pytest.raises(InvalidRequestError, match="no node label zone"):
+            session.repack(host)
+        with session.steer(REQUEST) as events:
+            *_, last = events
+        assert isinstance(last, Placement)
+        assert not cluster.question(REQUEST).is_whole
+        assert sent(cluster.question(REQUEST))[0] == last.snapshot_digest
+
+
+def test_questions_of_planning_in_an_asynchronous_session(service: str) -> None:
+    async def work() -> list[int]:
+        async with AsyncPlacementClient(service, timeout=LONG) as client:
+            session = client.session(known("a"))
+            asked = ComputeCapacityRequest(question=REQUEST)
+            asked.copies.gang = GANG.name
+            found = [(await session.capacity(asked)).amount.value]
+            session.cluster.remove_nodes("nodes/a")
+            session.cluster.set_nodes(node("b", 1))
+            why = await session.explain(ExplainGangRequest(question=REQUEST, gang=GANG.name))
+            return [*found, *(one.add_nodes.count for one in why.remedies)]
+
+    assert asyncio.run(work()) == [1, 1]
+
+
 doings = st.sampled_from(["set", "remove", "replace", "ask"])
 steps = st.lists(st.tuples(doings, st.sets(st.sampled_from("abcd"))), max_size=12)
 
@@ -288,7 +330,7 @@ def test_what_is_told_makes_what_is_there(steps: list[tuple[str, set[str]]]) -> 
                 del there[name]
             there.update((n.name, n) for n in question.request.snapshot.nodes)
             kept[str(count)] = there
-            cluster.answered(question, answer(str(count)))
+            cluster.answered(question, str(count))
             assert there == {
                 n.name: n for n in cluster.question(REQUEST, whole=True).request.snapshot.nodes
             }

@@ -6,24 +6,37 @@ A call that is cancelled, as by ``asyncio.timeout``, stops its search.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from placement.client import CHANNEL_OPTIONS, DEFAULT_TIMEOUT
 from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
 from placement.local_snapshot import LocalSnapshot
+from placement.sessions import about
 from placement.v1 import (
+    ComputeCapacityRequest,
+    ComputeCapacityResponse,
     ComputePlacementRequest,
     ComputePlacementResponse,
+    ComputeRepackingRequest,
+    ComputeRepackingResponse,
+    ExplainGangRequest,
+    ExplainGangResponse,
     Placement,
     Progress,
     StreamPlacementRequest,
 )
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+from placement.v1.planning_pb2_grpc import PlanningServiceStub
+
+_Answer = TypeVar(
+    "_Answer", Placement, ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse
+)
 
 
 class AsyncPlacementClient:
@@ -55,18 +68,51 @@ class AsyncPlacementClient:
             raise ValueError("credentials go with an address; a channel has its own")
         self._target = target if isinstance(target, str) else "a channel"
         self._stub = PlacementServiceStub(channel)
+        self._planning = PlanningServiceStub(channel)
 
     async def compute(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> Placement:
         """The placement, within ``timeout`` seconds. Raises a `PlacementError`."""
+        response: ComputePlacementResponse = await self._answered(
+            self._stub.ComputePlacement, request, timeout
+        )
+        return response.placement
+
+    async def explain(
+        self, request: ExplainGangRequest, *, timeout: float | None = None
+    ) -> ExplainGangResponse:
+        """Why a gang waits and what would let it in; as `compute`."""
+        answer: ExplainGangResponse = await self._answered(
+            self._planning.ExplainGang, request, timeout
+        )
+        return answer
+
+    async def capacity(
+        self, request: ComputeCapacityRequest, *, timeout: float | None = None
+    ) -> ComputeCapacityResponse:
+        """How much more fits, or how much is missing; as `compute`."""
+        answer: ComputeCapacityResponse = await self._answered(
+            self._planning.ComputeCapacity, request, timeout
+        )
+        return answer
+
+    async def repack(
+        self, request: ComputeRepackingRequest, *, timeout: float | None = None
+    ) -> ComputeRepackingResponse:
+        """What to move so that whole domains are free; as `compute`."""
+        answer: ComputeRepackingResponse = await self._answered(
+            self._planning.ComputeRepacking, request, timeout
+        )
+        return answer
+
+    async def _answered(
+        self, call: Callable[..., Awaitable[Any]], request: Message, timeout: float | None
+    ) -> Any:
         try:
-            response: ComputePlacementResponse = await self._stub.ComputePlacement(
-                request, timeout=self._seconds(timeout)
-            )
+            return await call(request, timeout=self._seconds(timeout))
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error) from error
-        return response.placement
 
     async def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -130,31 +176,72 @@ class AsyncSession:
     async def compute(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> Placement:
-        """As `AsyncPlacementClient.compute`.
+        """As `AsyncPlacementClient.compute`."""
 
-        Raises ValueError for a request with nodes of its own.
-        """
+        def ask(question: ComputePlacementRequest, left: float) -> Awaitable[Placement]:
+            return self._client.compute(question, timeout=left)
+
+        return await self._asked(request, ask, timeout)
+
+    async def explain(
+        self, request: ExplainGangRequest, *, timeout: float | None = None
+    ) -> ExplainGangResponse:
+        """As `AsyncPlacementClient.explain`."""
+
+        def ask(question: ComputePlacementRequest, left: float) -> Awaitable[ExplainGangResponse]:
+            return self._client.explain(about(request, question), timeout=left)
+
+        return await self._asked(request.question, ask, timeout)
+
+    async def capacity(
+        self, request: ComputeCapacityRequest, *, timeout: float | None = None
+    ) -> ComputeCapacityResponse:
+        """As `AsyncPlacementClient.capacity`."""
+
+        def ask(
+            question: ComputePlacementRequest, left: float
+        ) -> Awaitable[ComputeCapacityResponse]:
+            return self._client.capacity(about(request, question), timeout=left)
+
+        return await self._asked(request.question, ask, timeout)
+
+    async def repack(
+        self, request: ComputeRepackingRequest, *, timeout: float | None = None
+    ) -> ComputeRepackingResponse:
+        """As `AsyncPlacementClient.repack`."""
+
+        def ask(
+            question: ComputePlacementRequest, left: float
+        ) -> Awaitable[ComputeRepackingResponse]:
+            return self._client.repack(about(request, question), timeout=left)
+
+        return await self._asked(request.question, ask, timeout)
+
+    async def _asked(
+        self,
+        request: ComputePlacementRequest,
+        ask: Callable[[ComputePlacementRequest, float], Awaitable[_Answer]],
+        timeout: float | None,
+    ) -> _Answer:
+        """The answer to a question, which is put once more where its base is not known."""
         end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
         question = self.cluster.question(request)
         while True:
             left = max(0.0, end - time.monotonic())
             try:
-                placement = await self._client.compute(question.request, timeout=left)
-                self.cluster.answered(question, placement)
+                answer = await ask(question.request, left)
+                self.cluster.answered(question, answer.snapshot_digest)
             except SnapshotUnknownError:
                 question = self.cluster.retold(question, request)
             except InvalidRequestError as error:
                 raise self.cluster.named(question, error) from error
             else:
-                return placement
+                return answer
 
     async def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> AsyncGenerator[Progress | Placement]:
-        """As `AsyncPlacementClient.stream`.
-
-        Raises ValueError for a request with nodes of its own.
-        """
+        """As `AsyncPlacementClient.stream`."""
         end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
         question = self.cluster.question(request)
         while True:
@@ -163,7 +250,7 @@ class AsyncSession:
                 async with aclosing(self._client.stream(question.request, timeout=left)) as events:
                     async for event in events:
                         if isinstance(event, Placement):
-                            self.cluster.answered(question, event)
+                            self.cluster.answered(question, event.snapshot_digest)
                         yield event
             except SnapshotUnknownError:
                 question = self.cluster.retold(question, request)

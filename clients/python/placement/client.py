@@ -10,18 +10,17 @@ something newer.
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import grpc
 
-from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
+from placement.errors import from_rpc_error
 from placement.local_snapshot import LocalSnapshot
+from placement.sessions import Session
+from placement.streams import EventStream, SteeredStream
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
@@ -33,9 +32,10 @@ from placement.v1 import (
     ExplainGangResponse,
     Finish,
     Placement,
-    Progress,
     SteerPlacementRequest,
     SteerPlacementResponse,
+    SteerPlanningRequest,
+    SteerPlanningResponse,
     StreamPlacementRequest,
     StreamPlacementResponse,
 )
@@ -134,6 +134,9 @@ class PlacementClient:
         self._steer: grpc.StreamStreamMultiCallable[
             SteerPlacementRequest, SteerPlacementResponse
         ] = planning.SteerPlacement
+        self._steer_planning: grpc.StreamStreamMultiCallable[
+            SteerPlanningRequest, SteerPlanningResponse
+        ] = planning.SteerPlanning
         self._explain: grpc.UnaryUnaryMultiCallable[ExplainGangRequest, ExplainGangResponse] = (
             planning.ExplainGang
         )
@@ -170,20 +173,44 @@ class PlacementClient:
 
     def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
-    ) -> PlacementStream:
+    ) -> EventStream[Placement]:
         """Progress whenever there is some, then the placement, within ``timeout`` seconds."""
-        return PlacementStream(
+        return EventStream(
             self._stream(StreamPlacementRequest(request=request), timeout=self._seconds(timeout))
         )
 
     def steer(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
-    ) -> SteeredStream:
+    ) -> SteeredStream[Placement]:
         """As `stream`, with an end that the caller may call for."""
         steps: SimpleQueue[SteerPlacementRequest | None] = SimpleQueue()
         steps.put(SteerPlacementRequest(request=request))
         call = self._steer(iter(steps.get, None), timeout=self._seconds(timeout))
-        return SteeredStream(call, steps)
+        return SteeredStream(call, steps, SteerPlacementRequest(finish=Finish()))
+
+    def steer_explain(
+        self, request: ExplainGangRequest, *, timeout: float | None = None
+    ) -> SteeredStream[ExplainGangResponse]:
+        """As `explain`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(explain_gang=request), timeout)
+
+    def steer_capacity(
+        self, request: ComputeCapacityRequest, *, timeout: float | None = None
+    ) -> SteeredStream[ComputeCapacityResponse]:
+        """As `capacity`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(compute_capacity=request), timeout)
+
+    def steer_repack(
+        self, request: ComputeRepackingRequest, *, timeout: float | None = None
+    ) -> SteeredStream[ComputeRepackingResponse]:
+        """As `repack`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(compute_repacking=request), timeout)
+
+    def _steered(self, request: SteerPlanningRequest, timeout: float | None) -> SteeredStream[Any]:
+        steps: SimpleQueue[SteerPlanningRequest | None] = SimpleQueue()
+        steps.put(request)
+        call = self._steer_planning(iter(steps.get, None), timeout=self._seconds(timeout))
+        return SteeredStream(call, steps, SteerPlanningRequest(finish=Finish()))
 
     def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
@@ -241,166 +268,3 @@ def _result(call: grpc.CallFuture[_Answer]) -> _Answer:
         raise from_rpc_error(error) from error
     finally:
         call.cancel()  # Does nothing to a call that has ended.
-
-
-class Session:
-    """Questions about a cluster that hardly changes: only what has changed is sent.
-
-    Keep `cluster` as the cluster is, and ask with requests that leave its nodes and running
-    pods out. What the service does not know (it was restarted, another replica answers) it
-    says, and gets the whole cluster within the same call.
-    """
-
-    def __init__(self, client: PlacementClient, cluster: LocalSnapshot) -> None:
-        self._client = client
-        self.cluster = cluster
-
-    def compute(
-        self, request: ComputePlacementRequest, *, timeout: float | None = None
-    ) -> Placement:
-        """As `PlacementClient.compute`. Raises ValueError for a request with nodes of its own."""
-        end = time.monotonic() + (self._client.timeout if timeout is None else timeout)
-        question = self.cluster.question(request)
-        while True:
-            left = max(0.0, end - time.monotonic())
-            try:
-                placement = self._client.compute(question.request, timeout=left)
-                self.cluster.answered(question, placement)
-            except SnapshotUnknownError:
-                question = self.cluster.retold(question, request)
-            except InvalidRequestError as error:
-                raise self.cluster.named(question, error) from error
-            else:
-                return placement
-
-    def stream(
-        self, request: ComputePlacementRequest, *, timeout: float | None = None
-    ) -> SessionStream:
-        """As `PlacementClient.stream`. Raises ValueError for a request with nodes of its own."""
-        seconds = self._client.timeout if timeout is None else timeout
-        return SessionStream(self._client, self.cluster, request, seconds)
-
-    def __repr__(self) -> str:
-        return f"<Session: {self._client!r}, {self.cluster!r}>"
-
-
-class PlacementStream(Iterator[Progress | Placement]):
-    """The events of one call: any number of `Progress`, then one `Placement`, the last.
-
-    Closing it, from any thread, cancels the call and ends the iteration; it is a context
-    manager that does so. Iterating raises a `placement.errors.PlacementError`.
-    """
-
-    def __init__(self, call: grpc.CallIterator[StreamPlacementResponse]) -> None:
-        self._call = call
-        self._responses = iter(call)
-        self._closed = False
-
-    def __next__(self) -> Progress | Placement:
-        while True:
-            try:
-                response = next(self._responses)
-            except grpc.RpcError as error:
-                if self._closed:
-                    raise StopIteration from None
-                raise from_rpc_error(error) from error
-            match response.WhichOneof("event"):
-                case "progress":
-                    return response.progress
-                case "placement":
-                    return response.placement
-                # Anything else is an event that a newer server knows and this client does not.
-
-    def close(self) -> None:
-        """Cancel the call, which stops the search; does nothing when it has ended."""
-        self._closed = True
-        self._call.cancel()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class SessionStream(Iterator[Progress | Placement]):
-    """As `PlacementStream`, of a session."""
-
-    def __init__(
-        self,
-        client: PlacementClient,
-        cluster: LocalSnapshot,
-        request: ComputePlacementRequest,
-        seconds: float,
-    ) -> None:
-        self._client = client
-        self._cluster = cluster
-        self._request = request
-        self._end = time.monotonic() + seconds
-        self._question = cluster.question(request)
-        self._events = client.stream(self._question.request, timeout=seconds)
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def __next__(self) -> Progress | Placement:
-        while True:
-            try:
-                event = next(self._events)
-                if isinstance(event, Placement):
-                    self._cluster.answered(self._question, event)
-            except SnapshotUnknownError:
-                self._question = self._cluster.retold(self._question, self._request)
-                left = max(0.0, self._end - time.monotonic())
-                with self._lock:
-                    if self._closed:
-                        raise StopIteration from None
-                    self._events = self._client.stream(self._question.request, timeout=left)
-            except InvalidRequestError as error:
-                raise self._cluster.named(self._question, error) from error
-            else:
-                return event
-
-    def close(self) -> None:
-        """Cancel the call, which stops the search; does nothing when it has ended."""
-        with self._lock:
-            self._closed = True
-            self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class SteeredStream(PlacementStream):
-    """A stream that ends earlier once `finish` is called, with the best answer so far."""
-
-    def __init__(
-        self,
-        call: grpc.CallIterator[SteerPlacementResponse],
-        steps: SimpleQueue[SteerPlacementRequest | None],
-    ) -> None:
-        # The events of both calls have the same fields.
-        super().__init__(cast("grpc.CallIterator[StreamPlacementResponse]", call))
-        self._steps = steps
-
-    def finish(self) -> None:
-        """Have the search end with the best answer so far; from any thread."""
-        self._steps.put(SteerPlacementRequest(finish=Finish()))
-        self._steps.put(None)
-
-    def close(self) -> None:
-        super().close()
-        # The thread that sends may still wait for a next step.
-        self._steps.put(None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from placement.errors import InvalidRequestError, SnapshotUnknownError, Violation
-from placement.v1 import ComputePlacementRequest, Node, Placement, RunningPod, SnapshotBase
+from placement.v1 import ComputePlacementRequest, Node, RunningPod, SnapshotBase
 
 #: The place of a node or running pod in a request.
 _PLACE = re.compile(r"snapshot\.(nodes|pods)\[(\d+)\]")
@@ -105,20 +105,20 @@ class LocalSnapshot:
                 )
             return Question(message, self._state)
 
-    def answered(self, question: Question, placement: Placement) -> None:
-        """Takes note that the service knows what a question was about.
+    def answered(self, question: Question, digest: str) -> None:
+        """Takes note that the service knows what a question was about, by its digest.
 
         Raises SnapshotUnknownError when the service is so old that it ignored the base.
         """
-        if not question.is_whole and not placement.snapshot_digest:
+        if not question.is_whole and not digest:
             raise SnapshotUnknownError(
                 "the service is of a version without sessions",
                 digest=question.request.base.digest,
             )
         with self._lock:
             latest = self._base is None or question.state >= self._base.state
-            if placement.snapshot_digest and latest:
-                self._base = _Base(placement.snapshot_digest, question.state)
+            if digest and latest:
+                self._base = _Base(digest, question.state)
                 self._nodes.forget(question.state)
                 self._pods.forget(question.state)
 

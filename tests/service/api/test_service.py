@@ -22,9 +22,13 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
 from placement.client import PlacementClient
+from placement.errors import InvalidRequestError
 from placement.v1 import (
     ComputePlacementRequest,
+    ExplainGangRequest,
+    ExplainGangResponse,
     Placement,
+    SteerPlanningRequest,
     StreamPlacementRequest,
     placement_pb2,
 )
@@ -247,6 +251,38 @@ def test_a_call_that_is_told_to_finish_answers_with_the_best_it_has() -> None:
         bindings = parse_placement(last).bindings
         assert verify(question.snapshot, question.policy, bindings) == ()
         assert last.stats.elapsed.ToMilliseconds() < LONG * 500
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_question_of_planning_that_is_told_to_finish_answers_with_what_it_has(
+    planned: bool,
+) -> None:
+    """The stubborn engine is asked for the plan first, and where that is known for a remedy."""
+    question = request_to_proto(request(open_snapshot(), time_limit=None))
+    asked = ExplainGangRequest(question=question, gang="namespaces/ml/podgangs/train")
+    asked.time_limit.seconds = int(LONG)
+    if planned:
+        asked.plan.SetInParent()
+    with (
+        running("stubborn", max_time_limit=LONG) as service,
+        PlacementClient(service.channel, timeout=LONG) as client,
+    ):
+        events = client.steer_explain(asked)
+        next(events)
+        events.finish()
+        *_, last = events
+    assert isinstance(last, ExplainGangResponse)
+    assert last.HasField("elapsed") == planned
+    assert not last.remedies
+    assert len(last.placement.gangs) == (0 if planned else 2)
+    assert last.snapshot_digest
+
+
+def test_a_step_of_planning_that_asks_nothing_is_a_mistake(usual: Running) -> None:
+    with PlacementClient(usual.channel, timeout=LONG) as client:
+        events = client._steered(SteerPlanningRequest(), None)
+        with pytest.raises(InvalidRequestError, match="it asks nothing"):
+            next(events)
 
 
 def test_without_time_limit_the_servers_default_holds() -> None:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from google.protobuf.message import Message
 
 from placement.cli.embedded import StartError, serving
 from placement.cli.failures import complain, no_answer, wrong_input
@@ -19,6 +21,7 @@ from placement.cli.words import verdict
 from placement.client import PlacementClient, tls
 from placement.errors import BusyError, DeadlineTooShortError, InvalidRequestError, PlacementError
 from placement.planning.planner import OutOfTime
+from placement.streams import SteeredStream
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
@@ -32,6 +35,7 @@ from placement.v1 import (
 )
 
 _Answer = TypeVar("_Answer", ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse)
+_Any = TypeVar("_Any")
 _Question = ExplainGangRequest | ComputeCapacityRequest | ComputeRepackingRequest
 
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
@@ -40,6 +44,13 @@ PATIENCE: Final = 30.0
 #: How often a busy service is asked, and seconds between.
 _MOST_ATTEMPTS: Final = 5
 _PAUSE: Final = 1.0
+
+
+class _Steered(NamedTuple, Generic[_Any]):
+    """An answer, and whether an interrupt ended the call."""
+
+    answer: _Any
+    interrupted: bool
 
 
 class Asker:
@@ -64,58 +75,72 @@ class Asker:
 
         An interrupt gives the best answer so far, a second one none. Raises `Failure`.
         """
-        from rich.console import Console
-
-        from placement.cli.progress import ProgressLine
-
         request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
-        timeout = self._service.time_limit + PATIENCE
-        with (
-            self._errors(),
-            ProgressLine(Console(file=sys.stderr), gangs=len(request.gangs)) as progress,
-            self._connected().steer(request, timeout=timeout) as events,
-            _interrupts(events.finish) as interrupted,
-        ):
-            news = _Interruptible(events)
-            while (event := news.next()) is not None:
-                if isinstance(event, Placement):
-                    if interrupted.is_set():
-                        known = verdict(event).partition(";")[0]
-                        complain([f"interrupted; this is the best answer so far: {known}"])
-                    return event
-                progress.show(event)
-        raise no_answer("the service ended the stream without an answer")
+        with self._errors():
+            answer, interrupted = self._steered(
+                self._connected().steer, request, gangs=len(request.gangs)
+            )
+        if interrupted:
+            known = verdict(answer).partition(";")[0]
+            complain([f"interrupted; this is the best answer so far: {known}"])
+        return answer
 
     def explain(self, request: ExplainGangRequest) -> ExplainGangResponse:
-        """What would let a gang in. Raises `OutOfTime` and `Failure`."""
-        return self._patiently(self._connected().explain, request)
+        """What would let a gang in. As `plan`; raises `OutOfTime` and `Failure`."""
+        return self._planned(self._connected().steer_explain, request)
 
     def capacity(self, request: ComputeCapacityRequest) -> ComputeCapacityResponse:
-        """How much more fits, or how much is missing. Raises `OutOfTime` and `Failure`."""
-        return self._patiently(self._connected().capacity, request)
+        """How much more fits, or how much is missing; as `explain`."""
+        return self._planned(self._connected().steer_capacity, request)
 
     def repack(self, request: ComputeRepackingRequest) -> ComputeRepackingResponse:
-        """What to move. Raises `OutOfTime` and `Failure`."""
-        return self._patiently(self._connected().repack, request)
+        """What to move; as `explain`."""
+        return self._planned(self._connected().steer_repack, request)
 
-    def _patiently(self, call: Callable[..., _Answer], request: _Question) -> _Answer:
+    def _planned(self, steer: Callable[..., SteeredStream[_Answer]], request: _Question) -> _Answer:
         """The answer of a call that may find the service busy, or not warm yet."""
         with self._errors():
             if self._warm is not None:
                 self._warm()
-            seconds = self._service.time_limit
-            request.time_limit.FromNanoseconds(round(seconds * 1e9))
+            request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
             for _ in range(_MOST_ATTEMPTS):
                 try:
-                    answer = call(request, timeout=seconds + PATIENCE)
+                    answer, interrupted = self._steered(
+                        steer, request, gangs=len(request.question.gangs)
+                    )
                 except BusyError as error:
                     # Its process may be starting anew.
                     time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
                     continue
-                if not answer.HasField("elapsed"):
+                begun = answer.HasField("elapsed")
+                if interrupted:
+                    known = "" if begun else ", the plan that comes first"
+                    complain([f"interrupted; this is what was found so far{known}"])
+                elif not begun:
                     raise OutOfTime("there was time for a plan, and none for the question itself")
                 return answer
         raise OutOfTime("the service was too busy to answer in time")
+
+    def _steered(
+        self, steer: Callable[..., SteeredStream[_Any]], request: Message, *, gangs: int
+    ) -> _Steered[_Any]:
+        """The answer of a call that may be told to finish, and whether it was."""
+        from rich.console import Console
+
+        from placement.cli.progress import ProgressLine
+
+        timeout = self._service.time_limit + PATIENCE
+        with (
+            ProgressLine(Console(file=sys.stderr), gangs=gangs) as progress,
+            steer(request, timeout=timeout) as events,
+            _interrupts(events.finish) as interrupted,
+        ):
+            news = _Interruptible(events)
+            while (event := news.next()) is not None:
+                if not isinstance(event, Progress):
+                    return _Steered(event, interrupted.is_set())
+                progress.show(event)
+        raise no_answer("the service ended the stream without an answer")
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
         """One of several questions, answered within `seconds`.
@@ -193,11 +218,11 @@ def _interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Interruptible:
+class _Interruptible(Generic[_Any]):
     """Takes events in another thread: gRPC cannot go on after an interrupt, this can."""
 
-    def __init__(self, events: Iterator[Progress | Placement]) -> None:
-        self._events: SimpleQueue[Progress | Placement | BaseException | None] = SimpleQueue()
+    def __init__(self, events: Iterator[Progress | _Any]) -> None:
+        self._events: SimpleQueue[Progress | _Any | BaseException | None] = SimpleQueue()
 
         def take() -> None:
             try:
@@ -209,7 +234,7 @@ class _Interruptible:
 
         threading.Thread(target=take, name="events", daemon=True).start()
 
-    def next(self) -> Progress | Placement | None:
+    def next(self) -> Progress | _Any | None:
         """The next event, None after the last one. Raises what the events raise."""
         event = self._events.get()
         if isinstance(event, BaseException):

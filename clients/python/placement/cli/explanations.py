@@ -13,6 +13,7 @@ from placement.v1 import (
     Amount,
     ComputeCapacityResponse,
     ExplainGangResponse,
+    FurtherDomains,
     GangResult,
     Remedy,
 )
@@ -37,7 +38,9 @@ def as_text(gang: GangName, explanation: ExplainGangResponse) -> str:
     lines += [f"  {one.message}" for one in result.reasons]
     if not result.placed:
         lines.append("")
-        if explanation.remedies:
+        if not explanation.HasField("elapsed"):
+            lines.append("What would let it in was not looked for.")
+        elif explanation.remedies:
             lines.append("Each of these alone lets it in, and displaces no other gang:")
             lines += [f"  {one.message}" for one in explanation.remedies]
         else:
@@ -51,14 +54,17 @@ def _result(gang: GangName, explanation: ExplainGangResponse) -> GangResult:
 
 
 def capacity_as_data(
-    gangs: Sequence[GangName], found: ComputeCapacityResponse, warnings: Iterable[Problem]
+    gangs: Sequence[GangName],
+    asked: FurtherDomains,
+    found: ComputeCapacityResponse,
+    warnings: Iterable[Problem],
 ) -> Json:
     """`capacity` for programs."""
     told: Json = {"warnings": warnings_as_data(warnings)}
-    if not found.domains.level:
+    if not asked.level:
         return {"gang": str(gangs[0]), "copies": _amount(found.amount), **told}
-    added: Json = {"level": found.domains.level, "like": found.domains.like}
-    if found.rows:
+    added: Json = {"level": asked.level, "like": found.domains.like or asked.like or None}
+    if gangs:
         rows = [
             {
                 "domains": row.domains,
@@ -74,17 +80,25 @@ def capacity_as_data(
     return {**added, "domains": _amount(found.amount), "plan": plan, **told}
 
 
-def capacity_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
+def capacity_as_text(
+    gangs: Sequence[GangName], asked: FurtherDomains, found: ComputeCapacityResponse
+) -> str:
     """`capacity` for people."""
-    if not found.domains.level:
+    if not asked.level:
         return _copies_as_text(gangs[0], found.amount)
-    return _frontier_as_text(gangs, found) if found.rows else _domains_as_text(found)
+    return _frontier_as_text(gangs, found) if gangs else _domains_as_text(found)
 
 
 def _copies_as_text(gang: GangName, copies: Amount) -> str:
     value, bound = copies.value, copies.bound
+    if not copies.HasField("value"):
+        return f"Copies of {gang} were not counted.\n"
     fit = "fits" if value == 1 else "fit"
-    known = "which is proven" if value == bound else f"at most {bound} could"
+    known = f"at most {bound} could"
+    if not copies.HasField("bound"):
+        known = "how many could is not known"
+    elif value == bound:
+        known = "which is proven"
     return f"{count(value, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
 
 
@@ -102,6 +116,8 @@ def _domains_as_text(found: ComputeCapacityResponse) -> str:
 
 def _frontier_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
     """A table; where the bound is another it stands behind a stroke."""
+    if not found.rows:
+        return "Copies were not counted.\n"
     title = f"more {found.domains.level.rpartition('/')[2]} like {found.domains.like}"
     rows = [[title, *map(str, gangs)]]
     for row in found.rows:

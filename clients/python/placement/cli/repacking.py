@@ -31,7 +31,7 @@ def as_data(found: ComputeRepackingResponse, warnings: Iterable[Problem]) -> Jso
         "moves": moves,
         "freed": list(found.freed),
         "pods": {
-            "value": found.pods.value,
+            "value": found.pods.value if found.pods.HasField("value") else None,
             "bound": found.pods.bound if found.pods.HasField("bound") else None,
         },
         "warnings": warnings_as_data(warnings),
@@ -42,7 +42,10 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
     """`repack` for people."""
     if len(found.freed) < asked.number:
         wanted = count(asked.number, "domain")
-        return f"No way was found to free {wanted} of {asked.level}.\n"
+        least = (
+            f"; at least {count(found.pods.bound, 'pod')} would move" if found.pods.bound else ""
+        )
+        return f"No way was found to free {wanted} of {asked.level}{least}.\n"
     lines = [
         f"step {move.step}: {'/'.join(namespaced(move.pod))}"
         f" {node_name(move.from_node)} -> {node_name(move.to_node)}"

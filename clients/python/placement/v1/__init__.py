@@ -74,6 +74,8 @@ from placement.v1.planning_pb2 import (
     Remedy,
     SteerPlacementRequest,
     SteerPlacementResponse,
+    SteerPlanningRequest,
+    SteerPlanningResponse,
     UncordonRemedy,
 )
 from placement.v1.workload_pb2 import (
@@ -165,6 +167,8 @@ __all__ = [
     "SpreadConstraint",
     "SteerPlacementRequest",
     "SteerPlacementResponse",
+    "SteerPlanningRequest",
+    "SteerPlanningResponse",
     "StreamPlacementRequest",
     "StreamPlacementResponse",
     "Taint",

@@ -31,6 +31,30 @@ class SteerPlacementResponse(_message.Message):
     placement: _placement_pb2.Placement
     def __init__(self, progress: _Optional[_Union[_placement_service_pb2.Progress, _Mapping]] = ..., placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ...) -> None: ...
 
+class SteerPlanningRequest(_message.Message):
+    __slots__ = ("explain_gang", "compute_capacity", "compute_repacking", "finish")
+    EXPLAIN_GANG_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_REPACKING_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    explain_gang: ExplainGangRequest
+    compute_capacity: ComputeCapacityRequest
+    compute_repacking: ComputeRepackingRequest
+    finish: Finish
+    def __init__(self, explain_gang: _Optional[_Union[ExplainGangRequest, _Mapping]] = ..., compute_capacity: _Optional[_Union[ComputeCapacityRequest, _Mapping]] = ..., compute_repacking: _Optional[_Union[ComputeRepackingRequest, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+
+class SteerPlanningResponse(_message.Message):
+    __slots__ = ("explain_gang", "compute_capacity", "compute_repacking", "progress")
+    EXPLAIN_GANG_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_REPACKING_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    explain_gang: ExplainGangResponse
+    compute_capacity: ComputeCapacityResponse
+    compute_repacking: ComputeRepackingResponse
+    progress: _placement_service_pb2.Progress
+    def __init__(self, explain_gang: _Optional[_Union[ExplainGangResponse, _Mapping]] = ..., compute_capacity: _Optional[_Union[ComputeCapacityResponse, _Mapping]] = ..., compute_repacking: _Optional[_Union[ComputeRepackingResponse, _Mapping]] = ..., progress: _Optional[_Union[_placement_service_pb2.Progress, _Mapping]] = ...) -> None: ...
+
 class ExplainGangRequest(_message.Message):
     __slots__ = ("question", "gang", "levels", "plan", "time_limit", "label")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
@@ -48,14 +72,18 @@ class ExplainGangRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[_placement_service_pb2.ComputePlacementRequest, _Mapping]] = ..., gang: _Optional[str] = ..., levels: _Optional[_Iterable[str]] = ..., plan: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., label: _Optional[str] = ...) -> None: ...
 
 class ExplainGangResponse(_message.Message):
-    __slots__ = ("placement", "remedies", "elapsed")
+    __slots__ = ("placement", "remedies", "elapsed", "request_digest", "snapshot_digest")
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     REMEDIES_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     placement: _placement_pb2.Placement
     remedies: _containers.RepeatedCompositeFieldContainer[Remedy]
     elapsed: _duration_pb2.Duration
-    def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., remedies: _Optional[_Iterable[_Union[Remedy, _Mapping]]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    request_digest: str
+    snapshot_digest: str
+    def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., remedies: _Optional[_Iterable[_Union[Remedy, _Mapping]]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., request_digest: _Optional[str] = ..., snapshot_digest: _Optional[str] = ...) -> None: ...
 
 class Remedy(_message.Message):
     __slots__ = ("evict", "uncordon", "relax", "reduce", "add_nodes", "proven", "message")
@@ -160,18 +188,22 @@ class Frontier(_message.Message):
     def __init__(self, domains: _Optional[_Union[FurtherDomains, _Mapping]] = ..., gangs: _Optional[_Iterable[str]] = ..., most: _Optional[int] = ...) -> None: ...
 
 class ComputeCapacityResponse(_message.Message):
-    __slots__ = ("placement", "amount", "domains", "rows", "elapsed")
+    __slots__ = ("placement", "amount", "domains", "rows", "elapsed", "request_digest", "snapshot_digest")
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     AMOUNT_FIELD_NUMBER: _ClassVar[int]
     DOMAINS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     placement: _placement_pb2.Placement
     amount: Amount
     domains: FurtherDomains
     rows: _containers.RepeatedCompositeFieldContainer[FrontierRow]
     elapsed: _duration_pb2.Duration
-    def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., amount: _Optional[_Union[Amount, _Mapping]] = ..., domains: _Optional[_Union[FurtherDomains, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[FrontierRow, _Mapping]]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    request_digest: str
+    snapshot_digest: str
+    def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., amount: _Optional[_Union[Amount, _Mapping]] = ..., domains: _Optional[_Union[FurtherDomains, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[FrontierRow, _Mapping]]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., request_digest: _Optional[str] = ..., snapshot_digest: _Optional[str] = ...) -> None: ...
 
 class Amount(_message.Message):
     __slots__ = ("value", "bound")
@@ -204,16 +236,20 @@ class ComputeRepackingRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[_placement_service_pb2.ComputePlacementRequest, _Mapping]] = ..., level: _Optional[str] = ..., count: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., label: _Optional[str] = ...) -> None: ...
 
 class ComputeRepackingResponse(_message.Message):
-    __slots__ = ("moves", "freed", "pods", "elapsed")
+    __slots__ = ("moves", "freed", "pods", "elapsed", "request_digest", "snapshot_digest")
     MOVES_FIELD_NUMBER: _ClassVar[int]
     FREED_FIELD_NUMBER: _ClassVar[int]
     PODS_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     moves: _containers.RepeatedCompositeFieldContainer[Move]
     freed: _containers.RepeatedScalarFieldContainer[str]
     pods: Amount
     elapsed: _duration_pb2.Duration
-    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ..., freed: _Optional[_Iterable[str]] = ..., pods: _Optional[_Union[Amount, _Mapping]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    request_digest: str
+    snapshot_digest: str
+    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ..., freed: _Optional[_Iterable[str]] = ..., pods: _Optional[_Union[Amount, _Mapping]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., request_digest: _Optional[str] = ..., snapshot_digest: _Optional[str] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("step", "pod", "gang", "from_node", "to_node")

@@ -56,6 +56,11 @@ class PlanningServiceStub:
                 request_serializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.SerializeToString,
                 response_deserializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.FromString,
                 _registered_method=True)
+        self.SteerPlanning = channel.stream_stream(
+                '/placement.v1.PlanningService/SteerPlanning',
+                request_serializer=placement_dot_v1_dot_planning__pb2.SteerPlanningRequest.SerializeToString,
+                response_deserializer=placement_dot_v1_dot_planning__pb2.SteerPlanningResponse.FromString,
+                _registered_method=True)
 
 
 class PlanningServiceServicer:
@@ -95,6 +100,15 @@ class PlanningServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SteerPlanning(self, request_iterator, context):
+        """SteerPlanning is one of the three calls before it, for callers who may not
+        want to wait until the end: the first message is the request, and a later
+        one that says finish ends it with what was found so far.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PlanningServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -117,6 +131,11 @@ def add_PlanningServiceServicer_to_server(servicer, server):
                     servicer.ComputeRepacking,
                     request_deserializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.FromString,
                     response_serializer=placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.SerializeToString,
+            ),
+            'SteerPlanning': grpc.stream_stream_rpc_method_handler(
+                    servicer.SteerPlanning,
+                    request_deserializer=placement_dot_v1_dot_planning__pb2.SteerPlanningRequest.FromString,
+                    response_serializer=placement_dot_v1_dot_planning__pb2.SteerPlanningResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -229,6 +248,33 @@ class PlanningService:
             '/placement.v1.PlanningService/ComputeRepacking',
             placement_dot_v1_dot_planning__pb2.ComputeRepackingRequest.SerializeToString,
             placement_dot_v1_dot_planning__pb2.ComputeRepackingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SteerPlanning(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/placement.v1.PlanningService/SteerPlanning',
+            placement_dot_v1_dot_planning__pb2.SteerPlanningRequest.SerializeToString,
+            placement_dot_v1_dot_planning__pb2.SteerPlanningResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -233,6 +233,251 @@ func (*SteerPlacementResponse_Progress) isSteerPlacementResponse_Event() {}
 
 func (*SteerPlacementResponse_Placement) isSteerPlacementResponse_Event() {}
 
+// SteerPlanningRequest is one step of a caller who watches a question of
+// planning.
+type SteerPlanningRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// step is the request at first, then at most one wish to finish.
+	//
+	// Types that are valid to be assigned to Step:
+	//
+	//	*SteerPlanningRequest_ExplainGang
+	//	*SteerPlanningRequest_ComputeCapacity
+	//	*SteerPlanningRequest_ComputeRepacking
+	//	*SteerPlanningRequest_Finish
+	Step          isSteerPlanningRequest_Step `protobuf_oneof:"step"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteerPlanningRequest) Reset() {
+	*x = SteerPlanningRequest{}
+	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteerPlanningRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteerPlanningRequest) ProtoMessage() {}
+
+func (x *SteerPlanningRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteerPlanningRequest.ProtoReflect.Descriptor instead.
+func (*SteerPlanningRequest) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SteerPlanningRequest) GetStep() isSteerPlanningRequest_Step {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *SteerPlanningRequest) GetExplainGang() *ExplainGangRequest {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlanningRequest_ExplainGang); ok {
+			return x.ExplainGang
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningRequest) GetComputeCapacity() *ComputeCapacityRequest {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlanningRequest_ComputeCapacity); ok {
+			return x.ComputeCapacity
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningRequest) GetComputeRepacking() *ComputeRepackingRequest {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlanningRequest_ComputeRepacking); ok {
+			return x.ComputeRepacking
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningRequest) GetFinish() *Finish {
+	if x != nil {
+		if x, ok := x.Step.(*SteerPlanningRequest_Finish); ok {
+			return x.Finish
+		}
+	}
+	return nil
+}
+
+type isSteerPlanningRequest_Step interface {
+	isSteerPlanningRequest_Step()
+}
+
+type SteerPlanningRequest_ExplainGang struct {
+	// explain_gang asks as ExplainGang does.
+	ExplainGang *ExplainGangRequest `protobuf:"bytes,1,opt,name=explain_gang,json=explainGang,proto3,oneof"`
+}
+
+type SteerPlanningRequest_ComputeCapacity struct {
+	// compute_capacity asks as ComputeCapacity does.
+	ComputeCapacity *ComputeCapacityRequest `protobuf:"bytes,2,opt,name=compute_capacity,json=computeCapacity,proto3,oneof"`
+}
+
+type SteerPlanningRequest_ComputeRepacking struct {
+	// compute_repacking asks as ComputeRepacking does.
+	ComputeRepacking *ComputeRepackingRequest `protobuf:"bytes,3,opt,name=compute_repacking,json=computeRepacking,proto3,oneof"`
+}
+
+type SteerPlanningRequest_Finish struct {
+	// finish with what was found so far.
+	Finish *Finish `protobuf:"bytes,4,opt,name=finish,proto3,oneof"`
+}
+
+func (*SteerPlanningRequest_ExplainGang) isSteerPlanningRequest_Step() {}
+
+func (*SteerPlanningRequest_ComputeCapacity) isSteerPlanningRequest_Step() {}
+
+func (*SteerPlanningRequest_ComputeRepacking) isSteerPlanningRequest_Step() {}
+
+func (*SteerPlanningRequest_Finish) isSteerPlanningRequest_Step() {}
+
+// SteerPlanningResponse is one event of the stream. The answer ends it; one
+// without `elapsed` holds a plan at most, because time or patience ended before
+// the question itself was begun.
+type SteerPlanningResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// event is progress, or at the end the answer.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*SteerPlanningResponse_ExplainGang
+	//	*SteerPlanningResponse_ComputeCapacity
+	//	*SteerPlanningResponse_ComputeRepacking
+	//	*SteerPlanningResponse_Progress
+	Event         isSteerPlanningResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SteerPlanningResponse) Reset() {
+	*x = SteerPlanningResponse{}
+	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SteerPlanningResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SteerPlanningResponse) ProtoMessage() {}
+
+func (x *SteerPlanningResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SteerPlanningResponse.ProtoReflect.Descriptor instead.
+func (*SteerPlanningResponse) Descriptor() ([]byte, []int) {
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SteerPlanningResponse) GetEvent() isSteerPlanningResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *SteerPlanningResponse) GetExplainGang() *ExplainGangResponse {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlanningResponse_ExplainGang); ok {
+			return x.ExplainGang
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningResponse) GetComputeCapacity() *ComputeCapacityResponse {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlanningResponse_ComputeCapacity); ok {
+			return x.ComputeCapacity
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningResponse) GetComputeRepacking() *ComputeRepackingResponse {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlanningResponse_ComputeRepacking); ok {
+			return x.ComputeRepacking
+		}
+	}
+	return nil
+}
+
+func (x *SteerPlanningResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Event.(*SteerPlanningResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+type isSteerPlanningResponse_Event interface {
+	isSteerPlanningResponse_Event()
+}
+
+type SteerPlanningResponse_ExplainGang struct {
+	// explain_gang is the answer to explain_gang.
+	ExplainGang *ExplainGangResponse `protobuf:"bytes,1,opt,name=explain_gang,json=explainGang,proto3,oneof"`
+}
+
+type SteerPlanningResponse_ComputeCapacity struct {
+	// compute_capacity is the answer to compute_capacity.
+	ComputeCapacity *ComputeCapacityResponse `protobuf:"bytes,2,opt,name=compute_capacity,json=computeCapacity,proto3,oneof"`
+}
+
+type SteerPlanningResponse_ComputeRepacking struct {
+	// compute_repacking is the answer to compute_repacking.
+	ComputeRepacking *ComputeRepackingResponse `protobuf:"bytes,3,opt,name=compute_repacking,json=computeRepacking,proto3,oneof"`
+}
+
+type SteerPlanningResponse_Progress struct {
+	// progress of the search for the plan.
+	Progress *Progress `protobuf:"bytes,4,opt,name=progress,proto3,oneof"`
+}
+
+func (*SteerPlanningResponse_ExplainGang) isSteerPlanningResponse_Event() {}
+
+func (*SteerPlanningResponse_ComputeCapacity) isSteerPlanningResponse_Event() {}
+
+func (*SteerPlanningResponse_ComputeRepacking) isSteerPlanningResponse_Event() {}
+
+func (*SteerPlanningResponse_Progress) isSteerPlanningResponse_Event() {}
+
 // ExplainGangRequest asks about one gang.
 type ExplainGangRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -256,7 +501,7 @@ type ExplainGangRequest struct {
 
 func (x *ExplainGangRequest) Reset() {
 	*x = ExplainGangRequest{}
-	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	mi := &file_placement_v1_planning_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -268,7 +513,7 @@ func (x *ExplainGangRequest) String() string {
 func (*ExplainGangRequest) ProtoMessage() {}
 
 func (x *ExplainGangRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[3]
+	mi := &file_placement_v1_planning_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -281,7 +526,7 @@ func (x *ExplainGangRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainGangRequest.ProtoReflect.Descriptor instead.
 func (*ExplainGangRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{3}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExplainGangRequest) GetQuestion() *ComputePlacementRequest {
@@ -335,14 +580,19 @@ type ExplainGangResponse struct {
 	// most; a kind that cannot help is absent.
 	Remedies []*Remedy `protobuf:"bytes,2,rep,name=remedies,proto3" json:"remedies,omitempty"`
 	// elapsed is what finding the remedies took, without the plan.
-	Elapsed       *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Elapsed *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// request_digest names the request, as Placement.request_digest does.
+	RequestDigest string `protobuf:"bytes,4,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
+	// snapshot_digest names the nodes and running pods, as
+	// Placement.snapshot_digest does.
+	SnapshotDigest string `protobuf:"bytes,5,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ExplainGangResponse) Reset() {
 	*x = ExplainGangResponse{}
-	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	mi := &file_placement_v1_planning_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +604,7 @@ func (x *ExplainGangResponse) String() string {
 func (*ExplainGangResponse) ProtoMessage() {}
 
 func (x *ExplainGangResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[4]
+	mi := &file_placement_v1_planning_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -367,7 +617,7 @@ func (x *ExplainGangResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainGangResponse.ProtoReflect.Descriptor instead.
 func (*ExplainGangResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{4}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainGangResponse) GetPlacement() *Placement {
@@ -389,6 +639,20 @@ func (x *ExplainGangResponse) GetElapsed() *durationpb.Duration {
 		return x.Elapsed
 	}
 	return nil
+}
+
+func (x *ExplainGangResponse) GetRequestDigest() string {
+	if x != nil {
+		return x.RequestDigest
+	}
+	return ""
+}
+
+func (x *ExplainGangResponse) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
+	}
+	return ""
 }
 
 // Remedy is enough alone: with it a plan places the gang and all gangs that the
@@ -415,7 +679,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[5]
+	mi := &file_placement_v1_planning_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +691,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[5]
+	mi := &file_placement_v1_planning_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +704,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{5}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Remedy) GetKind() isRemedy_Kind {
@@ -561,7 +825,7 @@ type EvictRemedy struct {
 
 func (x *EvictRemedy) Reset() {
 	*x = EvictRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[6]
+	mi := &file_placement_v1_planning_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +837,7 @@ func (x *EvictRemedy) String() string {
 func (*EvictRemedy) ProtoMessage() {}
 
 func (x *EvictRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[6]
+	mi := &file_placement_v1_planning_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +850,7 @@ func (x *EvictRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvictRemedy.ProtoReflect.Descriptor instead.
 func (*EvictRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{6}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EvictRemedy) GetGangs() []string {
@@ -614,7 +878,7 @@ type UncordonRemedy struct {
 
 func (x *UncordonRemedy) Reset() {
 	*x = UncordonRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[7]
+	mi := &file_placement_v1_planning_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +890,7 @@ func (x *UncordonRemedy) String() string {
 func (*UncordonRemedy) ProtoMessage() {}
 
 func (x *UncordonRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[7]
+	mi := &file_placement_v1_planning_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +903,7 @@ func (x *UncordonRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRemedy.ProtoReflect.Descriptor instead.
 func (*UncordonRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{7}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UncordonRemedy) GetNodes() []string {
@@ -664,7 +928,7 @@ type RelaxRemedy struct {
 
 func (x *RelaxRemedy) Reset() {
 	*x = RelaxRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[8]
+	mi := &file_placement_v1_planning_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +940,7 @@ func (x *RelaxRemedy) String() string {
 func (*RelaxRemedy) ProtoMessage() {}
 
 func (x *RelaxRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[8]
+	mi := &file_placement_v1_planning_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +953,7 @@ func (x *RelaxRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelaxRemedy.ProtoReflect.Descriptor instead.
 func (*RelaxRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{8}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RelaxRemedy) GetScope() string {
@@ -728,7 +992,7 @@ type ReduceRemedy struct {
 
 func (x *ReduceRemedy) Reset() {
 	*x = ReduceRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[9]
+	mi := &file_placement_v1_planning_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +1004,7 @@ func (x *ReduceRemedy) String() string {
 func (*ReduceRemedy) ProtoMessage() {}
 
 func (x *ReduceRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[9]
+	mi := &file_placement_v1_planning_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +1017,7 @@ func (x *ReduceRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReduceRemedy.ProtoReflect.Descriptor instead.
 func (*ReduceRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{9}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReduceRemedy) GetGroup() string {
@@ -790,7 +1054,7 @@ type AddNodesRemedy struct {
 
 func (x *AddNodesRemedy) Reset() {
 	*x = AddNodesRemedy{}
-	mi := &file_placement_v1_planning_proto_msgTypes[10]
+	mi := &file_placement_v1_planning_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +1066,7 @@ func (x *AddNodesRemedy) String() string {
 func (*AddNodesRemedy) ProtoMessage() {}
 
 func (x *AddNodesRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[10]
+	mi := &file_placement_v1_planning_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +1079,7 @@ func (x *AddNodesRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodesRemedy.ProtoReflect.Descriptor instead.
 func (*AddNodesRemedy) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{10}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AddNodesRemedy) GetLike() string {
@@ -857,7 +1121,7 @@ type ComputeCapacityRequest struct {
 
 func (x *ComputeCapacityRequest) Reset() {
 	*x = ComputeCapacityRequest{}
-	mi := &file_placement_v1_planning_proto_msgTypes[11]
+	mi := &file_placement_v1_planning_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1133,7 @@ func (x *ComputeCapacityRequest) String() string {
 func (*ComputeCapacityRequest) ProtoMessage() {}
 
 func (x *ComputeCapacityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[11]
+	mi := &file_placement_v1_planning_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1146,7 @@ func (x *ComputeCapacityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeCapacityRequest.ProtoReflect.Descriptor instead.
 func (*ComputeCapacityRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{11}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ComputeCapacityRequest) GetQuestion() *ComputePlacementRequest {
@@ -983,7 +1247,7 @@ type CopiesOfGang struct {
 
 func (x *CopiesOfGang) Reset() {
 	*x = CopiesOfGang{}
-	mi := &file_placement_v1_planning_proto_msgTypes[12]
+	mi := &file_placement_v1_planning_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1259,7 @@ func (x *CopiesOfGang) String() string {
 func (*CopiesOfGang) ProtoMessage() {}
 
 func (x *CopiesOfGang) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[12]
+	mi := &file_placement_v1_planning_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1272,7 @@ func (x *CopiesOfGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopiesOfGang.ProtoReflect.Descriptor instead.
 func (*CopiesOfGang) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{12}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CopiesOfGang) GetGang() string {
@@ -1032,7 +1296,7 @@ type FurtherDomains struct {
 
 func (x *FurtherDomains) Reset() {
 	*x = FurtherDomains{}
-	mi := &file_placement_v1_planning_proto_msgTypes[13]
+	mi := &file_placement_v1_planning_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1308,7 @@ func (x *FurtherDomains) String() string {
 func (*FurtherDomains) ProtoMessage() {}
 
 func (x *FurtherDomains) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[13]
+	mi := &file_placement_v1_planning_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1321,7 @@ func (x *FurtherDomains) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FurtherDomains.ProtoReflect.Descriptor instead.
 func (*FurtherDomains) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{13}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FurtherDomains) GetLevel() string {
@@ -1090,7 +1354,7 @@ type Frontier struct {
 
 func (x *Frontier) Reset() {
 	*x = Frontier{}
-	mi := &file_placement_v1_planning_proto_msgTypes[14]
+	mi := &file_placement_v1_planning_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1366,7 @@ func (x *Frontier) String() string {
 func (*Frontier) ProtoMessage() {}
 
 func (x *Frontier) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[14]
+	mi := &file_placement_v1_planning_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1379,7 @@ func (x *Frontier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frontier.ProtoReflect.Descriptor instead.
 func (*Frontier) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{14}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Frontier) GetDomains() *FurtherDomains {
@@ -1151,14 +1415,19 @@ type ComputeCapacityResponse struct {
 	// rows of a frontier: the first has no more domains, each next one more.
 	Rows []*FrontierRow `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
 	// elapsed is what counting took, without the plan before it.
-	Elapsed       *durationpb.Duration `protobuf:"bytes,5,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Elapsed *durationpb.Duration `protobuf:"bytes,5,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// request_digest names the request, as Placement.request_digest does.
+	RequestDigest string `protobuf:"bytes,6,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
+	// snapshot_digest names the nodes and running pods, as
+	// Placement.snapshot_digest does.
+	SnapshotDigest string `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ComputeCapacityResponse) Reset() {
 	*x = ComputeCapacityResponse{}
-	mi := &file_placement_v1_planning_proto_msgTypes[15]
+	mi := &file_placement_v1_planning_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1439,7 @@ func (x *ComputeCapacityResponse) String() string {
 func (*ComputeCapacityResponse) ProtoMessage() {}
 
 func (x *ComputeCapacityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[15]
+	mi := &file_placement_v1_planning_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1452,7 @@ func (x *ComputeCapacityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeCapacityResponse.ProtoReflect.Descriptor instead.
 func (*ComputeCapacityResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{15}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ComputeCapacityResponse) GetPlacement() *Placement {
@@ -1221,6 +1490,20 @@ func (x *ComputeCapacityResponse) GetElapsed() *durationpb.Duration {
 	return nil
 }
 
+func (x *ComputeCapacityResponse) GetRequestDigest() string {
+	if x != nil {
+		return x.RequestDigest
+	}
+	return ""
+}
+
+func (x *ComputeCapacityResponse) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
+	}
+	return ""
+}
+
 // Amount is a number that was reached, and the proven bound of it.
 type Amount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1234,7 +1517,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_placement_v1_planning_proto_msgTypes[16]
+	mi := &file_placement_v1_planning_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1529,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[16]
+	mi := &file_placement_v1_planning_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1542,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{16}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Amount) GetValue() int64 {
@@ -1289,7 +1572,7 @@ type FrontierRow struct {
 
 func (x *FrontierRow) Reset() {
 	*x = FrontierRow{}
-	mi := &file_placement_v1_planning_proto_msgTypes[17]
+	mi := &file_placement_v1_planning_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1584,7 @@ func (x *FrontierRow) String() string {
 func (*FrontierRow) ProtoMessage() {}
 
 func (x *FrontierRow) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[17]
+	mi := &file_placement_v1_planning_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1597,7 @@ func (x *FrontierRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FrontierRow.ProtoReflect.Descriptor instead.
 func (*FrontierRow) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{17}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FrontierRow) GetDomains() int32 {
@@ -1350,7 +1633,7 @@ type ComputeRepackingRequest struct {
 
 func (x *ComputeRepackingRequest) Reset() {
 	*x = ComputeRepackingRequest{}
-	mi := &file_placement_v1_planning_proto_msgTypes[18]
+	mi := &file_placement_v1_planning_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1645,7 @@ func (x *ComputeRepackingRequest) String() string {
 func (*ComputeRepackingRequest) ProtoMessage() {}
 
 func (x *ComputeRepackingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[18]
+	mi := &file_placement_v1_planning_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1658,7 @@ func (x *ComputeRepackingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRepackingRequest.ProtoReflect.Descriptor instead.
 func (*ComputeRepackingRequest) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{18}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ComputeRepackingRequest) GetQuestion() *ComputePlacementRequest {
@@ -1424,14 +1707,19 @@ type ComputeRepackingResponse struct {
 	// pods that move, and at least how many have to in any case.
 	Pods *Amount `protobuf:"bytes,3,opt,name=pods,proto3" json:"pods,omitempty"`
 	// elapsed is what finding the moves took.
-	Elapsed       *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Elapsed *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// request_digest names the request, as Placement.request_digest does.
+	RequestDigest string `protobuf:"bytes,5,opt,name=request_digest,json=requestDigest,proto3" json:"request_digest,omitempty"`
+	// snapshot_digest names the nodes and running pods, as
+	// Placement.snapshot_digest does.
+	SnapshotDigest string `protobuf:"bytes,6,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ComputeRepackingResponse) Reset() {
 	*x = ComputeRepackingResponse{}
-	mi := &file_placement_v1_planning_proto_msgTypes[19]
+	mi := &file_placement_v1_planning_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1731,7 @@ func (x *ComputeRepackingResponse) String() string {
 func (*ComputeRepackingResponse) ProtoMessage() {}
 
 func (x *ComputeRepackingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[19]
+	mi := &file_placement_v1_planning_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1744,7 @@ func (x *ComputeRepackingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRepackingResponse.ProtoReflect.Descriptor instead.
 func (*ComputeRepackingResponse) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{19}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ComputeRepackingResponse) GetMoves() []*Move {
@@ -1487,6 +1775,20 @@ func (x *ComputeRepackingResponse) GetElapsed() *durationpb.Duration {
 	return nil
 }
 
+func (x *ComputeRepackingResponse) GetRequestDigest() string {
+	if x != nil {
+		return x.RequestDigest
+	}
+	return ""
+}
+
+func (x *ComputeRepackingResponse) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
+	}
+	return ""
+}
+
 // Move takes a running pod to another node.
 type Move struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1506,7 +1808,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_placement_v1_planning_proto_msgTypes[20]
+	mi := &file_placement_v1_planning_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1820,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_planning_proto_msgTypes[20]
+	mi := &file_placement_v1_planning_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1833,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_placement_v1_planning_proto_rawDescGZIP(), []int{20}
+	return file_placement_v1_planning_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Move) GetStep() int32 {
@@ -1582,6 +1884,18 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x16SteerPlacementResponse\x124\n" +
 	"\bprogress\x18\x01 \x01(\v2\x16.placement.v1.ProgressH\x00R\bprogress\x127\n" +
 	"\tplacement\x18\x02 \x01(\v2\x17.placement.v1.PlacementH\x00R\tplacementB\a\n" +
+	"\x05event\"\xbe\x02\n" +
+	"\x14SteerPlanningRequest\x12E\n" +
+	"\fexplain_gang\x18\x01 \x01(\v2 .placement.v1.ExplainGangRequestH\x00R\vexplainGang\x12Q\n" +
+	"\x10compute_capacity\x18\x02 \x01(\v2$.placement.v1.ComputeCapacityRequestH\x00R\x0fcomputeCapacity\x12T\n" +
+	"\x11compute_repacking\x18\x03 \x01(\v2%.placement.v1.ComputeRepackingRequestH\x00R\x10computeRepacking\x12.\n" +
+	"\x06finish\x18\x04 \x01(\v2\x14.placement.v1.FinishH\x00R\x06finishB\x06\n" +
+	"\x04step\"\xc9\x02\n" +
+	"\x15SteerPlanningResponse\x12F\n" +
+	"\fexplain_gang\x18\x01 \x01(\v2!.placement.v1.ExplainGangResponseH\x00R\vexplainGang\x12R\n" +
+	"\x10compute_capacity\x18\x02 \x01(\v2%.placement.v1.ComputeCapacityResponseH\x00R\x0fcomputeCapacity\x12U\n" +
+	"\x11compute_repacking\x18\x03 \x01(\v2&.placement.v1.ComputeRepackingResponseH\x00R\x10computeRepacking\x124\n" +
+	"\bprogress\x18\x04 \x01(\v2\x16.placement.v1.ProgressH\x00R\bprogressB\a\n" +
 	"\x05event\"\x80\x02\n" +
 	"\x12ExplainGangRequest\x12A\n" +
 	"\bquestion\x18\x01 \x01(\v2%.placement.v1.ComputePlacementRequestR\bquestion\x12\x12\n" +
@@ -1590,11 +1904,13 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x04plan\x18\x04 \x01(\v2\x17.placement.v1.PlacementR\x04plan\x128\n" +
 	"\n" +
 	"time_limit\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x14\n" +
-	"\x05label\x18\x06 \x01(\tR\x05label\"\xb3\x01\n" +
+	"\x05label\x18\x06 \x01(\tR\x05label\"\x83\x02\n" +
 	"\x13ExplainGangResponse\x125\n" +
 	"\tplacement\x18\x01 \x01(\v2\x17.placement.v1.PlacementR\tplacement\x120\n" +
 	"\bremedies\x18\x02 \x03(\v2\x14.placement.v1.RemedyR\bremedies\x123\n" +
-	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xd7\x02\n" +
+	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12%\n" +
+	"\x0erequest_digest\x18\x04 \x01(\tR\rrequestDigest\x12'\n" +
+	"\x0fsnapshot_digest\x18\x05 \x01(\tR\x0esnapshotDigest\"\xd7\x02\n" +
 	"\x06Remedy\x121\n" +
 	"\x05evict\x18\x01 \x01(\v2\x19.placement.v1.EvictRemedyH\x00R\x05evict\x12:\n" +
 	"\buncordon\x18\x02 \x01(\v2\x1c.placement.v1.UncordonRemedyH\x00R\buncordon\x121\n" +
@@ -1638,13 +1954,15 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\bFrontier\x126\n" +
 	"\adomains\x18\x01 \x01(\v2\x1c.placement.v1.FurtherDomainsR\adomains\x12\x14\n" +
 	"\x05gangs\x18\x02 \x03(\tR\x05gangs\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x05R\x04most\"\x9a\x02\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\"\xea\x02\n" +
 	"\x17ComputeCapacityResponse\x125\n" +
 	"\tplacement\x18\x01 \x01(\v2\x17.placement.v1.PlacementR\tplacement\x12,\n" +
 	"\x06amount\x18\x02 \x01(\v2\x14.placement.v1.AmountR\x06amount\x126\n" +
 	"\adomains\x18\x03 \x01(\v2\x1c.placement.v1.FurtherDomainsR\adomains\x12-\n" +
 	"\x04rows\x18\x04 \x03(\v2\x19.placement.v1.FrontierRowR\x04rows\x123\n" +
-	"\aelapsed\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"R\n" +
+	"\aelapsed\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12%\n" +
+	"\x0erequest_digest\x18\x06 \x01(\tR\rrequestDigest\x12'\n" +
+	"\x0fsnapshot_digest\x18\a \x01(\tR\x0esnapshotDigest\"R\n" +
 	"\x06Amount\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\x03H\x00R\x05value\x88\x01\x01\x12\x19\n" +
 	"\x05bound\x18\x02 \x01(\x03H\x01R\x05bound\x88\x01\x01B\b\n" +
@@ -1659,23 +1977,26 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x05count\x18\x03 \x01(\x05R\x05count\x128\n" +
 	"\n" +
 	"time_limit\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x14\n" +
-	"\x05label\x18\x05 \x01(\tR\x05label\"\xb9\x01\n" +
+	"\x05label\x18\x05 \x01(\tR\x05label\"\x89\x02\n" +
 	"\x18ComputeRepackingResponse\x12(\n" +
 	"\x05moves\x18\x01 \x03(\v2\x12.placement.v1.MoveR\x05moves\x12\x14\n" +
 	"\x05freed\x18\x02 \x03(\tR\x05freed\x12(\n" +
 	"\x04pods\x18\x03 \x01(\v2\x14.placement.v1.AmountR\x04pods\x123\n" +
-	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"v\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12%\n" +
+	"\x0erequest_digest\x18\x05 \x01(\tR\rrequestDigest\x12'\n" +
+	"\x0fsnapshot_digest\x18\x06 \x01(\tR\x0esnapshotDigest\"v\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x05R\x04step\x12\x10\n" +
 	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x12\n" +
 	"\x04gang\x18\x03 \x01(\tR\x04gang\x12\x1b\n" +
 	"\tfrom_node\x18\x04 \x01(\tR\bfromNode\x12\x17\n" +
-	"\ato_node\x18\x05 \x01(\tR\x06toNode2\x89\x03\n" +
+	"\ato_node\x18\x05 \x01(\tR\x06toNode2\xe7\x03\n" +
 	"\x0fPlanningService\x12_\n" +
 	"\x0eSteerPlacement\x12#.placement.v1.SteerPlacementRequest\x1a$.placement.v1.SteerPlacementResponse(\x010\x01\x12R\n" +
 	"\vExplainGang\x12 .placement.v1.ExplainGangRequest\x1a!.placement.v1.ExplainGangResponse\x12^\n" +
 	"\x0fComputeCapacity\x12$.placement.v1.ComputeCapacityRequest\x1a%.placement.v1.ComputeCapacityResponse\x12a\n" +
-	"\x10ComputeRepacking\x12%.placement.v1.ComputeRepackingRequest\x1a&.placement.v1.ComputeRepackingResponseB\xaf\x01\n" +
+	"\x10ComputeRepacking\x12%.placement.v1.ComputeRepackingRequest\x1a&.placement.v1.ComputeRepackingResponse\x12\\\n" +
+	"\rSteerPlanning\x12\".placement.v1.SteerPlanningRequest\x1a#.placement.v1.SteerPlanningResponse(\x010\x01B\xaf\x01\n" +
 	"\x10com.placement.v1B\rPlanningProtoP\x01Z;placement.example/clients/go/stubs/placement/v1;placementv1\xa2\x02\x03PXX\xaa\x02\fPlacement.V1\xca\x02\fPlacement\\V1\xe2\x02\x18Placement\\V1\\GPBMetadata\xea\x02\rPlacement::V1b\x06proto3"
 
 var (
@@ -1690,80 +2011,92 @@ func file_placement_v1_planning_proto_rawDescGZIP() []byte {
 	return file_placement_v1_planning_proto_rawDescData
 }
 
-var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_placement_v1_planning_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_placement_v1_planning_proto_goTypes = []any{
 	(*SteerPlacementRequest)(nil),    // 0: placement.v1.SteerPlacementRequest
 	(*Finish)(nil),                   // 1: placement.v1.Finish
 	(*SteerPlacementResponse)(nil),   // 2: placement.v1.SteerPlacementResponse
-	(*ExplainGangRequest)(nil),       // 3: placement.v1.ExplainGangRequest
-	(*ExplainGangResponse)(nil),      // 4: placement.v1.ExplainGangResponse
-	(*Remedy)(nil),                   // 5: placement.v1.Remedy
-	(*EvictRemedy)(nil),              // 6: placement.v1.EvictRemedy
-	(*UncordonRemedy)(nil),           // 7: placement.v1.UncordonRemedy
-	(*RelaxRemedy)(nil),              // 8: placement.v1.RelaxRemedy
-	(*ReduceRemedy)(nil),             // 9: placement.v1.ReduceRemedy
-	(*AddNodesRemedy)(nil),           // 10: placement.v1.AddNodesRemedy
-	(*ComputeCapacityRequest)(nil),   // 11: placement.v1.ComputeCapacityRequest
-	(*CopiesOfGang)(nil),             // 12: placement.v1.CopiesOfGang
-	(*FurtherDomains)(nil),           // 13: placement.v1.FurtherDomains
-	(*Frontier)(nil),                 // 14: placement.v1.Frontier
-	(*ComputeCapacityResponse)(nil),  // 15: placement.v1.ComputeCapacityResponse
-	(*Amount)(nil),                   // 16: placement.v1.Amount
-	(*FrontierRow)(nil),              // 17: placement.v1.FrontierRow
-	(*ComputeRepackingRequest)(nil),  // 18: placement.v1.ComputeRepackingRequest
-	(*ComputeRepackingResponse)(nil), // 19: placement.v1.ComputeRepackingResponse
-	(*Move)(nil),                     // 20: placement.v1.Move
-	(*ComputePlacementRequest)(nil),  // 21: placement.v1.ComputePlacementRequest
-	(*Progress)(nil),                 // 22: placement.v1.Progress
-	(*Placement)(nil),                // 23: placement.v1.Placement
-	(*durationpb.Duration)(nil),      // 24: google.protobuf.Duration
+	(*SteerPlanningRequest)(nil),     // 3: placement.v1.SteerPlanningRequest
+	(*SteerPlanningResponse)(nil),    // 4: placement.v1.SteerPlanningResponse
+	(*ExplainGangRequest)(nil),       // 5: placement.v1.ExplainGangRequest
+	(*ExplainGangResponse)(nil),      // 6: placement.v1.ExplainGangResponse
+	(*Remedy)(nil),                   // 7: placement.v1.Remedy
+	(*EvictRemedy)(nil),              // 8: placement.v1.EvictRemedy
+	(*UncordonRemedy)(nil),           // 9: placement.v1.UncordonRemedy
+	(*RelaxRemedy)(nil),              // 10: placement.v1.RelaxRemedy
+	(*ReduceRemedy)(nil),             // 11: placement.v1.ReduceRemedy
+	(*AddNodesRemedy)(nil),           // 12: placement.v1.AddNodesRemedy
+	(*ComputeCapacityRequest)(nil),   // 13: placement.v1.ComputeCapacityRequest
+	(*CopiesOfGang)(nil),             // 14: placement.v1.CopiesOfGang
+	(*FurtherDomains)(nil),           // 15: placement.v1.FurtherDomains
+	(*Frontier)(nil),                 // 16: placement.v1.Frontier
+	(*ComputeCapacityResponse)(nil),  // 17: placement.v1.ComputeCapacityResponse
+	(*Amount)(nil),                   // 18: placement.v1.Amount
+	(*FrontierRow)(nil),              // 19: placement.v1.FrontierRow
+	(*ComputeRepackingRequest)(nil),  // 20: placement.v1.ComputeRepackingRequest
+	(*ComputeRepackingResponse)(nil), // 21: placement.v1.ComputeRepackingResponse
+	(*Move)(nil),                     // 22: placement.v1.Move
+	(*ComputePlacementRequest)(nil),  // 23: placement.v1.ComputePlacementRequest
+	(*Progress)(nil),                 // 24: placement.v1.Progress
+	(*Placement)(nil),                // 25: placement.v1.Placement
+	(*durationpb.Duration)(nil),      // 26: google.protobuf.Duration
 }
 var file_placement_v1_planning_proto_depIdxs = []int32{
-	21, // 0: placement.v1.SteerPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
+	23, // 0: placement.v1.SteerPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
 	1,  // 1: placement.v1.SteerPlacementRequest.finish:type_name -> placement.v1.Finish
-	22, // 2: placement.v1.SteerPlacementResponse.progress:type_name -> placement.v1.Progress
-	23, // 3: placement.v1.SteerPlacementResponse.placement:type_name -> placement.v1.Placement
-	21, // 4: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	23, // 5: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
-	24, // 6: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
-	23, // 7: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
-	5,  // 8: placement.v1.ExplainGangResponse.remedies:type_name -> placement.v1.Remedy
-	24, // 9: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
-	6,  // 10: placement.v1.Remedy.evict:type_name -> placement.v1.EvictRemedy
-	7,  // 11: placement.v1.Remedy.uncordon:type_name -> placement.v1.UncordonRemedy
-	8,  // 12: placement.v1.Remedy.relax:type_name -> placement.v1.RelaxRemedy
-	9,  // 13: placement.v1.Remedy.reduce:type_name -> placement.v1.ReduceRemedy
-	10, // 14: placement.v1.Remedy.add_nodes:type_name -> placement.v1.AddNodesRemedy
-	21, // 15: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	12, // 16: placement.v1.ComputeCapacityRequest.copies:type_name -> placement.v1.CopiesOfGang
-	13, // 17: placement.v1.ComputeCapacityRequest.domains:type_name -> placement.v1.FurtherDomains
-	14, // 18: placement.v1.ComputeCapacityRequest.frontier:type_name -> placement.v1.Frontier
-	24, // 19: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
-	13, // 20: placement.v1.Frontier.domains:type_name -> placement.v1.FurtherDomains
-	23, // 21: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
-	16, // 22: placement.v1.ComputeCapacityResponse.amount:type_name -> placement.v1.Amount
-	13, // 23: placement.v1.ComputeCapacityResponse.domains:type_name -> placement.v1.FurtherDomains
-	17, // 24: placement.v1.ComputeCapacityResponse.rows:type_name -> placement.v1.FrontierRow
-	24, // 25: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
-	16, // 26: placement.v1.FrontierRow.copies:type_name -> placement.v1.Amount
-	21, // 27: placement.v1.ComputeRepackingRequest.question:type_name -> placement.v1.ComputePlacementRequest
-	24, // 28: placement.v1.ComputeRepackingRequest.time_limit:type_name -> google.protobuf.Duration
-	20, // 29: placement.v1.ComputeRepackingResponse.moves:type_name -> placement.v1.Move
-	16, // 30: placement.v1.ComputeRepackingResponse.pods:type_name -> placement.v1.Amount
-	24, // 31: placement.v1.ComputeRepackingResponse.elapsed:type_name -> google.protobuf.Duration
-	0,  // 32: placement.v1.PlanningService.SteerPlacement:input_type -> placement.v1.SteerPlacementRequest
-	3,  // 33: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
-	11, // 34: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
-	18, // 35: placement.v1.PlanningService.ComputeRepacking:input_type -> placement.v1.ComputeRepackingRequest
-	2,  // 36: placement.v1.PlanningService.SteerPlacement:output_type -> placement.v1.SteerPlacementResponse
-	4,  // 37: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
-	15, // 38: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
-	19, // 39: placement.v1.PlanningService.ComputeRepacking:output_type -> placement.v1.ComputeRepackingResponse
-	36, // [36:40] is the sub-list for method output_type
-	32, // [32:36] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	24, // 2: placement.v1.SteerPlacementResponse.progress:type_name -> placement.v1.Progress
+	25, // 3: placement.v1.SteerPlacementResponse.placement:type_name -> placement.v1.Placement
+	5,  // 4: placement.v1.SteerPlanningRequest.explain_gang:type_name -> placement.v1.ExplainGangRequest
+	13, // 5: placement.v1.SteerPlanningRequest.compute_capacity:type_name -> placement.v1.ComputeCapacityRequest
+	20, // 6: placement.v1.SteerPlanningRequest.compute_repacking:type_name -> placement.v1.ComputeRepackingRequest
+	1,  // 7: placement.v1.SteerPlanningRequest.finish:type_name -> placement.v1.Finish
+	6,  // 8: placement.v1.SteerPlanningResponse.explain_gang:type_name -> placement.v1.ExplainGangResponse
+	17, // 9: placement.v1.SteerPlanningResponse.compute_capacity:type_name -> placement.v1.ComputeCapacityResponse
+	21, // 10: placement.v1.SteerPlanningResponse.compute_repacking:type_name -> placement.v1.ComputeRepackingResponse
+	24, // 11: placement.v1.SteerPlanningResponse.progress:type_name -> placement.v1.Progress
+	23, // 12: placement.v1.ExplainGangRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	25, // 13: placement.v1.ExplainGangRequest.plan:type_name -> placement.v1.Placement
+	26, // 14: placement.v1.ExplainGangRequest.time_limit:type_name -> google.protobuf.Duration
+	25, // 15: placement.v1.ExplainGangResponse.placement:type_name -> placement.v1.Placement
+	7,  // 16: placement.v1.ExplainGangResponse.remedies:type_name -> placement.v1.Remedy
+	26, // 17: placement.v1.ExplainGangResponse.elapsed:type_name -> google.protobuf.Duration
+	8,  // 18: placement.v1.Remedy.evict:type_name -> placement.v1.EvictRemedy
+	9,  // 19: placement.v1.Remedy.uncordon:type_name -> placement.v1.UncordonRemedy
+	10, // 20: placement.v1.Remedy.relax:type_name -> placement.v1.RelaxRemedy
+	11, // 21: placement.v1.Remedy.reduce:type_name -> placement.v1.ReduceRemedy
+	12, // 22: placement.v1.Remedy.add_nodes:type_name -> placement.v1.AddNodesRemedy
+	23, // 23: placement.v1.ComputeCapacityRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	14, // 24: placement.v1.ComputeCapacityRequest.copies:type_name -> placement.v1.CopiesOfGang
+	15, // 25: placement.v1.ComputeCapacityRequest.domains:type_name -> placement.v1.FurtherDomains
+	16, // 26: placement.v1.ComputeCapacityRequest.frontier:type_name -> placement.v1.Frontier
+	26, // 27: placement.v1.ComputeCapacityRequest.time_limit:type_name -> google.protobuf.Duration
+	15, // 28: placement.v1.Frontier.domains:type_name -> placement.v1.FurtherDomains
+	25, // 29: placement.v1.ComputeCapacityResponse.placement:type_name -> placement.v1.Placement
+	18, // 30: placement.v1.ComputeCapacityResponse.amount:type_name -> placement.v1.Amount
+	15, // 31: placement.v1.ComputeCapacityResponse.domains:type_name -> placement.v1.FurtherDomains
+	19, // 32: placement.v1.ComputeCapacityResponse.rows:type_name -> placement.v1.FrontierRow
+	26, // 33: placement.v1.ComputeCapacityResponse.elapsed:type_name -> google.protobuf.Duration
+	18, // 34: placement.v1.FrontierRow.copies:type_name -> placement.v1.Amount
+	23, // 35: placement.v1.ComputeRepackingRequest.question:type_name -> placement.v1.ComputePlacementRequest
+	26, // 36: placement.v1.ComputeRepackingRequest.time_limit:type_name -> google.protobuf.Duration
+	22, // 37: placement.v1.ComputeRepackingResponse.moves:type_name -> placement.v1.Move
+	18, // 38: placement.v1.ComputeRepackingResponse.pods:type_name -> placement.v1.Amount
+	26, // 39: placement.v1.ComputeRepackingResponse.elapsed:type_name -> google.protobuf.Duration
+	0,  // 40: placement.v1.PlanningService.SteerPlacement:input_type -> placement.v1.SteerPlacementRequest
+	5,  // 41: placement.v1.PlanningService.ExplainGang:input_type -> placement.v1.ExplainGangRequest
+	13, // 42: placement.v1.PlanningService.ComputeCapacity:input_type -> placement.v1.ComputeCapacityRequest
+	20, // 43: placement.v1.PlanningService.ComputeRepacking:input_type -> placement.v1.ComputeRepackingRequest
+	3,  // 44: placement.v1.PlanningService.SteerPlanning:input_type -> placement.v1.SteerPlanningRequest
+	2,  // 45: placement.v1.PlanningService.SteerPlacement:output_type -> placement.v1.SteerPlacementResponse
+	6,  // 46: placement.v1.PlanningService.ExplainGang:output_type -> placement.v1.ExplainGangResponse
+	17, // 47: placement.v1.PlanningService.ComputeCapacity:output_type -> placement.v1.ComputeCapacityResponse
+	21, // 48: placement.v1.PlanningService.ComputeRepacking:output_type -> placement.v1.ComputeRepackingResponse
+	4,  // 49: placement.v1.PlanningService.SteerPlanning:output_type -> placement.v1.SteerPlanningResponse
+	45, // [45:50] is the sub-list for method output_type
+	40, // [40:45] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_planning_proto_init() }
@@ -1781,26 +2114,38 @@ func file_placement_v1_planning_proto_init() {
 		(*SteerPlacementResponse_Progress)(nil),
 		(*SteerPlacementResponse_Placement)(nil),
 	}
-	file_placement_v1_planning_proto_msgTypes[5].OneofWrappers = []any{
+	file_placement_v1_planning_proto_msgTypes[3].OneofWrappers = []any{
+		(*SteerPlanningRequest_ExplainGang)(nil),
+		(*SteerPlanningRequest_ComputeCapacity)(nil),
+		(*SteerPlanningRequest_ComputeRepacking)(nil),
+		(*SteerPlanningRequest_Finish)(nil),
+	}
+	file_placement_v1_planning_proto_msgTypes[4].OneofWrappers = []any{
+		(*SteerPlanningResponse_ExplainGang)(nil),
+		(*SteerPlanningResponse_ComputeCapacity)(nil),
+		(*SteerPlanningResponse_ComputeRepacking)(nil),
+		(*SteerPlanningResponse_Progress)(nil),
+	}
+	file_placement_v1_planning_proto_msgTypes[7].OneofWrappers = []any{
 		(*Remedy_Evict)(nil),
 		(*Remedy_Uncordon)(nil),
 		(*Remedy_Relax)(nil),
 		(*Remedy_Reduce)(nil),
 		(*Remedy_AddNodes)(nil),
 	}
-	file_placement_v1_planning_proto_msgTypes[11].OneofWrappers = []any{
+	file_placement_v1_planning_proto_msgTypes[13].OneofWrappers = []any{
 		(*ComputeCapacityRequest_Copies)(nil),
 		(*ComputeCapacityRequest_Domains)(nil),
 		(*ComputeCapacityRequest_Frontier)(nil),
 	}
-	file_placement_v1_planning_proto_msgTypes[16].OneofWrappers = []any{}
+	file_placement_v1_planning_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_planning_proto_rawDesc), len(file_placement_v1_planning_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

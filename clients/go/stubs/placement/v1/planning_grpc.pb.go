@@ -23,6 +23,7 @@ const (
 	PlanningService_ExplainGang_FullMethodName      = "/placement.v1.PlanningService/ExplainGang"
 	PlanningService_ComputeCapacity_FullMethodName  = "/placement.v1.PlanningService/ComputeCapacity"
 	PlanningService_ComputeRepacking_FullMethodName = "/placement.v1.PlanningService/ComputeRepacking"
+	PlanningService_SteerPlanning_FullMethodName    = "/placement.v1.PlanningService/SteerPlanning"
 )
 
 // PlanningServiceClient is the client API for PlanningService service.
@@ -44,6 +45,10 @@ type PlanningServiceClient interface {
 	// ComputeRepacking finds the fewest pods to move so that whole domains are
 	// free of GPU pods.
 	ComputeRepacking(ctx context.Context, in *ComputeRepackingRequest, opts ...grpc.CallOption) (*ComputeRepackingResponse, error)
+	// SteerPlanning is one of the three calls before it, for callers who may not
+	// want to wait until the end: the first message is the request, and a later
+	// one that says finish ends it with what was found so far.
+	SteerPlanning(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SteerPlanningRequest, SteerPlanningResponse], error)
 }
 
 type planningServiceClient struct {
@@ -97,6 +102,19 @@ func (c *planningServiceClient) ComputeRepacking(ctx context.Context, in *Comput
 	return out, nil
 }
 
+func (c *planningServiceClient) SteerPlanning(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SteerPlanningRequest, SteerPlanningResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PlanningService_ServiceDesc.Streams[1], PlanningService_SteerPlanning_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SteerPlanningRequest, SteerPlanningResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlanningService_SteerPlanningClient = grpc.BidiStreamingClient[SteerPlanningRequest, SteerPlanningResponse]
+
 // PlanningServiceServer is the server API for PlanningService service.
 // All implementations must embed UnimplementedPlanningServiceServer
 // for forward compatibility.
@@ -116,6 +134,10 @@ type PlanningServiceServer interface {
 	// ComputeRepacking finds the fewest pods to move so that whole domains are
 	// free of GPU pods.
 	ComputeRepacking(context.Context, *ComputeRepackingRequest) (*ComputeRepackingResponse, error)
+	// SteerPlanning is one of the three calls before it, for callers who may not
+	// want to wait until the end: the first message is the request, and a later
+	// one that says finish ends it with what was found so far.
+	SteerPlanning(grpc.BidiStreamingServer[SteerPlanningRequest, SteerPlanningResponse]) error
 	mustEmbedUnimplementedPlanningServiceServer()
 }
 
@@ -137,6 +159,9 @@ func (UnimplementedPlanningServiceServer) ComputeCapacity(context.Context, *Comp
 }
 func (UnimplementedPlanningServiceServer) ComputeRepacking(context.Context, *ComputeRepackingRequest) (*ComputeRepackingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ComputeRepacking not implemented")
+}
+func (UnimplementedPlanningServiceServer) SteerPlanning(grpc.BidiStreamingServer[SteerPlanningRequest, SteerPlanningResponse]) error {
+	return status.Error(codes.Unimplemented, "method SteerPlanning not implemented")
 }
 func (UnimplementedPlanningServiceServer) mustEmbedUnimplementedPlanningServiceServer() {}
 func (UnimplementedPlanningServiceServer) testEmbeddedByValue()                         {}
@@ -220,6 +245,13 @@ func _PlanningService_ComputeRepacking_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlanningService_SteerPlanning_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PlanningServiceServer).SteerPlanning(&grpc.GenericServerStream[SteerPlanningRequest, SteerPlanningResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PlanningService_SteerPlanningServer = grpc.BidiStreamingServer[SteerPlanningRequest, SteerPlanningResponse]
+
 // PlanningService_ServiceDesc is the grpc.ServiceDesc for PlanningService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -244,6 +276,12 @@ var PlanningService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "SteerPlacement",
 			Handler:       _PlanningService_SteerPlacement_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "SteerPlanning",
+			Handler:       _PlanningService_SteerPlanning_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

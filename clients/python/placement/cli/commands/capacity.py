@@ -81,6 +81,8 @@ def command(
             asked.domains.CopyFrom(domains)
         found = asker.capacity(asked)
         if output == "table":
-            write_text(explanations.capacity_as_text(gang, found))
+            write_text(explanations.capacity_as_text(gang, domains, found))
         else:
-            write_data(explanations.capacity_as_data(gang, found, question.warnings), output)
+            write_data(
+                explanations.capacity_as_data(gang, domains, found, question.warnings), output
+            )
