@@ -118,11 +118,12 @@ class Question:
     def groups_of_scopes(self) -> tuple[Ints, Ints]:
         """Each scope with each of its groups, as (scopes, groups)."""
         first = np.cumsum([0, *(len(gang.groups) for gang in self.snapshot.gangs)]).tolist()
+        # In the order of the groups, and each once.
+        rows = [{group.name: r for r, group in enumerate(g.groups)} for g in self.snapshot.gangs]
         pairs = [
             (s, first[g] + r)
             for s, (g, scope) in enumerate(self.scopes)
-            for r, group in enumerate(self.snapshot.gangs[g].groups)
-            if group.name in scope.groups
+            for r in sorted({rows[g][name] for name in scope.groups if name in rows[g]})
         ]
         return _ints(s for s, _ in pairs), _ints(r for _, r in pairs)
 

@@ -150,6 +150,14 @@ def _steps(found: Mapping[TierName, Counts], policy: Policy) -> tuple[Step, ...]
     return tuple(step for _, step in steps)
 
 
+def _by_priorities(outcome: Outcome) -> dict[int, list[GangOutcome]]:
+    """The gangs of each priority, from high to low."""
+    found: dict[int, list[GangOutcome]] = {p: [] for p in _priorities(outcome)}
+    for gang in outcome.gangs:
+        found[gang.gang.priority].append(gang)
+    return found
+
+
 def _priorities(outcome: Outcome) -> list[int]:
     """From high to low."""
     return sorted({gang.gang.priority for gang in outcome.gangs}, reverse=True)
@@ -158,9 +166,9 @@ def _priorities(outcome: Outcome) -> list[int]:
 def _admitted(outcome: Outcome, policy: Policy) -> Counts:
     values = outcome.question.values
     bands = _bands(outcome, policy)
+    inside = _inside_guarantees(outcome, policy)
     counts = []
-    for priority in _priorities(outcome):
-        mine = [gang for gang in outcome.gangs if gang.gang.priority == priority]
+    for priority, mine in _by_priorities(outcome).items():
         met = [g.gang for g in mine if g.gang.is_pending and g.placed]
         # It ran, and had to go.
         lost = sum(values[g.gang.name] for g in mine if not g.gang.is_pending and not g.placed)
@@ -168,10 +176,9 @@ def _admitted(outcome: Outcome, policy: Policy) -> Counts:
         first = [_sum(values, made_whole) - lost]
         for seconds in bands:
             first.append(_sum(values, [g for g in met if _waited(outcome, g) > seconds]))
-        inside = _inside_guarantees(outcome, policy, priority)
         # With RECLAIM others may have to go for it.
         reclaims = policy.eviction is EvictionPolicy.RECLAIM
-        first = [inside, *first] if reclaims else [*first, inside]
+        first = [inside[priority], *first] if reclaims else [*first, inside[priority]]
         counts += [Count(value, priority, reported=False) for value in first]
         counts.append(Count(_sum(values, met) - lost, priority))
     return tuple(counts)
@@ -181,36 +188,48 @@ def _sum(values: Mapping[str, int], gangs: Iterable[PodGang]) -> int:
     return sum(values[gang.name] for gang in gangs)
 
 
-def _inside_guarantees(outcome: Outcome, policy: Policy, priority: int) -> int:
+def _inside_guarantees(outcome: Outcome, policy: Policy) -> dict[int, int]:
     """Thousandths of guaranteed GPUs that queues use beyond what they use without the plan.
 
-    Counted is the queue that a gang names, and of what is new the minimums of this priority
-    and above.
+    By priority: counted is the queue that a gang names, and of what is new the minimums of this
+    priority and above.
     """
-    total = 0
-    members: defaultdict[str, list[GangOutcome]] = defaultdict(list)
+    guaranteed = {q.name: 1000 * q.guaranteed.get(GPUS, 0) for q in outcome.snapshot.queues}
+    used = {q.name: 1000 * q.used.get(GPUS, 0) for q in outcome.snapshot.queues}
     for gang in outcome.gangs:
-        members[gang.gang.queue].append(gang)
-    for queue in outcome.snapshot.queues:
-        guaranteed = 1000 * queue.guaranteed.get(GPUS, 0)
-        before, after = 1000 * queue.used.get(GPUS, 0), 0
-        for gang in members[queue.name]:
-            if gang.gang.priority < priority:
-                counts = 0
-            elif gang.gang.is_pending:
-                counts = int(gang.placed)
-            else:
-                # It ran, and had to go; its extras are no part of it.
-                counts = -int(not gang.placed)
-            for group in gang.groups:
-                sets = group.group.pod_sets
-                before += sum(len(s.bound_pods) * policy.milli_gpus(s.template) for s in sets)
-                new = gang.gang.is_pending
-                asks = [policy.milli_gpus(s.template) for s in sets if s.pods or not new]
-                pods = group.group.missing if new else group.group.min_replicas
-                after += counts * pods * min(asks, default=0)
-        total += min(guaranteed, before + after) - min(guaranteed, before)
-    return total
+        if gang.gang.queue in used:
+            used[gang.gang.queue] += sum(
+                len(s.bound_pods) * policy.milli_gpus(s.template)
+                for group in gang.groups
+                for s in group.group.pod_sets
+            )
+    found = {}
+    total = 0
+    for priority, gangs in _by_priorities(outcome).items():
+        for gang in gangs:
+            queue = gang.gang.queue
+            if queue in used:
+                before = used[queue]
+                used[queue] += _minimums_added(gang, policy)
+                most = guaranteed[queue]
+                total += min(most, used[queue]) - min(most, before)
+        found[priority] = total
+    return found
+
+
+def _minimums_added(gang: GangOutcome, policy: Policy) -> int:
+    """Thousandths of GPUs in the minimum of a gang that is placed, less where it had to go."""
+    pending = gang.gang.is_pending
+    # What ran and had to go; its extras are no part of it.
+    counts = int(gang.placed) if pending else -int(not gang.placed)
+    if not counts:
+        return 0
+    added = 0
+    for group in gang.groups:
+        sets = [s for s in group.group.pod_sets if s.pods or not pending]
+        pods = group.group.missing if pending else group.group.min_replicas
+        added += pods * min((policy.milli_gpus(s.template) for s in sets), default=0)
+    return counts * added
 
 
 def _bands(outcome: Outcome, policy: Policy) -> list[int]:

@@ -44,8 +44,7 @@ class Admitted:
     reported: bool
 
     def value(self, plan: Plan) -> int:
-        mine = (self.problem.gangs[i] for i, units in plan.items() if units and i in self.gangs)
-        return sum(g.value for g in mine)
+        return sum(self.problem.gangs[i].value for i in self.gangs if plan.get(i))
 
     def trivial_bound(self) -> int:
         return sum(self.problem.gangs[i].value for i in self.gangs)
@@ -119,11 +118,13 @@ class InsideGuarantees:
 
 
 def goals(problem: Problem) -> tuple[Goal, ...]:
-    return tuple(goal for p in priorities(problem) for goal in _of_priority(problem, p))
+    mine: dict[int, list[Gang]] = {p: [] for p in priorities(problem)}
+    for gang in problem.pending:
+        mine[gang.priority].append(gang)
+    return tuple(goal for p, every in mine.items() for goal in _of_priority(problem, p, every))
 
 
-def _of_priority(problem: Problem, priority: int) -> Iterator[Goal]:
-    every = [g for g in problem.pending if g.priority == priority]
+def _of_priority(problem: Problem, priority: int, every: list[Gang]) -> Iterator[Goal]:
     guaranteed = any(g.guarantee >= 0 for g in every)
     reclaims = problem.policy.eviction is EvictionPolicy.RECLAIM
     if guaranteed and reclaims:
