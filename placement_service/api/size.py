@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from placement.v1 import placement_service_pb2
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.request import PodTemplate, Request, Snapshot
+from placement_service.entities.templates import numbered
 
 MAX_NODES = 100_000
 MAX_GANGS = 10_000
@@ -52,6 +53,7 @@ def check_message(message: placement_service_pb2.ComputePlacementRequest) -> Non
         ("snapshot.reservations", len(snapshot.reservations), MAX_RESERVATIONS),
         ("snapshot.disruption_budgets", len(snapshot.disruption_budgets), MAX_DISRUPTION_BUDGETS),
         ("gangs", len(message.gangs), MAX_GANGS),
+        ("pod_templates", len(message.pod_templates), MAX_PARTS),
         ("previous_placement", len(message.previous_placement), MAX_PODS),
     )
     groups = [group for gang in message.gangs for group in gang.groups]
@@ -133,15 +135,13 @@ def _too_many(field: str, nodes: int, count: int, what: str, most: int) -> Viola
 
 
 def _templates(snapshot: Snapshot) -> Sequence[PodTemplate]:
-    """Different templates; equal ones are one object, see `wire`."""
-    return tuple(
-        {
-            id(pod_set.template): pod_set.template
-            for gang in snapshot.gangs
-            for group in gang.groups
-            for pod_set in group.pod_sets
-        }.values()
-    )
+    """Different templates."""
+    return numbered(
+        pod_set.template
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for pod_set in group.pod_sets
+    ).templates
 
 
 def _term_count(template: PodTemplate) -> int:

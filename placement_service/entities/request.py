@@ -115,7 +115,10 @@ class RunningPod:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What a pod asks of a node. `requests` always count the pod itself."""
+    """What a pod asks of a node. `requests` always count the pod itself.
+
+    `name` is its key in the request, "" where it stands in the pod set: messages need it.
+    """
 
     requests: Resources
     labels: Labels = field(default_factory=dict)
@@ -132,6 +135,7 @@ class PodTemplate:
     compute_domain: str = ""
     required_reservation: ReservationSelector | None = None
     ignores_reservations: bool = False
+    name: str = field(default="", compare=False)
 
     def __hash__(self) -> int:
         # Equal templates are one wherever they come from; equal ones have equal amounts and labels.

@@ -20,10 +20,10 @@ from placement_service.entities.request import (
     PodGang,
     PodGroup,
     PodSet,
-    PodTemplate,
     Policy,
     Snapshot,
 )
+from placement_service.entities.templates import numbered
 from placement_service.judge.domains import Domains
 from placement_service.judge.gang_value import gang_values
 
@@ -81,13 +81,8 @@ class Question:
         self.gang_of_group = _ints(g for g, _ in groups)
         self.sets: tuple[PodSet, ...] = tuple(s for _, s in sets)
         self.group_of_set = _ints(r for r, _ in sets)
-        known: dict[int, int] = {}
-        # By identity: templates hold mappings, and equal ones are one object.
-        self.template_of_set = _ints(
-            known.setdefault(id(pod_set.template), len(known)) for pod_set in self.sets
-        )
-        by_id = {id(pod_set.template): pod_set.template for pod_set in self.sets}
-        self.templates: tuple[PodTemplate, ...] = tuple(by_id[identity] for identity in known)
+        self.templates, numbers = numbered(pod_set.template for pod_set in self.sets)
+        self.template_of_set = _ints(iter(numbers))
         self.set_of_pod = np.repeat(np.arange(len(sets)), [len(s.pods) for s in self.sets])
         self.pods = [pod.name for s in self.sets for pod in s.pods]
         self.uids = [pod.uid for s in self.sets for pod in s.pods]

@@ -98,7 +98,7 @@ class Leavers:
         self.leavers: list[Leaver] = []
         self._pods: list[tuple[str, ...]] = []
         self._node = snapshot.columns.row_of
-        self._rows: dict[int, int] = {}
+        self._rows: dict[PodTemplate, int] = {}
         self.limits: list[Together] = []
         self.members = {one.name: frozenset(_bound(one)) for one in snapshot.gangs}
         followers: dict[str, list[PodGang]] = {}
@@ -182,10 +182,10 @@ class Leavers:
                 self.limits.append(Together(tuple(counts), budget.allowed))
 
     def _row(self, template: PodTemplate) -> int:
-        if id(template) not in self._rows:
-            self._rows[id(template)] = len(self.templates)
+        if template not in self._rows:
+            self._rows[template] = len(self.templates)
             self.templates.append(template)
-        return self._rows[id(template)]
+        return self._rows[template]
 
 
 def _question(trial: Trial, leavers: Leavers) -> EvictionQuestion:

@@ -42,8 +42,12 @@ def _fill(message: Message, seed: int) -> None:
         seed += field.number
         value = getattr(message, field.name)
         if _is_map(field):
+            of = field.message_type.fields_by_name["value"]
             for index, text in enumerate(reversed(_TEXTS)):
-                value[text] = _value(field.message_type.fields_by_name["value"], seed + index)
+                if of.type == FieldDescriptor.TYPE_MESSAGE:
+                    _fill_one(value[text], seed + index)
+                else:
+                    value[text] = _value(of, seed + index)
         elif field.type == FieldDescriptor.TYPE_MESSAGE:
             many = [value.add() for _ in range(2)] if field.is_repeated else [value]
             for index, one in enumerate(many):

@@ -80,6 +80,11 @@ def show(text: str) -> str:
     return ascii(text if len(text) <= _SHOWN else text[:_SHOWN] + "...").replace("'", '"')
 
 
+def template_path(name: str) -> str:
+    """The path of a template that pod sets name."""
+    return f"pod_templates[{show(name)}]"
+
+
 def named_and_unique(path: str, names: Iterable[str], form: Form) -> Iterator[Violation]:
     """Each name of a list has the form and stands there once."""
     names = tuple(names)

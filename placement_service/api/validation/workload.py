@@ -24,11 +24,13 @@ from placement_service.api.validation.names import (
     named_and_unique,
     namespace_in,
     show,
+    template_path,
     time_problem,
     too_long,
 )
 from placement_service.entities.errors import Violation
-from placement_service.entities.request import BoundPod, PodGroup, Request
+from placement_service.entities.request import BoundPod, PodGroup, PodTemplate, Request
+from placement_service.entities.templates import numbered
 
 
 def gang_names_are_well_formed_and_unique(request: Request) -> Iterator[Violation]:
@@ -164,20 +166,27 @@ def _bound_pod_problems(pod: BoundPod, devices: set[int] | None) -> Iterator[Pro
 
 
 def templates_are_sound(request: Request) -> Iterator[Violation]:
-    known: dict[int, tuple[Problem, ...]] = {}
+    """What is wrong with a template that pod sets name is said once, where it stands."""
     lengths = Lengths()
+    paths: list[str] = []
+    used: list[PodTemplate] = []
     for i, gang in enumerate(request.snapshot.gangs):
         for j, group in enumerate(gang.groups):
             for k, pod_set in enumerate(group.pod_sets):
-                template = pod_set.template
-                problems = known.get(id(template))
-                if problems is None:
-                    found = (rule(template, request.policy, lengths) for rule in templates.RULES)
-                    problems = known[id(template)] = tuple(chain.from_iterable(found))
-                for path, problem in problems:
-                    yield Violation(
-                        f"gangs[{i}].groups[{j}].pod_sets[{k}].template.{path}", problem
-                    )
+                name = pod_set.template.name
+                here = f"gangs[{i}].groups[{j}].pod_sets[{k}].template"
+                paths.append(template_path(name) if name else here)
+                used.append(pod_set.template)
+    different, numbers = numbered(used)
+    problems = [
+        tuple(chain.from_iterable(rule(one, request.policy, lengths) for rule in templates.RULES))
+        for one in different
+    ]
+    yield from dict.fromkeys(
+        Violation(f"{path}.{below}", problem)
+        for path, number in zip(paths, numbers, strict=True)
+        for below, problem in problems[number]
+    )
 
 
 def scopes_name_groups_of_their_gang(request: Request) -> Iterator[Violation]:

@@ -66,7 +66,7 @@ def parse_told(
     return Request(
         snapshot=Snapshot(
             nodes=nodes.parse_nodes(snapshot, found),
-            gangs=tuple(workload.parse_gangs(message.gangs, found)),
+            gangs=tuple(workload.parse_gangs(message.gangs, message.pod_templates, found)),
             running_pods=tuple(cluster.parse_running_pods(snapshot.pods, found)),
             revision=snapshot.revision,
             as_of=snapshot.as_of.seconds if snapshot.HasField("as_of") else None,

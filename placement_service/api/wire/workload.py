@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from placement.v1 import cluster_pb2, workload_pb2
-from placement_service.api.validation.names import namespace_in
+from placement_service.api.validation.names import namespace_in, show, template_path
 from placement_service.api.wire.parts import (
     EFFECTS,
     Found,
@@ -53,29 +54,66 @@ TOLERATION_OPERATORS: Mapping[workload_pb2.TolerationOperator, bool] = {
 
 
 class _Templates:
-    """Templates by their bytes: equal ones are read once and are one object."""
+    """Templates of pod sets; those that were read before are not read again."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[bytes, str], tuple[PodTemplate, Found]] = {}
+    def __init__(
+        self, named: Mapping[str, workload_pb2.PodTemplate], violations: list[Violation]
+    ) -> None:
+        self._named = named
+        self._violations = violations
+        #: By bytes and namespace, which the terms of a template may mean.
+        self._inline: dict[tuple[bytes, str], tuple[PodTemplate, Found]] = {}
+        self._by_name: dict[tuple[str, str], PodTemplate] = {}
+        self._told: set[str] = set()
 
-    def get(self, message: workload_pb2.PodTemplate, namespace: str) -> tuple[PodTemplate, Found]:
+    def of(self, pod_set: workload_pb2.PodSet, namespace: str, path: str) -> PodTemplate:
+        """The template of a pod set at a path of the request."""
+        if not pod_set.template_name:
+            return self._read(pod_set.template, namespace, f"{path}.template")
+        if pod_set.HasField("template"):
+            self._violations.append(
+                Violation(f"{path}.template_name", "must be empty where template is set")
+            )
+        return self._of_name(pod_set.template_name, namespace, f"{path}.template_name")
+
+    def _of_name(self, name: str, namespace: str, path: str) -> PodTemplate:
+        if name not in self._named:
+            self._violations.append(Violation(path, f"{show(name)} is not in pod_templates"))
+            return PodTemplate({PODS: 1})
+        key = (name, namespace)
+        if key not in self._by_name:
+            found: Found = []
+            template = _parse_template(self._named[name], namespace, found)
+            self._by_name[key] = replace(template, name=name)
+            if name not in self._told:
+                self._told.add(name)
+                add_violations(self._violations, template_path(name), found)
+        return self._by_name[key]
+
+    def _read(self, message: workload_pb2.PodTemplate, namespace: str, path: str) -> PodTemplate:
         key = (message.SerializeToString(deterministic=True), namespace)
-        known = self._known.get(key)
+        known = self._inline.get(key)
         if known is None:
             found: Found = []
-            known = self._known[key] = (_parse_template(message, namespace, found), found)
-        return known
+            known = self._inline[key] = (_parse_template(message, namespace, found), found)
+        template, found = known
+        if found:
+            add_violations(self._violations, path, found)
+        return template
 
 
 def parse_gangs(
-    messages: Iterable[workload_pb2.PodGang], violations: list[Violation]
+    messages: Iterable[workload_pb2.PodGang],
+    named: Mapping[str, workload_pb2.PodTemplate],
+    violations: list[Violation],
 ) -> Iterable[PodGang]:
-    templates = _Templates()
+    """The gangs of a request, whose pod sets may name templates."""
+    templates = _Templates(named, violations)
     for i, message in enumerate(messages):
         path = f"gangs[{i}]"
         name = message.name
         groups = tuple(
-            _parse_group(group, templates, namespace_in(name), f"{path}.groups[{j}]", violations)
+            _parse_group(group, templates, namespace_in(name), f"{path}.groups[{j}]")
             for j, group in enumerate(message.groups)
         )
         every = tuple(group.name for group in groups)
@@ -111,13 +149,10 @@ def _parse_group(
     templates: _Templates,
     namespace: str,
     path: str,
-    violations: list[Violation],
 ) -> PodGroup:
     pod_sets = []
     for k, pod_set in enumerate(message.pod_sets):
-        template, found = templates.get(pod_set.template, namespace)
-        if found:
-            add_violations(violations, f"{path}.pod_sets[{k}].template", found)
+        template = templates.of(pod_set, namespace, f"{path}.pod_sets[{k}]")
         pods = tuple(
             [
                 Pod(pod.name, pod.uid, pod.rank if pod.HasField("rank") else None)

@@ -311,11 +311,17 @@ def test_a_request_with_everything_comes_back_unchanged() -> None:
 
 
 def test_everything_means_every_field_of_the_request() -> None:
-    """So that a new field cannot be forgotten in the translation; a base is resolved before."""
+    """So that a new field cannot be forgotten in the translation.
+
+    Values have neither a base nor named templates: reading a request resolves both.
+    """
     fields = {f for f in fields_of(ComputePlacementRequest.DESCRIPTOR) if "Base" not in f}
-    assert fields - {"placement.v1.ComputePlacementRequest.base"} == set(
-        fields_set(request_to_proto(EVERYTHING))
-    )
+    resolved = {
+        "placement.v1.ComputePlacementRequest.base",
+        "placement.v1.ComputePlacementRequest.pod_templates",
+        "placement.v1.PodSet.template_name",
+    }
+    assert fields - resolved == set(fields_set(request_to_proto(EVERYTHING)))
 
 
 @given(snapshots())
@@ -395,7 +401,7 @@ def test_defaults_are_filled_in() -> None:
     assert here.policy.gpu_resources == DEFAULT_GPU_RESOURCES
 
 
-def test_equal_templates_are_one_object() -> None:
+def test_a_template_that_comes_again_is_not_read_again() -> None:
     there = message()
     there.gangs[0].groups[0].pod_sets.add().CopyFrom(there.gangs[0].groups[0].pod_sets[0])
     there.gangs[0].groups[0].pod_sets[1].pods[0].name = "namespaces/ml/pods/x"
@@ -443,8 +449,9 @@ def messages(draw: st.DrawFn, descriptor: Any, depth: int = 0) -> dict[str, Any]
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
             kinds = {field.TYPE_INT64: AMOUNTS, field.TYPE_DOUBLE: SHARES, field.TYPE_STRING: TEXTS}
-            amount = kinds[entry.fields_by_name["value"].type]
-            drawn[field.name] = draw(st.dictionaries(TEXTS, amount, max_size=2))
+            of = entry.fields_by_name["value"]
+            value = messages(of.message_type, depth + 1) if of.message_type else kinds[of.type]
+            drawn[field.name] = draw(st.dictionaries(TEXTS, value, max_size=2))
         elif entry is not None:
             value = messages(entry, depth + 1)
             drawn[field.name] = draw(st.lists(value, max_size=2) if repeated else value)

@@ -28,6 +28,7 @@ from placement.kubernetes.loading import files_in
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
+from placement.pod_templates import put_templates_inside
 from placement.v1 import ComputePlacementRequest, Placement, PodGang, Policy
 
 if TYPE_CHECKING:
@@ -131,9 +132,11 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
     content = read_file(path)
     if path.endswith(".binpb"):
         try:
-            return ComputePlacementRequest.FromString(content)
+            request = ComputePlacementRequest.FromString(content)
         except DecodeError as error:
             raise ValueError("is not a saved request") from error
+        put_templates_inside(request)
+        return request
     if not content.lstrip().startswith(b"{"):
         return None
     try:
@@ -143,9 +146,11 @@ def read_saved(path: str) -> ComputePlacementRequest | None:
     if "kind" in body or not {"snapshot", "gangs"} & body.keys():
         return None
     try:
-        return json_format.ParseDict(body, ComputePlacementRequest())
+        request = json_format.ParseDict(body, ComputePlacementRequest())
     except json_format.ParseError as error:
         raise ValueError(f"is not a saved request: {' '.join(str(error).split())}") from error
+    put_templates_inside(request)
+    return request
 
 
 def read_saved_answer(path: str) -> Placement | None:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from placement.planning.levels import HOSTNAME, domains, finer, label
 from placement.planning.selectors import Selector
+from placement.pod_templates import put_templates_inside
 from placement.v1 import (
     BoundPod,
     ComputePlacementRequest,
@@ -26,9 +27,10 @@ _TROUBLE = "node.kubernetes.io/"
 
 
 def copy_of(request: ComputePlacementRequest) -> ComputePlacementRequest:
-    """A request of its own with the same content."""
+    """A request of its own with the same content, every template in its pod sets."""
     new = ComputePlacementRequest()
     new.CopyFrom(request)
+    put_templates_inside(new)
     return new
 
 

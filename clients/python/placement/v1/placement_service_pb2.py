@@ -28,35 +28,39 @@ from placement.v1 import placement_pb2 as placement_dot_v1_dot_placement__pb2
 from placement.v1 import workload_pb2 as placement_dot_v1_dot_workload__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$placement/v1/placement_service.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\xc8\x02\n\x17\x43omputePlacementRequest\x12/\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.placement.v1.ClusterSnapshot\x12$\n\x05gangs\x18\x02 \x03(\x0b\x32\x15.placement.v1.PodGang\x12$\n\x06policy\x18\x03 \x01(\x0b\x32\x14.placement.v1.Policy\x12-\n\ntime_limit\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x12previous_placement\x18\x05 \x03(\x0b\x32\x15.placement.v1.Binding\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\r\n\x05label\x18\x07 \x01(\t\x12(\n\x04\x62\x61se\x18\x08 \x01(\x0b\x32\x1a.placement.v1.SnapshotBase\"E\n\x0cSnapshotBase\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\ngone_nodes\x18\x02 \x03(\t\x12\x11\n\tgone_pods\x18\x03 \x03(\t\"F\n\x18\x43omputePlacementResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\"P\n\x16StreamPlacementRequest\x12\x36\n\x07request\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\"|\n\x17StreamPlacementResponse\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.placement.v1.ProgressH\x00\x12,\n\tplacement\x18\x02 \x01(\x0b\x32\x17.placement.v1.PlacementH\x00\x42\x07\n\x05\x65vent\"\x8c\x01\n\x08Progress\x12*\n\x07\x65lapsed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05phase\x18\x02 \x01(\t\x12*\n\x05tiers\x18\x03 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12\x19\n\x11placed_gang_count\x18\x04 \x01(\x05\"\xb4\x02\n\x06Policy\x12\x15\n\rgpu_resources\x18\x01 \x03(\t\x12\x15\n\rdeterministic\x18\x02 \x01(\x08\x12.\n\x08\x65viction\x18\x03 \x01(\x0e\x32\x1c.placement.v1.EvictionPolicy\x12\x33\n\x10starvation_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\ntolerances\x18\x05 \x03(\x0b\x32$.placement.v1.Policy.TolerancesEntry\x12*\n\x06\x65xtras\x18\x06 \x01(\x0e\x32\x1a.placement.v1.ExtrasPolicy\x1a\x31\n\x0fTolerancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01*\xa1\x01\n\x0e\x45victionPolicy\x12\x1f\n\x1b\x45VICTION_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45VICTION_POLICY_NONE\x10\x01\x12\x1b\n\x17\x45VICTION_POLICY_PREEMPT\x10\x02\x12\x1b\n\x17\x45VICTION_POLICY_RECLAIM\x10\x03\x12\x1a\n\x16\x45VICTION_POLICY_REPACK\x10\x04*p\n\x0c\x45xtrasPolicy\x12\x1d\n\x19\x45XTRAS_POLICY_UNSPECIFIED\x10\x00\x12 \n\x1c\x45XTRAS_POLICY_AFTER_MINIMUMS\x10\x01\x12\x1f\n\x1b\x45XTRAS_POLICY_WITH_PRIORITY\x10\x02\x32\xd7\x01\n\x10PlacementService\x12\x61\n\x10\x43omputePlacement\x12%.placement.v1.ComputePlacementRequest\x1a&.placement.v1.ComputePlacementResponse\x12`\n\x0fStreamPlacement\x12$.placement.v1.StreamPlacementRequest\x1a%.placement.v1.StreamPlacementResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$placement/v1/placement_service.proto\x12\x0cplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\xe8\x03\n\x17\x43omputePlacementRequest\x12/\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.placement.v1.ClusterSnapshot\x12$\n\x05gangs\x18\x02 \x03(\x0b\x32\x15.placement.v1.PodGang\x12$\n\x06policy\x18\x03 \x01(\x0b\x32\x14.placement.v1.Policy\x12-\n\ntime_limit\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x12previous_placement\x18\x05 \x03(\x0b\x32\x15.placement.v1.Binding\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\r\n\x05label\x18\x07 \x01(\t\x12(\n\x04\x62\x61se\x18\x08 \x01(\x0b\x32\x1a.placement.v1.SnapshotBase\x12N\n\rpod_templates\x18\t \x03(\x0b\x32\x37.placement.v1.ComputePlacementRequest.PodTemplatesEntry\x1aN\n\x11PodTemplatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12(\n\x05value\x18\x02 \x01(\x0b\x32\x19.placement.v1.PodTemplate:\x02\x38\x01\"E\n\x0cSnapshotBase\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\ngone_nodes\x18\x02 \x03(\t\x12\x11\n\tgone_pods\x18\x03 \x03(\t\"F\n\x18\x43omputePlacementResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\"P\n\x16StreamPlacementRequest\x12\x36\n\x07request\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\"|\n\x17StreamPlacementResponse\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.placement.v1.ProgressH\x00\x12,\n\tplacement\x18\x02 \x01(\x0b\x32\x17.placement.v1.PlacementH\x00\x42\x07\n\x05\x65vent\"\x8c\x01\n\x08Progress\x12*\n\x07\x65lapsed\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05phase\x18\x02 \x01(\t\x12*\n\x05tiers\x18\x03 \x03(\x0b\x32\x1b.placement.v1.ObjectiveTier\x12\x19\n\x11placed_gang_count\x18\x04 \x01(\x05\"\xb4\x02\n\x06Policy\x12\x15\n\rgpu_resources\x18\x01 \x03(\t\x12\x15\n\rdeterministic\x18\x02 \x01(\x08\x12.\n\x08\x65viction\x18\x03 \x01(\x0e\x32\x1c.placement.v1.EvictionPolicy\x12\x33\n\x10starvation_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\ntolerances\x18\x05 \x03(\x0b\x32$.placement.v1.Policy.TolerancesEntry\x12*\n\x06\x65xtras\x18\x06 \x01(\x0e\x32\x1a.placement.v1.ExtrasPolicy\x1a\x31\n\x0fTolerancesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01*\xa1\x01\n\x0e\x45victionPolicy\x12\x1f\n\x1b\x45VICTION_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45VICTION_POLICY_NONE\x10\x01\x12\x1b\n\x17\x45VICTION_POLICY_PREEMPT\x10\x02\x12\x1b\n\x17\x45VICTION_POLICY_RECLAIM\x10\x03\x12\x1a\n\x16\x45VICTION_POLICY_REPACK\x10\x04*p\n\x0c\x45xtrasPolicy\x12\x1d\n\x19\x45XTRAS_POLICY_UNSPECIFIED\x10\x00\x12 \n\x1c\x45XTRAS_POLICY_AFTER_MINIMUMS\x10\x01\x12\x1f\n\x1b\x45XTRAS_POLICY_WITH_PRIORITY\x10\x02\x32\xd7\x01\n\x10PlacementService\x12\x61\n\x10\x43omputePlacement\x12%.placement.v1.ComputePlacementRequest\x1a&.placement.v1.ComputePlacementResponse\x12`\n\x0fStreamPlacement\x12$.placement.v1.StreamPlacementRequest\x1a%.placement.v1.StreamPlacementResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'placement.v1.placement_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_COMPUTEPLACEMENTREQUEST_PODTEMPLATESENTRY']._loaded_options = None
+  _globals['_COMPUTEPLACEMENTREQUEST_PODTEMPLATESENTRY']._serialized_options = b'8\001'
   _globals['_POLICY_TOLERANCESENTRY']._loaded_options = None
   _globals['_POLICY_TOLERANCESENTRY']._serialized_options = b'8\001'
-  _globals['_EVICTIONPOLICY']._serialized_start=1310
-  _globals['_EVICTIONPOLICY']._serialized_end=1471
-  _globals['_EXTRASPOLICY']._serialized_start=1473
-  _globals['_EXTRASPOLICY']._serialized_end=1585
+  _globals['_EVICTIONPOLICY']._serialized_start=1470
+  _globals['_EVICTIONPOLICY']._serialized_end=1631
+  _globals['_EXTRASPOLICY']._serialized_start=1633
+  _globals['_EXTRASPOLICY']._serialized_end=1745
   _globals['_COMPUTEPLACEMENTREQUEST']._serialized_start=174
-  _globals['_COMPUTEPLACEMENTREQUEST']._serialized_end=502
-  _globals['_SNAPSHOTBASE']._serialized_start=504
-  _globals['_SNAPSHOTBASE']._serialized_end=573
-  _globals['_COMPUTEPLACEMENTRESPONSE']._serialized_start=575
-  _globals['_COMPUTEPLACEMENTRESPONSE']._serialized_end=645
-  _globals['_STREAMPLACEMENTREQUEST']._serialized_start=647
-  _globals['_STREAMPLACEMENTREQUEST']._serialized_end=727
-  _globals['_STREAMPLACEMENTRESPONSE']._serialized_start=729
-  _globals['_STREAMPLACEMENTRESPONSE']._serialized_end=853
-  _globals['_PROGRESS']._serialized_start=856
-  _globals['_PROGRESS']._serialized_end=996
-  _globals['_POLICY']._serialized_start=999
-  _globals['_POLICY']._serialized_end=1307
-  _globals['_POLICY_TOLERANCESENTRY']._serialized_start=1258
-  _globals['_POLICY_TOLERANCESENTRY']._serialized_end=1307
-  _globals['_PLACEMENTSERVICE']._serialized_start=1588
-  _globals['_PLACEMENTSERVICE']._serialized_end=1803
+  _globals['_COMPUTEPLACEMENTREQUEST']._serialized_end=662
+  _globals['_COMPUTEPLACEMENTREQUEST_PODTEMPLATESENTRY']._serialized_start=584
+  _globals['_COMPUTEPLACEMENTREQUEST_PODTEMPLATESENTRY']._serialized_end=662
+  _globals['_SNAPSHOTBASE']._serialized_start=664
+  _globals['_SNAPSHOTBASE']._serialized_end=733
+  _globals['_COMPUTEPLACEMENTRESPONSE']._serialized_start=735
+  _globals['_COMPUTEPLACEMENTRESPONSE']._serialized_end=805
+  _globals['_STREAMPLACEMENTREQUEST']._serialized_start=807
+  _globals['_STREAMPLACEMENTREQUEST']._serialized_end=887
+  _globals['_STREAMPLACEMENTRESPONSE']._serialized_start=889
+  _globals['_STREAMPLACEMENTRESPONSE']._serialized_end=1013
+  _globals['_PROGRESS']._serialized_start=1016
+  _globals['_PROGRESS']._serialized_end=1156
+  _globals['_POLICY']._serialized_start=1159
+  _globals['_POLICY']._serialized_end=1467
+  _globals['_POLICY_TOLERANCESENTRY']._serialized_start=1418
+  _globals['_POLICY_TOLERANCESENTRY']._serialized_end=1467
+  _globals['_PLACEMENTSERVICE']._serialized_start=1748
+  _globals['_PLACEMENTSERVICE']._serialized_end=1963
 # @@protoc_insertion_point(module_scope)

@@ -36,7 +36,14 @@ EXTRAS_POLICY_AFTER_MINIMUMS: ExtrasPolicy
 EXTRAS_POLICY_WITH_PRIORITY: ExtrasPolicy
 
 class ComputePlacementRequest(_message.Message):
-    __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label", "base")
+    __slots__ = ("snapshot", "gangs", "policy", "time_limit", "previous_placement", "validate_only", "label", "base", "pod_templates")
+    class PodTemplatesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _workload_pb2.PodTemplate
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_workload_pb2.PodTemplate, _Mapping]] = ...) -> None: ...
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     GANGS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +52,7 @@ class ComputePlacementRequest(_message.Message):
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
+    POD_TEMPLATES_FIELD_NUMBER: _ClassVar[int]
     snapshot: _cluster_pb2.ClusterSnapshot
     gangs: _containers.RepeatedCompositeFieldContainer[_workload_pb2.PodGang]
     policy: Policy
@@ -53,7 +61,8 @@ class ComputePlacementRequest(_message.Message):
     validate_only: bool
     label: str
     base: SnapshotBase
-    def __init__(self, snapshot: _Optional[_Union[_cluster_pb2.ClusterSnapshot, _Mapping]] = ..., gangs: _Optional[_Iterable[_Union[_workload_pb2.PodGang, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., previous_placement: _Optional[_Iterable[_Union[_placement_pb2.Binding, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., label: _Optional[str] = ..., base: _Optional[_Union[SnapshotBase, _Mapping]] = ...) -> None: ...
+    pod_templates: _containers.MessageMap[str, _workload_pb2.PodTemplate]
+    def __init__(self, snapshot: _Optional[_Union[_cluster_pb2.ClusterSnapshot, _Mapping]] = ..., gangs: _Optional[_Iterable[_Union[_workload_pb2.PodGang, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., previous_placement: _Optional[_Iterable[_Union[_placement_pb2.Binding, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., label: _Optional[str] = ..., base: _Optional[_Union[SnapshotBase, _Mapping]] = ..., pod_templates: _Optional[_Mapping[str, _workload_pb2.PodTemplate]] = ...) -> None: ...
 
 class SnapshotBase(_message.Message):
     __slots__ = ("digest", "gone_nodes", "gone_pods")

@@ -70,14 +70,16 @@ class PodGroup(_message.Message):
     def __init__(self, name: _Optional[str] = ..., min_replicas: _Optional[int] = ..., pod_sets: _Optional[_Iterable[_Union[PodSet, _Mapping]]] = ..., bound_pods: _Optional[_Iterable[_Union[BoundPod, _Mapping]]] = ..., gated_count: _Optional[int] = ...) -> None: ...
 
 class PodSet(_message.Message):
-    __slots__ = ("template", "pods", "bound_pods")
+    __slots__ = ("template", "pods", "bound_pods", "template_name")
     TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     PODS_FIELD_NUMBER: _ClassVar[int]
     BOUND_PODS_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
     template: PodTemplate
     pods: _containers.RepeatedCompositeFieldContainer[Pod]
     bound_pods: _containers.RepeatedCompositeFieldContainer[BoundPod]
-    def __init__(self, template: _Optional[_Union[PodTemplate, _Mapping]] = ..., pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., bound_pods: _Optional[_Iterable[_Union[BoundPod, _Mapping]]] = ...) -> None: ...
+    template_name: str
+    def __init__(self, template: _Optional[_Union[PodTemplate, _Mapping]] = ..., pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., bound_pods: _Optional[_Iterable[_Union[BoundPod, _Mapping]]] = ..., template_name: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
     __slots__ = ("name", "uid", "rank")

@@ -164,7 +164,12 @@ type ComputePlacementRequest struct {
 	// base, when set, is a snapshot that the service was told before. The nodes
 	// and pods of `snapshot` then replace those of the same name in it, or are
 	// added to it. All else of `snapshot` is said in full in every request.
-	Base          *SnapshotBase `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
+	Base *SnapshotBase `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
+	// pod_templates are what pods ask for, by names of the caller's choice, so
+	// that many pod sets can name one template instead of repeating it (see
+	// PodSet.template_name). The names mean nothing: equal templates are treated
+	// alike, named or not. A template that no pod set names is not read.
+	PodTemplates  map[string]*PodTemplate `protobuf:"bytes,9,rep,name=pod_templates,json=podTemplates,proto3" json:"pod_templates,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +256,13 @@ func (x *ComputePlacementRequest) GetLabel() string {
 func (x *ComputePlacementRequest) GetBase() *SnapshotBase {
 	if x != nil {
 		return x.Base
+	}
+	return nil
+}
+
+func (x *ComputePlacementRequest) GetPodTemplates() map[string]*PodTemplate {
+	if x != nil {
+		return x.PodTemplates
 	}
 	return nil
 }
@@ -681,7 +693,7 @@ var File_placement_v1_placement_service_proto protoreflect.FileDescriptor
 
 const file_placement_v1_placement_service_proto_rawDesc = "" +
 	"\n" +
-	"$placement/v1/placement_service.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\x9a\x03\n" +
+	"$placement/v1/placement_service.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aplacement/v1/cluster.proto\x1a\x1cplacement/v1/placement.proto\x1a\x1bplacement/v1/workload.proto\"\xd4\x04\n" +
 	"\x17ComputePlacementRequest\x129\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1d.placement.v1.ClusterSnapshotR\bsnapshot\x12+\n" +
 	"\x05gangs\x18\x02 \x03(\v2\x15.placement.v1.PodGangR\x05gangs\x12,\n" +
@@ -691,7 +703,11 @@ const file_placement_v1_placement_service_proto_rawDesc = "" +
 	"\x12previous_placement\x18\x05 \x03(\v2\x15.placement.v1.BindingR\x11previousPlacement\x12#\n" +
 	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12\x14\n" +
 	"\x05label\x18\a \x01(\tR\x05label\x12.\n" +
-	"\x04base\x18\b \x01(\v2\x1a.placement.v1.SnapshotBaseR\x04base\"b\n" +
+	"\x04base\x18\b \x01(\v2\x1a.placement.v1.SnapshotBaseR\x04base\x12\\\n" +
+	"\rpod_templates\x18\t \x03(\v27.placement.v1.ComputePlacementRequest.PodTemplatesEntryR\fpodTemplates\x1aZ\n" +
+	"\x11PodTemplatesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.placement.v1.PodTemplateR\x05value:\x028\x01\"b\n" +
 	"\fSnapshotBase\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1d\n" +
 	"\n" +
@@ -750,7 +766,7 @@ func file_placement_v1_placement_service_proto_rawDescGZIP() []byte {
 }
 
 var file_placement_v1_placement_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_placement_v1_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_placement_v1_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_placement_v1_placement_service_proto_goTypes = []any{
 	(EvictionPolicy)(0),              // 0: placement.v1.EvictionPolicy
 	(ExtrasPolicy)(0),                // 1: placement.v1.ExtrasPolicy
@@ -761,40 +777,44 @@ var file_placement_v1_placement_service_proto_goTypes = []any{
 	(*StreamPlacementResponse)(nil),  // 6: placement.v1.StreamPlacementResponse
 	(*Progress)(nil),                 // 7: placement.v1.Progress
 	(*Policy)(nil),                   // 8: placement.v1.Policy
-	nil,                              // 9: placement.v1.Policy.TolerancesEntry
-	(*ClusterSnapshot)(nil),          // 10: placement.v1.ClusterSnapshot
-	(*PodGang)(nil),                  // 11: placement.v1.PodGang
-	(*durationpb.Duration)(nil),      // 12: google.protobuf.Duration
-	(*Binding)(nil),                  // 13: placement.v1.Binding
-	(*Placement)(nil),                // 14: placement.v1.Placement
-	(*ObjectiveTier)(nil),            // 15: placement.v1.ObjectiveTier
+	nil,                              // 9: placement.v1.ComputePlacementRequest.PodTemplatesEntry
+	nil,                              // 10: placement.v1.Policy.TolerancesEntry
+	(*ClusterSnapshot)(nil),          // 11: placement.v1.ClusterSnapshot
+	(*PodGang)(nil),                  // 12: placement.v1.PodGang
+	(*durationpb.Duration)(nil),      // 13: google.protobuf.Duration
+	(*Binding)(nil),                  // 14: placement.v1.Binding
+	(*Placement)(nil),                // 15: placement.v1.Placement
+	(*ObjectiveTier)(nil),            // 16: placement.v1.ObjectiveTier
+	(*PodTemplate)(nil),              // 17: placement.v1.PodTemplate
 }
 var file_placement_v1_placement_service_proto_depIdxs = []int32{
-	10, // 0: placement.v1.ComputePlacementRequest.snapshot:type_name -> placement.v1.ClusterSnapshot
-	11, // 1: placement.v1.ComputePlacementRequest.gangs:type_name -> placement.v1.PodGang
+	11, // 0: placement.v1.ComputePlacementRequest.snapshot:type_name -> placement.v1.ClusterSnapshot
+	12, // 1: placement.v1.ComputePlacementRequest.gangs:type_name -> placement.v1.PodGang
 	8,  // 2: placement.v1.ComputePlacementRequest.policy:type_name -> placement.v1.Policy
-	12, // 3: placement.v1.ComputePlacementRequest.time_limit:type_name -> google.protobuf.Duration
-	13, // 4: placement.v1.ComputePlacementRequest.previous_placement:type_name -> placement.v1.Binding
+	13, // 3: placement.v1.ComputePlacementRequest.time_limit:type_name -> google.protobuf.Duration
+	14, // 4: placement.v1.ComputePlacementRequest.previous_placement:type_name -> placement.v1.Binding
 	3,  // 5: placement.v1.ComputePlacementRequest.base:type_name -> placement.v1.SnapshotBase
-	14, // 6: placement.v1.ComputePlacementResponse.placement:type_name -> placement.v1.Placement
-	2,  // 7: placement.v1.StreamPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
-	7,  // 8: placement.v1.StreamPlacementResponse.progress:type_name -> placement.v1.Progress
-	14, // 9: placement.v1.StreamPlacementResponse.placement:type_name -> placement.v1.Placement
-	12, // 10: placement.v1.Progress.elapsed:type_name -> google.protobuf.Duration
-	15, // 11: placement.v1.Progress.tiers:type_name -> placement.v1.ObjectiveTier
-	0,  // 12: placement.v1.Policy.eviction:type_name -> placement.v1.EvictionPolicy
-	12, // 13: placement.v1.Policy.starvation_after:type_name -> google.protobuf.Duration
-	9,  // 14: placement.v1.Policy.tolerances:type_name -> placement.v1.Policy.TolerancesEntry
-	1,  // 15: placement.v1.Policy.extras:type_name -> placement.v1.ExtrasPolicy
-	2,  // 16: placement.v1.PlacementService.ComputePlacement:input_type -> placement.v1.ComputePlacementRequest
-	5,  // 17: placement.v1.PlacementService.StreamPlacement:input_type -> placement.v1.StreamPlacementRequest
-	4,  // 18: placement.v1.PlacementService.ComputePlacement:output_type -> placement.v1.ComputePlacementResponse
-	6,  // 19: placement.v1.PlacementService.StreamPlacement:output_type -> placement.v1.StreamPlacementResponse
-	18, // [18:20] is the sub-list for method output_type
-	16, // [16:18] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	9,  // 6: placement.v1.ComputePlacementRequest.pod_templates:type_name -> placement.v1.ComputePlacementRequest.PodTemplatesEntry
+	15, // 7: placement.v1.ComputePlacementResponse.placement:type_name -> placement.v1.Placement
+	2,  // 8: placement.v1.StreamPlacementRequest.request:type_name -> placement.v1.ComputePlacementRequest
+	7,  // 9: placement.v1.StreamPlacementResponse.progress:type_name -> placement.v1.Progress
+	15, // 10: placement.v1.StreamPlacementResponse.placement:type_name -> placement.v1.Placement
+	13, // 11: placement.v1.Progress.elapsed:type_name -> google.protobuf.Duration
+	16, // 12: placement.v1.Progress.tiers:type_name -> placement.v1.ObjectiveTier
+	0,  // 13: placement.v1.Policy.eviction:type_name -> placement.v1.EvictionPolicy
+	13, // 14: placement.v1.Policy.starvation_after:type_name -> google.protobuf.Duration
+	10, // 15: placement.v1.Policy.tolerances:type_name -> placement.v1.Policy.TolerancesEntry
+	1,  // 16: placement.v1.Policy.extras:type_name -> placement.v1.ExtrasPolicy
+	17, // 17: placement.v1.ComputePlacementRequest.PodTemplatesEntry.value:type_name -> placement.v1.PodTemplate
+	2,  // 18: placement.v1.PlacementService.ComputePlacement:input_type -> placement.v1.ComputePlacementRequest
+	5,  // 19: placement.v1.PlacementService.StreamPlacement:input_type -> placement.v1.StreamPlacementRequest
+	4,  // 20: placement.v1.PlacementService.ComputePlacement:output_type -> placement.v1.ComputePlacementResponse
+	6,  // 21: placement.v1.PlacementService.StreamPlacement:output_type -> placement.v1.StreamPlacementResponse
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_placement_service_proto_init() }
@@ -815,7 +835,7 @@ func file_placement_v1_placement_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_placement_service_proto_rawDesc), len(file_placement_v1_placement_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -355,13 +355,16 @@ func (x *PodGroup) GetGatedCount() int32 {
 // PodSet is pods that ask for the same. It has at least one pod.
 type PodSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// template is what each of them asks for.
+	// template is what each of them asks for, where no template_name is set.
 	Template *PodTemplate `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
 	// pods to place.
 	Pods []*Pod `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
 	// bound_pods already run, like PodGroup.bound_pods, and may be evicted or
 	// moved where the policy allows it.
-	BoundPods     []*BoundPod `protobuf:"bytes,3,rep,name=bound_pods,json=boundPods,proto3" json:"bound_pods,omitempty"`
+	BoundPods []*BoundPod `protobuf:"bytes,3,rep,name=bound_pods,json=boundPods,proto3" json:"bound_pods,omitempty"`
+	// template_name is a key of ComputePlacementRequest.pod_templates: the pods
+	// ask for what stands there, and template is absent.
+	TemplateName  string `protobuf:"bytes,4,opt,name=template_name,json=templateName,proto3" json:"template_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,6 +418,13 @@ func (x *PodSet) GetBoundPods() []*BoundPod {
 		return x.BoundPods
 	}
 	return nil
+}
+
+func (x *PodSet) GetTemplateName() string {
+	if x != nil {
+		return x.TemplateName
+	}
+	return ""
 }
 
 // Pod is a pod to be placed.
@@ -1238,12 +1248,13 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\n" +
 	"bound_pods\x18\x04 \x03(\v2\x16.placement.v1.BoundPodR\tboundPods\x12\x1f\n" +
 	"\vgated_count\x18\x05 \x01(\x05R\n" +
-	"gatedCount\"\x9d\x01\n" +
+	"gatedCount\"\xc2\x01\n" +
 	"\x06PodSet\x125\n" +
 	"\btemplate\x18\x01 \x01(\v2\x19.placement.v1.PodTemplateR\btemplate\x12%\n" +
 	"\x04pods\x18\x02 \x03(\v2\x11.placement.v1.PodR\x04pods\x125\n" +
 	"\n" +
-	"bound_pods\x18\x03 \x03(\v2\x16.placement.v1.BoundPodR\tboundPods\"M\n" +
+	"bound_pods\x18\x03 \x03(\v2\x16.placement.v1.BoundPodR\tboundPods\x12#\n" +
+	"\rtemplate_name\x18\x04 \x01(\tR\ftemplateName\"M\n" +
 	"\x03Pod\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x17\n" +
