@@ -153,7 +153,7 @@ def _question(opened: Prepared, request: Snapshot, policy: Policy) -> _Question:
         for i in np.flatnonzero(lists).tolist()
     }
     frozen = {name: tuple(pods) for name, pods in homes.items()}
-    return _Question(snapshot, policy, nodes, frozen, moves=bool(opened.minimums))
+    return _Question(snapshot, policy, nodes, frozen, moves=opened.moves)
 
 
 def _freed(node: Node, devices: Iterable[int]) -> Node:

@@ -56,25 +56,34 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
     ownership = Ownership(snapshot, prepared.homes)
+    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
+    for home in prepared.homes:
+        homes[home.gang].append(home)
     drafts = [
-        GangDraft(i, g, levels, index, gone, snapshot.as_of, queue_names, ownership)
+        GangDraft(
+            i,
+            g,
+            levels,
+            index,
+            gone,
+            snapshot.as_of,
+            queue_names,
+            ownership,
+            homes[i],
+            prepared.minimums,
+        )
         for i, g in enumerate(snapshot.gangs)
     ]
     _spread_refusal(drafts, by_name)
     for draft in drafts:
         draft.make_demands(pod_classes)
     table = pod_classes.table(levels)
-    homes: defaultdict[int, list[Assignment]] = defaultdict(list)
-    for home in prepared.homes:
-        homes[home.gang].append(home)
     gangs = tuple(
         draft.finish(
             gang_value(source, policy, totals),
             drafts,
             by_name,
             table.bundle_of,
-            homes[draft.index],
-            prepared.minimums,
         )
         for draft, source in zip(drafts, request.gangs, strict=True)
     )

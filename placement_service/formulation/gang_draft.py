@@ -9,6 +9,7 @@ from placement_service.entities.request import PodGang
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import (
+    ANY_NODE,
     NO_DOMAIN,
     NO_LEVEL,
     ClassIdx,
@@ -62,8 +63,15 @@ class GangDraft:
         as_of: int | None,
         queues: Collection[str],
         ownership: Ownership,
+        homes: Sequence[Assignment],
+        minimums: Mapping[tuple[int, int], int],
     ) -> None:
+        """`homes` are those of the gang, `minimums` as in `Prepared`."""
         self.index = index
+        self._homes = homes
+        self._minimums = minimums
+        #: Where pods are that stay at home or go, by their sets.
+        self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
         self._gone = gone
@@ -122,7 +130,9 @@ class GangDraft:
                 if not pod_set.pods:
                     continue
                 owned = self._ownership.of(self.gang, pod_set)
-                pod_class = pod_classes.add(namespace, pod_set.template, len(pod_set.pods), owned)
+                at = self._at.get((i, k), ANY_NODE)
+                count = len(pod_set.pods)
+                pod_class = pod_classes.add(namespace, pod_set.template, count, owned, at)
                 member = Member(GroupIdx(i), PodSetIdx(k), 1)
                 self._demands.append(_DemandDraft(pod_class, len(pod_set.pods), (member,)))
             mine = tuple(range(first, len(self._demands)))
@@ -140,7 +150,8 @@ class GangDraft:
             content: dict[ClassIdx, int] = {}
             for member in members:
                 template = self.gang.groups[member.group].pod_sets[member.pod_set].template
-                pod_class = pod_classes.add(namespace, template, member.pods)
+                at = self._at.get((member.group, member.pod_set), ANY_NODE)
+                pod_class = pod_classes.add(namespace, template, member.pods, at=at)
                 content[pod_class] = content.get(pod_class, 0) + member.pods
             bundle = tuple(ClassPods(*item) for item in sorted(content.items()))
             pod_classes.bundle(bundle)
@@ -166,10 +177,13 @@ class GangDraft:
                 and all(
                     pod_classes.plain(
                         pod_classes.of(
-                            self.gang.namespace, s.template, self._ownership.of(self.gang, s)
+                            self.gang.namespace,
+                            s.template,
+                            self._ownership.of(self.gang, s),
+                            self._at.get((i, k), ANY_NODE),
                         )
                     )
-                    for s in g.pod_sets
+                    for k, s in enumerate(g.pod_sets)
                 )
                 for i in groups
             )
@@ -188,8 +202,6 @@ class GangDraft:
         drafts: Sequence[GangDraft],
         by_name: dict[str, int],
         bundle_of: Mapping[Bundle, ClassIdx],
-        homes: Sequence[Assignment],
-        minimums: Mapping[tuple[int, int], int],
     ) -> Gang:
         demands = tuple(
             Demand(
@@ -228,30 +240,26 @@ class GangDraft:
             previous=frozenset(
                 NodeIdx(self._node[n]) for n in self.gang.previous_nodes if n in self._node
             ),
-            home=tuple(sorted(self._home(demands, homes))),
-            keeps=tuple(self._keeps(demands, minimums)),
+            home=tuple(sorted(self._home(demands))),
+            keeps=tuple(self._keeps(demands)),
             waited=self._waited,
             runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
         )
 
-    def _home(
-        self, demands: Sequence[Demand], homes: Sequence[Assignment]
-    ) -> Iterator[UnitsOnNode]:
+    def _home(self, demands: Sequence[Demand]) -> Iterator[UnitsOnNode]:
         first = {(d.members[0].group, d.members[0].pod_set): i for i, d in enumerate(demands)}
-        for home in homes:
+        for home in self._homes:
             i = first.get((GroupIdx(home.group), PodSetIdx(home.pod_set)))
             # The other members of a bundle come with its first.
             if i is not None:
                 count = home.count // demands[i].members[0].pods
                 yield UnitsOnNode(DemandIdx(i), NodeIdx(home.node), count)
 
-    def _keeps(
-        self, demands: Sequence[Demand], minimums: Mapping[tuple[int, int], int]
-    ) -> Iterator[int]:
-        for requirement in self._requirements if minimums else ():
+    def _keeps(self, demands: Sequence[Demand]) -> Iterator[int]:
+        for requirement in self._requirements if self._minimums else ():
             group = demands[requirement.demands[0]].members[0].group
             # A bundle is one unit, whatever its pods.
-            yield min(minimums.get((self.index, group), 0), requirement.missing)
+            yield min(self._minimums.get((self.index, group), 0), requirement.missing)
 
     def set_level(self) -> LevelIdx:
         """Where gangs based on this one should be near, -1 for nowhere."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-#: A node of the snapshot.
+#: A node of the snapshot; ANY_NODE where none is named.
 NodeIdx = NewType("NodeIdx", int)
 #: A class of pods that no rule can tell apart: a row of `Problem.request`.
 ClassIdx = NewType("ClassIdx", int)
@@ -23,6 +23,7 @@ LevelIdx = NewType("LevelIdx", int)
 #: A domain of a level; NO_DOMAIN where there is none.
 DomainIdx = NewType("DomainIdx", int)
 
+ANY_NODE = NodeIdx(-1)
 NO_LEVEL = LevelIdx(-1)
 NO_DOMAIN = DomainIdx(-1)
 NO_GANG = GangIdx(-1)

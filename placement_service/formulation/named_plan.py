@@ -20,8 +20,8 @@ from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.open_gangs import WAITING
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.running_gangs import WAITING
 
 
 class NamedPlan(NamedTuple):

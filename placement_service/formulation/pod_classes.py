@@ -15,7 +15,7 @@ import numpy as np
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
-from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.indices import ANY_NODE, ClassIdx, NodeIdx
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.node_eligibility import NodeMasks
 from placement_service.formulation.pod_selectors import PodSelectors
@@ -59,32 +59,52 @@ class PodClasses:
         self.snapshot = snapshot
         self._levels = levels
         self._count: dict[ClassIdx, int] = {}
-        self._known: dict[tuple[str, PodTemplate, tuple[int, ...]], ClassIdx] = {}
+        #: By template, what makes two of them equal to every rule, as a number.
+        self._needs: dict[tuple[str, PodTemplate, tuple[int, ...]], int] = {}
+        self._merged: dict[object, int] = {}
+        self._numbers: dict[tuple[int, NodeIdx], ClassIdx] = {}
         self._owned: list[tuple[int, ...]] = []
         self._raw: list[tuple[str, PodTemplate]] = []
-        self._merged: dict[object, ClassIdx] = {}
+        self._at: list[NodeIdx] = []
         self._selectors = PodSelectors(snapshot)
         self._bundles: dict[Bundle, None] = {}
 
     def add(
-        self, namespace: str, template: PodTemplate, count: int, owned: tuple[int, ...] = ()
+        self,
+        namespace: str,
+        template: PodTemplate,
+        count: int,
+        owned: tuple[int, ...] = (),
+        at: NodeIdx = ANY_NODE,
     ) -> ClassIdx:
-        """The pod class of some pods that are to be placed, and the reservations they may use."""
-        pod_class = self.of(namespace, template, owned)
+        """The pod class of some pods that are to be placed; arguments as of `of`."""
+        pod_class = self.of(namespace, template, owned, at)
         self._count[pod_class] = self._count.get(pod_class, 0) + count
         return pod_class
 
-    def of(self, namespace: str, template: PodTemplate, owned: tuple[int, ...] = ()) -> ClassIdx:
-        """The number of the pod class of a pod, the same for equal needs."""
+    def of(
+        self,
+        namespace: str,
+        template: PodTemplate,
+        owned: tuple[int, ...] = (),
+        at: NodeIdx = ANY_NODE,
+    ) -> ClassIdx:
+        """The number of the pod class of a pod, the same for equal needs.
+
+        `owned` are the reservations that it may use, `at` is the one node where it may be,
+        whatever that asks of new pods.
+        """
         key = (namespace, template, owned)
-        if key not in self._known:
+        if key not in self._needs:
             signature = (self._signature(namespace, template), owned)
-            if signature not in self._merged:
-                self._merged[signature] = ClassIdx(len(self._raw))
-                self._raw.append((namespace, template))
-                self._owned.append(owned)
-            self._known[key] = self._merged[signature]
-        return self._known[key]
+            self._needs[key] = self._merged.setdefault(signature, len(self._merged))
+        place = self._needs[key], at
+        if place not in self._numbers:
+            self._numbers[place] = ClassIdx(len(self._raw))
+            self._raw.append((namespace, template))
+            self._owned.append(owned)
+            self._at.append(at)
+        return self._numbers[place]
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
         """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
@@ -127,10 +147,13 @@ class PodClasses:
     def table(self, levels: Levels) -> Table:
         nodes = self.snapshot.columns
         raw = self._raw
-        masks = NodeMasks(nodes, [t for _, t in raw])
-        eligible = np.empty((len(raw), len(nodes)), dtype=bool)
-        for row, (_, t) in zip(eligible, raw, strict=True):
-            np.logical_and(masks.selected(t), masks.tolerated(t), out=row)
+        masks = NodeMasks(nodes, list({id(t): t for _, t in raw}.values()))
+        eligible = np.zeros((len(raw), len(nodes)), dtype=bool)
+        for row, (_, t), at in zip(eligible, raw, self._at, strict=True):
+            if at >= 0:
+                row[at] = True
+            else:
+                np.logical_and(masks.selected(t), masks.tolerated(t), out=row)
         eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(

@@ -29,6 +29,11 @@ class Prepared:
     relaxed: Snapshot | None = None
 
     @property
+    def moves(self) -> bool:
+        """Whether pods of open gangs may run elsewhere; else they stay at home or go."""
+        return bool(self.minimums)
+
+    @property
     def opened(self) -> frozenset[int]:
         """The running gangs that may give way."""
         return frozenset(home.gang for home in self.homes)

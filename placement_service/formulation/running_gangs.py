@@ -16,7 +16,7 @@ a disruption budget that allows nothing), when it lacks a pod of its minimum or 
 minimum at all, when not every pod of it is told with its node, when it is the base of a gang
 that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
 there, when nothing says which of the listed devices of its nodes it has, when its nodes hold
-more for owners than they have, and when its pods have rules about other pods, ports or
+more than they have or more for owners, and when its pods have rules about other pods, ports or
 reservations, or want shares of devices or network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
@@ -28,33 +28,29 @@ are required ones where none of their pods can get another node.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
 
 from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.node import HOSTNAME
+from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
-    Node,
+    BoundPod,
     PackingScope,
-    Pod,
     PodGang,
-    PodGroup,
-    PodSet,
     PodTemplate,
     Policy,
-    RunningPod,
     Snapshot,
-    Toleration,
 )
-from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
-from placement_service.entities.solution import Assignment
+from placement_service.formulation.arrays import Bools
 from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
-
-#: The priority of gangs that have to run after the plan: above all others.
-MUST_RUN = 2**31
-
-#: Ends the name of the group that holds the waiting pods of a group that may be moved.
-WAITING = " (waiting)"
+from placement_service.formulation.staying_or_going import open_for_evictions
+from placement_service.formulation.staying_or_moving import open_for_moves
 
 
 def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool = True) -> Prepared:
@@ -71,9 +67,9 @@ def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool =
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
-        opened = _open_for_moves(snapshot, chosen)
+        opened = open_for_moves(snapshot, chosen)
     else:
-        opened = _open_for_evictions(snapshot, chosen, rights)
+        opened = open_for_evictions(snapshot, chosen, rights)
     exact = not any(
         i not in able and _could_give_way(gang, snapshot, rights)
         for i, gang in enumerate(snapshot.gangs)
@@ -95,7 +91,7 @@ def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -
 def _able(
     snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool, on_devices: bool
 ) -> Iterator[int]:
-    usable = {n.name: n for n in snapshot.nodes if n.ready and not n.unschedulable}
+    nodes = _RunningOn.of(snapshot.columns)
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     growing = {g.base_gang or g.name for g in snapshot.gangs if any(_pending(g))}
@@ -104,10 +100,10 @@ def _able(
             gang.queue in queues
             and not _adds_topology(gang, growing)
             and rights.may_be_disturbed(gang)
-            and _is_told(gang, usable)
-            and _tells_devices(gang, usable, policy, on_devices=on_devices)
+            and _is_told(gang, nodes)
+            and _tells_devices(gang, nodes, policy, on_devices=on_devices)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
-            and (_stays_in_place(gang, moves) or _keeps_its_levels(gang, usable))
+            and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
                 for group in gang.groups
@@ -142,19 +138,48 @@ def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozen
 
 
 def _overbooked(snapshot: Snapshot) -> frozenset[str]:
-    """Nodes that hold more for owners than they have: what runs there is no room for all."""
-    free = {node.name: node for node in snapshot.nodes} if snapshot.reservations else {}
+    """Nodes that hold more than they have, with what owners may take: one victim is not enough."""
+    nodes = snapshot.columns
     held: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for reservation in snapshot.reservations:
         held[reservation.node].update(reservation.held)
-    return frozenset(
+    over = np.zeros(len(nodes), dtype=bool)
+    for resource in nodes.requested:
+        over |= nodes.free(resource) < 0
+    return _named(nodes, over) | {
         name
         for name, amounts in held.items()
-        if name in free and any(free[name].free(r) < a for r, a in amounts.items())
-    )
+        if (row := nodes.row_of.get(name)) is not None
+        if any(nodes[row].free(r) < a for r, a in amounts.items())
+    }
 
 
-def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _RunningOn:
+    """What is asked about the nodes that pods run on."""
+
+    nodes: Nodes
+    usable: frozenset[str]
+    listing: frozenset[str]
+
+    @classmethod
+    def of(cls, nodes: Nodes) -> _RunningOn:
+        lists = nodes.parts.where(lambda parts: parts.devices)
+        return cls(nodes, _named(nodes, nodes.open), _named(nodes, lists))
+
+    def domain(self, pod: BoundPod, level: str) -> str | None:
+        """The value of a label on the node of a pod."""
+        row = self.nodes.row_of[pod.node]
+        return self.nodes.labels[row].get(
+            level, pod.node.removeprefix("nodes/") if level == HOSTNAME else None
+        )
+
+
+def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
+    return frozenset(compress(nodes.names, which.tolist()))
+
+
+def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
     """Whether the problem can say all about the running pods of a gang."""
     running = [pod for group in gang.groups for pod in group.running_pods]
     return (
@@ -164,17 +189,15 @@ def _is_told(gang: PodGang, usable: Mapping[str, Node]) -> bool:
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in usable and not p.reservation for p in running)
+        and all(p.node in nodes.usable and not p.reservation for p in running)
         and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
     )
 
 
-def _tells_devices(
-    gang: PodGang, nodes: Mapping[str, Node], policy: Policy, *, on_devices: bool
-) -> bool:
+def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy, *, on_devices: bool) -> bool:
     """Whether the devices of all running pods are known where their nodes list them."""
     return all(
-        not nodes[pod.node].devices
+        pod.node not in nodes.listing
         or (on_devices and len(pod.devices) == policy.whole_gpus(s.template.requests))
         for group in gang.groups
         for s in group.pod_sets
@@ -182,20 +205,15 @@ def _tells_devices(
     )
 
 
-def _stays_in_place(gang: PodGang, moves: bool) -> bool:
-    """Whether no pod of a gang can get a node that it is not on."""
-    return not moves and not any(group.pending_count for group in gang.groups)
-
-
-def _keeps_its_levels(gang: PodGang, nodes: Mapping[str, Node]) -> bool:
+def _keeps_its_levels(gang: PodGang, nodes: _RunningOn) -> bool:
     return all(_holds(scope, gang, nodes) for scope in gang.packing_scopes)
 
 
-def _holds(scope: PackingScope, gang: PodGang, nodes: Mapping[str, Node]) -> bool:
+def _holds(scope: PackingScope, gang: PodGang, nodes: _RunningOn) -> bool:
     """Whether the running pods of a scope are in one domain of its required level."""
     level = scope.required_level
     domains = {
-        nodes[pod.node].labels.get(level)
+        nodes.domain(pod, level)
         for group in gang.groups
         if group.name in scope.groups
         for pod in group.running_pods
@@ -221,203 +239,3 @@ def _in_closed_budget(gang: PodGang, template: PodTemplate, snapshot: Snapshot) 
         budget.allowed <= 0 and budget.matches(gang.namespace, template.labels)
         for budget in snapshot.disruption_budgets
     )
-
-
-def _open(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool) -> PodGang:
-    """The gang with other groups, open to decision."""
-    renamed: defaultdict[str, list[str]] = defaultdict(list)
-    for group in groups:
-        renamed[group.name.removesuffix(WAITING)].append(group.name)
-    scopes = tuple(
-        PackingScope(
-            scope.name, tuple(n for g in scope.groups for n in renamed[g]), scope.required_level
-        )
-        for scope in (() if _stays_in_place(gang, moves) else gang.packing_scopes)
-    )
-    return replace(
-        gang,
-        groups=tuple(groups),
-        packing_scopes=scopes,
-        priority=priority,
-        base_gang="",
-        previous_nodes=(),
-    )
-
-
-# --- evictions: pods stay at home or go ---------------------------------------------
-
-
-def _open_for_evictions(
-    snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
-) -> Prepared:
-    room = _Room(snapshot, chosen, rights)
-    names = {snapshot.gangs[i].name for i in chosen}
-    number = {node.name: n for n, node in enumerate(snapshot.nodes)}
-    gangs: list[PodGang] = []
-    homes: list[Assignment] = []
-    for i, gang in enumerate(snapshot.gangs):
-        opens = i in chosen
-        groups = []
-        for r, group in enumerate(gang.groups):
-            sets = [
-                replace(s, template=room.charged(gang, s.template, opens=opens), bound_pods=())
-                if opens
-                else replace(s, template=room.charged(gang, s.template, opens=opens))
-                for s in group.pod_sets
-                if s.pods or not opens
-            ]
-            for s in group.pod_sets if opens else ():
-                at_home: defaultdict[tuple[str, tuple[int, ...]], list[Pod]] = defaultdict(list)
-                for pod in s.bound_pods:
-                    # Pods with devices of their own are not alike.
-                    at_home[pod.node, pod.devices].append(Pod(pod.name))
-                for (node, _), pods in at_home.items():
-                    template = room.charged(gang, _at_home(s.template, node), opens=True)
-                    homes.append(Assignment(i, r, len(sets), number[node], len(pods)))
-                    sets.append(PodSet(template, tuple(pods)))
-            groups.append(replace(group, pod_sets=tuple(sets)))
-        if opens:
-            priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
-            base = gang.base_gang if gang.base_gang in names else ""
-            gangs.append(replace(_open(gang, groups, priority, moves=False), base_gang=base))
-        else:
-            gangs.append(replace(gang, groups=tuple(groups)))
-    return Prepared(
-        replace(
-            snapshot,
-            nodes=tuple(room.nodes()),
-            gangs=tuple(gangs),
-            running_pods=_others(snapshot, chosen),
-        ),
-        tuple(homes),
-    )
-
-
-def _at_home(template: PodTemplate, node: str) -> PodTemplate:
-    """The template of a pod that stays on its node, whatever the node asks of new pods."""
-    by_name = Requirement("metadata.name", Operator.IN, (node.removeprefix("nodes/"),))
-    return replace(
-        template,
-        node_selector=(),
-        required_node_affinity=(NodeSelectorTerm(match_fields=(by_name,)),),
-        tolerations=(Toleration(key="", exists=True, value="", effect=None),),
-    )
-
-
-class _Room:
-    """What nodes have when all open gangs are gone, and who may use it.
-
-    For each `Sharing` of the rights there is a column a resource: it holds the room that
-    the gangs of the sharing may use, and is charged with them and with the victims whose
-    room it is. What others use does not count.
-    """
-
-    def __init__(self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights) -> None:
-        self._snapshot = snapshot
-        victims = [snapshot.gangs[i] for i in sorted(chosen)]
-        self._sharings = rights.sharings(victims)
-        self._freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._shared: list[defaultdict[str, Counter[str]]] = [
-            defaultdict(Counter) for _ in self._sharings
-        ]
-        resources: set[str] = set()
-        for gang in victims:
-            for s in (s for group in gang.groups for s in group.pod_sets):
-                for pod in s.bound_pods:
-                    resources.update(s.template.requests)
-                    self._freed[pod.node].update(s.template.requests)
-                    for shared, sharing in zip(self._shared, self._sharings, strict=True):
-                        if sharing.gives(gang):
-                            shared[pod.node].update(s.template.requests)
-        self._resources = sorted(resources)
-
-    def charged(self, gang: PodGang, template: PodTemplate, *, opens: bool) -> PodTemplate:
-        """The template with what it takes of each column."""
-        counts = tuple(s.gives(gang) if opens else s.takes(gang) for s in self._sharings)
-        if not any(counts):
-            return template
-        requests = dict(template.requests)
-        for k, counted in enumerate(counts):
-            if counted:
-                for resource in self._resources:
-                    if resource in template.requests:
-                        requests[_column(resource, k)] = template.requests[resource]
-        return replace(template, requests=requests)
-
-    def nodes(self) -> Iterator[Node]:
-        for node in self._snapshot.nodes:
-            freed = self._freed.get(node.name, Counter())
-            requested = _less(node, freed)
-            allocatable = {r: max(amount, freed[r]) for r, amount in node.allocatable.items()} | {
-                r: freed[r] for r in freed.keys() - node.allocatable.keys()
-            }
-            for k, shared in enumerate(self._shared):
-                here = shared.get(node.name, Counter())
-                for r in self._resources:
-                    left = allocatable.get(r, 0) - requested.get(r, 0) - freed[r] + here[r]
-                    allocatable[_column(r, k)] = max(0, left)
-            yield replace(node, allocatable=allocatable, requested=requested)
-
-
-def _column(resource: str, sharing: int) -> str:
-    return f"{resource} for sharing {sharing}"
-
-
-# --- moves: every pod runs, at home or elsewhere ------------------------------------
-
-
-def _open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
-    number = {node.name: n for n, node in enumerate(snapshot.nodes)}
-    freed: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    gangs: list[PodGang] = []
-    homes: list[Assignment] = []
-    minimums: dict[tuple[int, int], int] = {}
-    for i, gang in enumerate(snapshot.gangs):
-        if i not in chosen:
-            gangs.append(gang)
-            continue
-        groups: list[PodGroup] = []
-        waiting: list[PodGroup] = []
-        for r, group in enumerate(gang.groups):
-            sets: list[PodSet] = []
-            for s in (s for s in group.pod_sets if s.bound_pods):
-                at_home = Counter(pod.node for pod in s.bound_pods)
-                for node, count in at_home.items():
-                    homes.append(Assignment(i, r, len(sets), number[node], count))
-                    freed[node].update({k: v * count for k, v in s.template.requests.items()})
-                # In the order of the homes, by which the pods are told apart again.
-                turn = {node: k for k, node in enumerate(at_home)}
-                in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
-                sets.append(PodSet(s.template, tuple(Pod(pod.name) for pod in in_order)))
-            minimums[i, r] = group.min_replicas
-            groups.append(replace(group, pod_sets=tuple(sets), min_replicas=group.running_count))
-            if group.pending_count:
-                rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
-                name = group.name + WAITING
-                waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
-        gangs.append(_open(gang, (*groups, *waiting), MUST_RUN, moves=True))
-    nodes = tuple(
-        replace(node, requested=_less(node, freed[node.name])) if node.name in freed else node
-        for node in snapshot.nodes
-    )
-    return Prepared(
-        replace(snapshot, nodes=nodes, gangs=tuple(gangs), running_pods=_others(snapshot, chosen)),
-        tuple(homes),
-        minimums,
-    )
-
-
-def _less(node: Node, freed: Counter[str]) -> dict[str, int]:
-    # A node that holds more than it has can take all of it back, and nothing else.
-    return {
-        r: min(amount, max(node.allocatable.get(r, 0), freed[r])) - freed[r]
-        for r, amount in node.requested.items()
-    }
-
-
-def _others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]:
-    """The running pods besides those of open gangs, which are pods to place now."""
-    opened = {
-        pod.name for i in chosen for group in snapshot.gangs[i].groups for pod in group.running_pods
-    }
-    return tuple(pod for pod in snapshot.running_pods if pod.name not in opened)

@@ -20,7 +20,8 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.formulation.eviction_rights import EvictionRights
-from placement_service.formulation.running_gangs import MUST_RUN, open_running_gangs
+from placement_service.formulation.open_gangs import MUST_RUN
+from placement_service.formulation.running_gangs import open_running_gangs
 from tests.service.questions import GPU, gang, node
 
 PREEMPT = Policy(eviction=EvictionPolicy.PREEMPT)
@@ -64,7 +65,7 @@ def test_a_gang_of_lower_priority_is_open_with_its_room_free() -> None:
     assert [(h.node, h.count) for h in result.homes] == [(0, 1)]
     assert result.snapshot.nodes[0].requested.get(GPU, 0) == 0
     [pod_set] = result.snapshot.gangs[0].groups[0].pod_sets
-    assert pod_set.template.selects(result.snapshot.nodes[0])
+    assert [pod.name for pod in pod_set.pods] == ["namespaces/ml/pods/old-0"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_room_of_victims_serves_only_higher_priorities() -> None:
     result = open_running_gangs(cluster(victim, urgent(), middle), PREEMPT)
     [column] = [r for r in result.snapshot.nodes[0].allocatable if r.startswith(f"{GPU} ")]
     asks = [g.groups[0].pod_sets[0].template.requests for g in result.snapshot.gangs]
-    assert result.snapshot.nodes[0].allocatable[column] == 0
+    assert result.snapshot.nodes[0].free(column) == 0
     assert [column in a for a in asks] == [False, False, True]
 
 

@@ -1,0 +1,95 @@
+"""What running gangs become when they are open to decision, and what they leave when they go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from placement_service.entities.nodes import Nodes
+from placement_service.entities.request import (
+    PackingScope,
+    PodGang,
+    PodGroup,
+    Resources,
+    RunningPod,
+    Snapshot,
+)
+from placement_service.formulation.arrays import Ints
+
+#: The priority of gangs that have to run after the plan: above all others.
+MUST_RUN = 2**31
+
+#: Ends the name of the group that holds the waiting pods of a group that may be moved.
+WAITING = " (waiting)"
+
+
+def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
+    """Whether no pod of a gang can get a node that it is not on."""
+    return not moves and not any(group.pending_count for group in gang.groups)
+
+
+def opened(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool) -> PodGang:
+    """The gang with other groups, open to decision."""
+    renamed: defaultdict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        renamed[group.name.removesuffix(WAITING)].append(group.name)
+    scopes = tuple(
+        PackingScope(
+            scope.name, tuple(n for g in scope.groups for n in renamed[g]), scope.required_level
+        )
+        for scope in (() if stays_in_place(gang, moves=moves) else gang.packing_scopes)
+    )
+    return replace(
+        gang,
+        groups=tuple(groups),
+        packing_scopes=scopes,
+        priority=priority,
+        base_gang="",
+        previous_nodes=(),
+    )
+
+
+def others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]:
+    """The running pods besides those of open gangs, which are pods to place now."""
+    mine = {
+        pod.name for i in chosen for group in snapshot.gangs[i].groups for pod in group.running_pods
+    }
+    return tuple(pod for pod in snapshot.running_pods if pod.name not in mine)
+
+
+class Freed:
+    """What running pods leave on their nodes when they go."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._amounts: dict[str, list[int]] = {}
+
+    def add(self, requests: Resources, rows: Iterable[int]) -> None:
+        """A pod with these requests goes from each of some nodes."""
+        at = list(rows)
+        for resource, amount in requests.items():
+            if resource not in self._amounts:
+                self._amounts[resource] = [0] * len(self._nodes)
+            column = self._amounts[resource]
+            for row in at:
+                column[row] += amount
+
+    @property
+    def resources(self) -> list[str]:
+        return sorted(self._amounts)
+
+    def of(self, resource: str) -> Ints:
+        """What is left of a resource on each node [N]."""
+        found = self._amounts.get(resource)
+        return np.zeros(len(self._nodes), np.int64) if found is None else np.array(found, np.int64)
+
+    def nodes(self) -> Nodes:
+        """The nodes when all that go have gone."""
+        nothing = np.zeros(len(self._nodes), np.int64)
+        requested = dict(self._nodes.requested)
+        for resource in self.resources:
+            requested[resource] = requested.get(resource, nothing) - self.of(resource)
+        return replace(self._nodes, requested=requested)

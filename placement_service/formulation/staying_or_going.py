@@ -1,0 +1,152 @@
+"""Running gangs that may be evicted: a pod stays at home or goes, one pod set for each node.
+
+Which gang may use the room of which victim becomes columns of room, one for each group of
+gangs that may not use all of it (`eviction_rights.Sharing`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from placement_service.entities.node import EPHEMERAL_STORAGE
+from placement_service.entities.nodes import NO_LIMIT, KindColumn, Nodes
+from placement_service.entities.request import (
+    Pod,
+    PodGang,
+    PodSet,
+    PodTemplate,
+    Resources,
+    Snapshot,
+)
+from placement_service.entities.solution import Assignment
+from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
+from placement_service.formulation.prepared import Prepared
+
+#: By the columns of room, whether the pods of a gang count in them.
+Counts = tuple[bool, ...]
+
+
+def open_for_evictions(
+    snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights
+) -> Prepared:
+    """The snapshot with the chosen gangs open: their pods are at home or nowhere."""
+    room = _Room(snapshot, chosen, rights)
+    names = {snapshot.gangs[i].name for i in chosen}
+    row = snapshot.columns.row_of
+    gangs: list[PodGang] = []
+    homes: list[Assignment] = []
+    for i, gang in enumerate(snapshot.gangs):
+        opens = i in chosen
+        counts = room.counts(gang, opens=opens)
+        groups = []
+        for r, group in enumerate(gang.groups):
+            charged = [room.charged(s.template, counts) for s in group.pod_sets]
+            both = list(zip(group.pod_sets, charged, strict=True))
+            if opens:
+                sets = [PodSet(template, s.pods) for s, template in both if s.pods]
+            else:
+                sets = [replace(s, template=template) for s, template in both]
+            for s, template in both if opens else ():
+                at_home: defaultdict[tuple[str, tuple[int, ...]], list[Pod]] = defaultdict(list)
+                for pod in s.bound_pods:
+                    # Pods with devices of their own are not alike.
+                    at_home[pod.node, pod.devices].append(Pod(pod.name))
+                for (node, _), pods in at_home.items():
+                    homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
+                    sets.append(PodSet(template, tuple(pods)))
+            groups.append(replace(group, pod_sets=tuple(sets)))
+        if opens:
+            priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
+            base = gang.base_gang if gang.base_gang in names else ""
+            gangs.append(replace(opened(gang, groups, priority, moves=False), base_gang=base))
+        else:
+            gangs.append(replace(gang, groups=tuple(groups)))
+    return Prepared(
+        replace(
+            snapshot,
+            nodes=room.nodes(),
+            gangs=tuple(gangs),
+            running_pods=others(snapshot, chosen),
+        ),
+        tuple(homes),
+    )
+
+
+class _Room:
+    """What nodes have when all open gangs are gone, and who may use it.
+
+    For each `Sharing` of the rights there is a column a resource: it holds the room that
+    the gangs of the sharing may use, and is charged with them and with the victims whose
+    room it is. What others use does not count.
+    """
+
+    def __init__(self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights) -> None:
+        self._nodes = nodes = snapshot.columns
+        victims = [snapshot.gangs[i] for i in sorted(chosen)]
+        self._sharings = rights.sharings(victims)
+        self._freed = Freed(nodes)
+        #: What victims leave that a sharing may not use.
+        self._kept_back = [Freed(nodes) for _ in self._sharings]
+        for gang in victims:
+            counts = self.counts(gang, opens=True)
+            for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
+                rows = [nodes.row_of[pod.node] for pod in s.bound_pods]
+                self._freed.add(s.template.requests, rows)
+                for counted, kept_back in zip(counts, self._kept_back, strict=True):
+                    if not counted:
+                        kept_back.add(s.template.requests, rows)
+        #: Templates live as long as the snapshot, so each is told by its identity.
+        self._charged: dict[tuple[int, Counts], PodTemplate] = {}
+
+    def counts(self, gang: PodGang, *, opens: bool) -> Counts:
+        """In which columns the pods of a gang count."""
+        if opens:
+            victim = self._sharings and self._sharings[0].rights.victim(gang)
+            return tuple(victim in s.victims for s in self._sharings)
+        return tuple(s.takes(gang) for s in self._sharings)
+
+    def charged(self, template: PodTemplate, counts: Counts) -> PodTemplate:
+        """The template with what it takes of each column."""
+        if not any(counts):
+            return template
+        key = id(template), counts
+        if key not in self._charged:
+            requests = dict(template.requests)
+            for k, counted in enumerate(counts):
+                for resource in self._freed.resources if counted else ():
+                    if resource in template.requests:
+                        requests[_column(resource, k)] = template.requests[resource]
+            self._charged[key] = replace(template, requests=requests)
+        return self._charged[key]
+
+    def nodes(self) -> Nodes:
+        """The nodes with all that open gangs leave, and what of it is there for each sharing."""
+        nodes, resources = self._freed.nodes(), self._freed.resources
+        unlimited = nodes.allocatable.where(lambda kind: not kind.get(EPHEMERAL_STORAGE))
+        requested = dict(nodes.requested)
+        for k, kept_back in enumerate(self._kept_back):
+            for r in resources:
+                column = requested[r] + kept_back.of(r)
+                if r == EPHEMERAL_STORAGE:
+                    column = np.where(unlimited, 0, column)
+                requested[_column(r, k)] = column
+
+        def shared(kind: Resources) -> Resources:
+            all_of_it = dict(kind)
+            for r in resources:
+                unlimited = r == EPHEMERAL_STORAGE and not kind.get(r)
+                own = NO_LIMIT if unlimited else kind.get(r, 0)
+                all_of_it |= {_column(r, k): own for k in range(len(self._sharings))}
+            return all_of_it
+
+        kinds = tuple(map(shared, nodes.allocatable.kinds))
+        allocatable = KindColumn(kinds, nodes.allocatable.number)
+        return replace(nodes, requested=requested, allocatable=allocatable)
+
+
+def _column(resource: str, sharing: int) -> str:
+    return f"{resource} for sharing {sharing}"

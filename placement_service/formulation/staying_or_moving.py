@@ -1,0 +1,54 @@
+"""Running gangs that may be moved: every pod runs after the plan, at home or elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from placement_service.entities.request import Pod, PodGang, PodGroup, PodSet, Snapshot
+from placement_service.entities.solution import Assignment
+from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
+from placement_service.formulation.prepared import Prepared
+
+
+def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
+    """The snapshot with the chosen gangs open: all their pods run, wherever that is."""
+    row = snapshot.columns.row_of
+    freed = Freed(snapshot.columns)
+    gangs: list[PodGang] = []
+    homes: list[Assignment] = []
+    minimums: dict[tuple[int, int], int] = {}
+    for i, gang in enumerate(snapshot.gangs):
+        if i not in chosen:
+            gangs.append(gang)
+            continue
+        groups: list[PodGroup] = []
+        waiting: list[PodGroup] = []
+        for r, group in enumerate(gang.groups):
+            sets: list[PodSet] = []
+            for s in (s for s in group.pod_sets if s.bound_pods):
+                at_home = Counter(pod.node for pod in s.bound_pods)
+                for node, count in at_home.items():
+                    homes.append(Assignment(i, r, len(sets), row[node], count))
+                freed.add(s.template.requests, (row[pod.node] for pod in s.bound_pods))
+                # In the order of the homes, by which the pods are told apart again.
+                turn = {node: k for k, node in enumerate(at_home)}
+                in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
+                sets.append(PodSet(s.template, tuple(Pod(pod.name) for pod in in_order)))
+            minimums[i, r] = group.min_replicas
+            groups.append(replace(group, pod_sets=tuple(sets), min_replicas=group.running_count))
+            if group.pending_count:
+                rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
+                name = group.name + WAITING
+                waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
+        gangs.append(opened(gang, (*groups, *waiting), MUST_RUN, moves=True))
+    return Prepared(
+        replace(
+            snapshot,
+            nodes=freed.nodes(),
+            gangs=tuple(gangs),
+            running_pods=others(snapshot, chosen),
+        ),
+        tuple(homes),
+        minimums,
+    )
