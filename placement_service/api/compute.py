@@ -25,12 +25,12 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from placement.v1 import ComputePlacementRequest, placement_service_pb2
+from placement.v1 import placement_service_pb2
 from placement_service.api import planning, questions
 from placement_service.api.frames import Channel, JobHead, Kind, Standing, stage_frame
 from placement_service.api.methods import TOLD_OF_PROGRESS, Call
 from placement_service.api.snapshots import content
-from placement_service.api.snapshots.versions import Versions
+from placement_service.api.snapshots.held import Held
 from placement_service.api.status import to_status
 from placement_service.api.wire import placements
 from placement_service.entities.errors import InvalidRequest, PlacementError, Violation
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
         explain=explain,
         engine=_engine_version(options.engine),
     )
-    versions = Versions(options.snapshots)
+    held = Held(options.snapshots)
     jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(channel, jobs), daemon=True).start()
     threading.Thread(target=_tell_when_warm, args=(channel, solver), daemon=True).start()
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         channel.send(Kind.READY)
         while True:
-            _Computation(channel, stages, options.largest_answer, versions, jobs.get()).run()
+            _Computation(channel, stages, options.largest_answer, held, jobs.get()).run()
             if gc.get_count()[0] > COLLECT_AFTER:
                 gc.collect()
     except OSError:
@@ -151,17 +151,16 @@ class _Computation:
         channel: Channel,
         stages: Stages,
         largest_answer: int,
-        versions: Versions,
+        held: Held,
         job: _Job,
     ) -> None:
         self._channel = channel
         self._stages = stages
         self._largest = largest_answer
-        self._versions = versions
+        self._held = held
         self._job = job
-        self._warnings: tuple[str, ...] = ()
+        self._question: questions.Question | None = None
         self._request_digest = ""
-        self._snapshot_digest = ""
 
     def run(self) -> None:
         """Sends what comes of it. Raises OSError when the edge is gone."""
@@ -180,7 +179,7 @@ class _Computation:
             self._channel.send(Kind.SUMMARY, summary.encode())
             self._channel.send(Kind.DONE, answer)
             # Nobody waits for this.
-            whole = self._versions.whole()
+            whole = self._held.whole()
             if whole is not None:
                 self._channel.send(Kind.WHOLE, whole.digest + whole.told)
 
@@ -193,11 +192,8 @@ class _Computation:
         if head.call in planning.ASKED:
             return self._planned(planning.read(head.call, self._job.request))
         with stage(Stage.READ):
-            question = questions.read(head.call, self._job.request)
-            self._warnings = question.warnings
-            request = self._read(question.message)
-            # It may be large, and nobody looks at it any more.
-            del question
+            self._tell()
+            request = self._read(questions.read(head.call, self._job.request, self._held))
         placement = self._placed(request, head.answer_by)
         stop = placement.termination
         end = "checked" if stop is None else "optimal" if stop.optimal else "feasible"
@@ -209,15 +205,17 @@ class _Computation:
         )
         return summary, self._written(placement)
 
-    def _read(self, message: ComputePlacementRequest) -> Request:
-        """The request in a message, whose snapshot is held from now on. Raises InvalidRequest."""
-        self._request_digest = content.text(sha256(self._job.request).digest())
+    def _tell(self) -> None:
+        """Holds what the request is based on."""
         for one in self._job.snapshots:
-            self._versions.read(ComputePlacementRequest.FromString(bytes(one)))
-        request, version = self._versions.read(message)
-        self._snapshot_digest = content.text(version.digest)
-        self._channel.send(Kind.HELD, b"".join(self._versions.held()))
-        return request
+            questions.tell(self._job.head.call, bytes(one), self._held)
+
+    def _read(self, question: questions.Question) -> Request:
+        """The request of a question, of which the edge is told what is held now."""
+        self._request_digest = content.text(sha256(self._job.request).digest())
+        self._question = question
+        self._channel.send(Kind.HELD, b"".join(self._held.digests()))
+        return question.request
 
     def _placed(self, request: Request, answer_by: float) -> Placement:
         head = self._job.head
@@ -233,7 +231,8 @@ class _Computation:
 
     def _planned(self, asked: planning.Asked) -> tuple[str, bytes]:
         """The same for a question of planning."""
-        request = self._read(asked.question)
+        self._tell()
+        request = self._read(questions.snapshot(asked.question, self._held))
         work = planning.Planning(
             self._stages,
             self._job.switch,
@@ -248,8 +247,9 @@ class _Computation:
 
     def _named(self, answer: planning.Answer) -> planning.Answer:
         """An answer of planning with the digests of what was asked."""
+        assert self._question is not None
         answer.request_digest = self._request_digest
-        answer.snapshot_digest = self._snapshot_digest
+        answer.snapshot_digest = self._question.snapshot_digest
         return answer
 
     def _passed(self, passed: Passed) -> None:
@@ -294,16 +294,18 @@ class _Computation:
                 return self._fitting(self._around(_with_short_reasons(placement)))
 
     def _around(self, placement: Placement) -> Message:
+        question = self._question
+        assert question is not None
         message = placements.placement_to_proto(
             replace(
                 placement,
                 request_digest=self._request_digest,
-                snapshot_digest=self._snapshot_digest,
+                snapshot_digest=question.snapshot_digest,
             )
         )
         if self._job.head.call in planning.ASKED:
             return self._named(planning.around(self._job.head.call, message))
-        return questions.answer(self._job.head.call, message, self._warnings)
+        return questions.answer(self._job.head.call, message, question)
 
     def _fitting(self, answer: Message) -> bytes:
         content: bytes = answer.SerializeToString()

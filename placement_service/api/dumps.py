@@ -46,10 +46,16 @@ class Dumps:
                 for path in folder.glob(pattern):
                     path.unlink(missing_ok=True)
 
-    def save(self, request: bytes | memoryview, told: Sequence[bytes] = ()) -> str:
+    def save(
+        self,
+        request: bytes | memoryview,
+        told: Sequence[bytes] = (),
+        whole: Callable[[Sequence[bytes], bytes], bytes] = whole_request,
+    ) -> str:
         """Saves a request in the background; returns the file's name, "" for none.
 
-        `told` are the requests that its base is made from, a whole one first.
+        `told` are the requests that its base is made from, a whole one first, and `whole`
+        makes one of all.
         """
         if self._folder is None:
             return ""
@@ -63,7 +69,7 @@ class Dumps:
             while len(self._saved) > self._maximum:
                 del self._saved[next(iter(self._saved))]
         copy = bytes(request)
-        self._in_background(self._folder, name, lambda: whole_request(told, copy) if told else copy)
+        self._in_background(self._folder, name, lambda: whole(told, copy) if told else copy)
         return name
 
     def answer(self, name: str, response: bytes, placement: int) -> None:

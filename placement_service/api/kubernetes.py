@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
@@ -23,6 +24,7 @@ from placement.kubernetes.v1 import (
     TranslateObjectsResponse,
 )
 from placement.v1 import ComputePlacementRequest, Placement
+from placement_service.api.snapshots.objects import NOTHING, ObjectsVersion, step
 from placement_service.entities.errors import InvalidRequest, Violation
 
 #: What Kubernetes' own protobuf encoding of objects begins with.
@@ -31,18 +33,36 @@ _PROTOBUF = b"k8s\x00"
 #: An escape that may be half a character: what JSON lets through and no message can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
+#: The place of something with a name in the request that objects stand for.
+_PLACE: Final = re.compile(
+    r"^(snapshot\.|)(gangs|nodes|pods|queues|reservations|disruption_budgets)\[(\d+)\]"
+)
 
-def question(content: bytes) -> tuple[ComputePlacementRequest, tuple[str, ...]]:
-    """The request that a PlaceObjectsRequest stands for, and warnings about its objects.
 
-    Raises DecodeError when the bytes are none, InvalidRequest when objects are wrong.
+@dataclass(frozen=True, slots=True)
+class ObjectsQuestion:
+    """The request that objects stand for, warnings about them, and their version."""
+
+    message: ComputePlacementRequest
+    warnings: tuple[str, ...]
+    version: ObjectsVersion
+
+
+def question(content: bytes, base: Callable[[str], ObjectsVersion]) -> ObjectsQuestion:
+    """What a PlaceObjectsRequest asks; `base` finds the version that it is based on.
+
+    Raises DecodeError when the bytes are none, InvalidRequest when objects are wrong, and as
+    `base` does.
     """
     message = PlaceObjectsRequest.FromString(content)
     try:
         as_of = message.as_of.ToDatetime(tzinfo=UTC) if message.HasField("as_of") else None
     except (ValueError, OverflowError) as error:
         raise InvalidRequest([Violation("as_of", "is not a valid time")]) from error
-    translation = _translated(message.objects, as_of)
+    before = base(message.base.digest) if message.HasField("base") else NOTHING
+    told = read_objects(message.objects)
+    changes = step(before, told, message.base.gone)
+    translation = _translated(changes.objects(told), as_of)
     request = translation.request
     gpu_resources = tuple(request.policy.gpu_resources)
     request.snapshot.revision = message.revision
@@ -56,23 +76,67 @@ def question(content: bytes) -> tuple[ComputePlacementRequest, tuple[str, ...]]:
     request.previous_placement.extend(message.previous_placement)
     request.validate_only = message.validate_only
     request.label = message.label
-    return request, tuple(map(str, translation.warnings))
+    return ObjectsQuestion(
+        request, tuple(map(str, translation.warnings)), changes.version(len(content))
+    )
 
 
-def answer(placement: Placement, warnings: Iterable[str]) -> PlaceObjectsResponse:
+def told(content: bytes, base: Callable[[str], ObjectsVersion]) -> ObjectsVersion:
+    """The version that a PlaceObjectsRequest tells of. Raises as `question` does."""
+    message = PlaceObjectsRequest.FromString(content)
+    before = base(message.base.digest) if message.HasField("base") else NOTHING
+    return step(before, read_objects(message.objects), message.base.gone).version(len(content))
+
+
+def whole_request(told_before: Iterable[bytes], content: bytes) -> bytes:
+    """The bytes of a PlaceObjectsRequest with all objects and no base.
+
+    `told_before` are requests from a whole one on, the last of them its base. Raises as
+    `question` does.
+    """
+    version = NOTHING
+    for one in (*told_before, content):
+        version = told(one, lambda _, before=version: before)  # type: ignore[misc]
+    message = PlaceObjectsRequest.FromString(content)
+    message.ClearField("base")
+    del message.objects[:]
+    return message.SerializeToString() + version.whole()
+
+
+def named(error: InvalidRequest, message: ComputePlacementRequest) -> InvalidRequest:
+    """The error with names instead of places, of which callers know none.
+
+    For example ``gangs[namespaces/ml/podgangs/a].priority``.
+    """
+
+    def name(found: re.Match[str]) -> str:
+        every = getattr(message if found[1] == "" else message.snapshot, found[2])
+        place = int(found[3])
+        return f"{found[1]}{found[2]}[{every[place].name if place < len(every) else place}]"
+
+    violations = [Violation(_PLACE.sub(name, v.field), v.description) for v in error.violations]
+    return InvalidRequest(violations, error.count)
+
+
+def answer(
+    placement: Placement, warnings: Iterable[str], objects_digest: str
+) -> PlaceObjectsResponse:
     """The answer to a PlaceObjectsRequest."""
-    return PlaceObjectsResponse(placement=placement, warnings=warnings)
+    return PlaceObjectsResponse(
+        placement=placement, warnings=warnings, objects_digest=objects_digest
+    )
 
 
 def translation(content: bytes) -> TranslateObjectsResponse:
     """The answer to a TranslateObjectsRequest; raises as `question` does."""
-    found = _translated(TranslateObjectsRequest.FromString(content).objects)
+    told = read_objects(TranslateObjectsRequest.FromString(content).objects)
+    found = _translated(step(NOTHING, told, ()).objects(told))
     return TranslateObjectsResponse(request=found.request, warnings=map(str, found.warnings))
 
 
-def _translated(contents: Sequence[bytes], as_of: datetime | None = None) -> Translation:
+def _translated(objects: Objects, as_of: datetime | None = None) -> Translation:
     try:
-        return translate(read_objects(contents), as_of=as_of)
+        return translate(objects, as_of=as_of)
     except InputError as error:
         raise InvalidRequest([_violation(problem) for problem in error.problems]) from error
 

@@ -118,7 +118,8 @@ def _method(call: Call, service: ServiceDescriptor, name: str) -> Method:
         _number(request, "time_limit"),
         _number(request, "label"),
         _number(method.output_type, "placement"),
-        _number(question, "snapshot"),
+        # What is told, in whole or in changes.
+        _number(question, "objects" if call is Call.PLACE_OBJECTS else "snapshot"),
         _number(question, "base"),
     )
 

@@ -6,7 +6,9 @@ is the answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 
 from google.protobuf.message import DecodeError, Message
@@ -14,31 +16,74 @@ from google.protobuf.message import DecodeError, Message
 from placement.v1 import ComputePlacementRequest, Placement, placement_service_pb2
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import TOLD_OF_PROGRESS, Call
+from placement_service.api.snapshots import content, versions
+from placement_service.api.snapshots.held import Held
+from placement_service.api.snapshots.whole import whole_request
+from placement_service.entities.errors import InvalidRequest, SnapshotUnknown
+from placement_service.entities.request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request, and warnings about what it was made from."""
+    """A request, and what the answer says besides: digests, and warnings about objects."""
 
-    message: ComputePlacementRequest
+    request: Request
+    snapshot_digest: str
     warnings: tuple[str, ...] = ()
+    objects_digest: str = ""
 
 
-def read(call: Call, content: bytes) -> Question:
-    """The question in the bytes of a call. Raises InvalidRequest."""
+def tell(call: Call, told: bytes, held: Held) -> None:
+    """Holds what a call's base was told with. What cannot be read is left out: it is no base."""
     try:
         if call is Call.PLACE_OBJECTS:
-            return Question(*_kubernetes().question(content))
-        return Question(ComputePlacementRequest.FromString(content))
+            kubernetes = _kubernetes()
+            held.keep(kubernetes.told(told, partial(held.base, kind=kubernetes.ObjectsVersion)))
+        else:
+            held.read(ComputePlacementRequest.FromString(told))
+    except (DecodeError, InvalidRequest, SnapshotUnknown):
+        # A caller gave the digest of something else; the question will say that it is unknown.
+        return
+
+
+def read(call: Call, told: bytes, held: Held) -> Question:
+    """The question in the bytes of a call, whose snapshot is held from now on.
+
+    Raises InvalidRequest, and SnapshotUnknown when its base is not held.
+    """
+    try:
+        if call is Call.PLACE_OBJECTS:
+            return _objects(told, held)
+        return snapshot(ComputePlacementRequest.FromString(told), held)
     except DecodeError as error:
         raise not_a_message() from error
 
 
-def answer(call: Call, placement: Placement, warnings: tuple[str, ...]) -> Message:
+def snapshot(message: ComputePlacementRequest, held: Held) -> Question:
+    """The question in a message; raises as `read` does."""
+    request, version = held.read(message)
+    return Question(request, content.text(version.digest))
+
+
+def _objects(told: bytes, held: Held) -> Question:
+    kubernetes = _kubernetes()
+    asked = kubernetes.question(told, partial(held.base, kind=kubernetes.ObjectsVersion))
+    try:
+        # Callers do not see what objects stand for, so nobody goes on from there.
+        request, version = versions.read(asked.message, None)
+    except InvalidRequest as error:
+        raise kubernetes.named(error, asked.message) from error
+    held.keep(asked.version)
+    return Question(
+        request, content.text(version.digest), asked.warnings, content.text(asked.version.digest)
+    )
+
+
+def answer(call: Call, placement: Placement, question: Question) -> Message:
     """The message that answers a call with a placement."""
     message: Message
     if call is Call.PLACE_OBJECTS:
-        message = _kubernetes().answer(placement, warnings)
+        message = _kubernetes().answer(placement, question.warnings, question.objects_digest)
     elif call in TOLD_OF_PROGRESS:
         # The events of both calls have the same fields.
         message = placement_service_pb2.StreamPlacementResponse(placement=placement)
@@ -47,10 +92,17 @@ def answer(call: Call, placement: Placement, warnings: tuple[str, ...]) -> Messa
     return message
 
 
-def translation(content: bytes) -> Message:
+def whole_in_words_of(call: Call) -> Callable[[Sequence[bytes], bytes], bytes]:
+    """How a call's request is made whole, from those that its base is made from and itself."""
+    if call is not Call.PLACE_OBJECTS:
+        return whole_request
+    return lambda told, request: bytes(_kubernetes().whole_request(told, request))
+
+
+def translation(told: bytes) -> Message:
     """The answer to TranslateObjects. Raises InvalidRequest."""
     try:
-        message: Message = _kubernetes().translation(content)
+        message: Message = _kubernetes().translation(told)
     except DecodeError as error:
         raise not_a_message() from error
     return message

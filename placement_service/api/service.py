@@ -36,6 +36,7 @@ from placement_service.api.methods import (
     methods,
 )
 from placement_service.api.metrics import Metrics
+from placement_service.api.questions import whole_in_words_of
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore
@@ -368,7 +369,8 @@ class PlacementCalls:
 
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
-        name = call.dump = self._dumps.save(call.question, call.told)
+        whole = whole_in_words_of(call.method.call)
+        name = call.dump = self._dumps.save(call.question, call.told, whole)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
 

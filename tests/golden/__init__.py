@@ -54,10 +54,10 @@ def snapshot_digest(message: Message) -> str:
     if not isinstance(message, ComputePlacementRequest):
         return ""
     nodes, pods = (
-        Entries().changed(entries, [entry.name for entry in entries], ()).content
-        for entries in (message.snapshot.nodes, message.snapshot.pods)
+        Entries().changed([content.encoding(one) for one in several], [o.name for o in several], ())
+        for several in (message.snapshot.nodes, message.snapshot.pods)
     )
-    return content.text(content.digest(nodes, pods))
+    return content.text(content.digest(nodes.content, pods.content))
 
 
 def encode(message: Message) -> bytes:

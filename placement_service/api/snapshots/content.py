@@ -1,7 +1,7 @@
 """The content of a snapshot, and its digest (see `Placement.snapshot_digest` in the protos).
 
-Content is nodes and running pods in order of their names, each with the canonical encoding of
-its message. A change costs what has changed, and a copy of two lists.
+Content is entries in order of their names, such as nodes or running pods, each with its
+canonical encoding. A change costs what has changed, and a copy of two lists.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
 from placement_service.api.envelope import framed
 
 _HASH = 32
+
+_T = TypeVar("_T")
 
 
 class Change(NamedTuple):
@@ -30,10 +32,22 @@ class Change(NamedTuple):
     rows: Sequence[int] | None
     replaced: dict[int, int]
 
+    def arranged(self, old: Sequence[_T], new: Sequence[_T]) -> tuple[_T, ...]:
+        """The values that belong to the new content, of those of the old and of what is new."""
+        if self.rows is not None:
+            every = (*old, *new)
+            return tuple([every[row] for row in self.rows])
+        if not self.replaced:
+            return tuple(old)
+        values = list(old)
+        for place, i in self.replaced.items():
+            values[place] = new[i]
+        return tuple(values)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Messages of one kind by name, in ascending order; `hashes` one after the other."""
+    """Encodings by name, in ascending order; `hashes` one after the other."""
 
     names: Sequence[str] = ()
     encodings: Sequence[bytes] = ()
@@ -46,22 +60,21 @@ class Entries:
         return place if place < len(self.names) and self.names[place] == name else None
 
     def changed(
-        self, new: Sequence[Message], names: Sequence[str], gone: Collection[str]
+        self, encodings: Sequence[bytes], names: Sequence[str], gone: Collection[str]
     ) -> Change:
-        """With messages of these names set, and others gone that are there."""
-        encodings = [encoding(message) for message in new]
+        """With entries of these names set, and others gone that are there."""
         places = [self.find(name) for name in names]
         replaced = {place: i for i, place in enumerate(places) if place is not None}
         size = self.size + sum(map(len, encodings))
         size -= sum(len(self.encodings[place]) for place in replaced)
-        if len(replaced) == len(new) and not gone:
+        if len(replaced) == len(encodings) and not gone:
             return Change(self._replaced(replaced, encodings, size), None, replaced)
         without = {self.find(name) for name in gone}
         size -= sum(len(self.encodings[place]) for place in without if place is not None)
         old = len(self.names)
         every = (*self.names, *names)
         rows = [i for i in range(old) if i not in replaced and i not in without]
-        rows += range(old, old + len(new))
+        rows += range(old, old + len(encodings))
         rows.sort(key=every.__getitem__)
         bodies = (*self.encodings, *encodings)
         hashes = [self.hashes[i : i + _HASH] for i in range(0, len(self.hashes), _HASH)]
@@ -84,7 +97,7 @@ class Entries:
         return Entries(self.names, encodings, bytes(hashes), size)
 
     def written(self, field: int) -> Iterable[bytes]:
-        """All messages as the repeated field of that number, in pieces."""
+        """All entries as the repeated field of that number, in pieces."""
         for body in self.encodings:
             yield from framed(field, len(body))
             yield body

@@ -1,4 +1,4 @@
-"""The versions of snapshots that a compute process holds, decoded and ready.
+"""Versions of snapshots, decoded and ready, and the request about one.
 
 A version never changes. One that is made from another shares with it all that is the same, so
 that a request costs what has changed, and no node is read, checked or encoded twice. Nodes and
@@ -8,21 +8,21 @@ gets the same answer.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self
 
-from placement.v1 import ClusterSnapshot, ComputePlacementRequest, SnapshotBase
+from placement.v1 import ClusterSnapshot, ComputePlacementRequest, Node
+from placement.v1 import RunningPod as RunningPodMessage
 from placement_service.api import size
 from placement_service.api.envelope import framed
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.content import Change, Entries
 from placement_service.api.validation.names import show
 from placement_service.api.wire import requests
-from placement_service.entities.errors import InvalidRequest, SnapshotUnknown, Violation
+from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.nodes import NO_NODES, Nodes
 from placement_service.entities.request import Request, RunningPod
 
@@ -32,16 +32,8 @@ DECODED = 6
 #: What a version takes for each entry that it shares with the version before, in bytes.
 SHARED = 100
 
-#: Versions held at once, however small: callers go on from the latest.
-MOST_VERSIONS = 32
-
-#: Changes after which the edge is told the whole, so that it need not keep them all.
-MOST_CHANGES = 64
-
 _SNAPSHOT = ComputePlacementRequest.SNAPSHOT_FIELD_NUMBER
 _NODES, _PODS = ClusterSnapshot.NODES_FIELD_NUMBER, ClusterSnapshot.PODS_FIELD_NUMBER
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)  # no slots: cached_property keeps its value in the instance
@@ -79,6 +71,10 @@ class Version:
         """A request that holds the version as a whole."""
         body = b"".join(chain(self.node_entries.written(_NODES), self.pod_entries.written(_PODS)))
         return b"".join((*framed(_SNAPSHOT, len(body)), body))
+
+    def settled(self) -> Self:
+        """The same, told as a whole."""
+        return replace(self, changes=0, changed_bytes=0)
 
 
 EMPTY = Version(NO_NODES, (), Entries(), Entries())
@@ -133,10 +129,8 @@ def _misplaced(message: ComputePlacementRequest, base: Version | None) -> Iterat
 def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> Version:
     """The version after what a message says; names in it are to be unique and in their place."""
     snapshot, gone = message.snapshot, message.base
-    nodes = base.node_entries.changed(
-        snapshot.nodes, [n.name for n in snapshot.nodes], gone.gone_nodes
-    )
-    pods = base.pod_entries.changed(snapshot.pods, [p.name for p in snapshot.pods], gone.gone_pods)
+    nodes = _changed(base.node_entries, snapshot.nodes, gone.gone_nodes)
+    pods = _changed(base.pod_entries, snapshot.pods, gone.gone_pods)
     _check_length("snapshot.nodes", nodes.content, size.MAX_NODES)
     _check_length("snapshot.pods", pods.content, size.MAX_PODS)
     known = base is not EMPTY
@@ -145,12 +139,19 @@ def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> 
         columns = base.nodes.updated(columns, gone.gone_nodes)
     return Version(
         columns.in_order() if nodes.rows is not None else columns,
-        _arranged(base.pods, told.snapshot.running_pods, pods),
+        pods.arranged(base.pods, told.snapshot.running_pods),
         nodes.content,
         pods.content,
         base.changes + 1 if known else 0,
         base.changed_bytes + _bytes_of(message) if known else 0,
     )
+
+
+def _changed(
+    entries: Entries, messages: Sequence[Node] | Sequence[RunningPodMessage], gone: Sequence[str]
+) -> Change:
+    encodings = [content.encoding(message) for message in messages]
+    return entries.changed(encodings, [message.name for message in messages], gone)
 
 
 def _bytes_of(message: ComputePlacementRequest) -> int:
@@ -161,77 +162,3 @@ def _check_length(field: str, entries: Entries, most: int) -> None:
     if len(entries.names) > most:
         problem = f"holds {len(entries.names):,} entries with those of the base, at most {most:,}"
         raise InvalidRequest([Violation(field, problem)])
-
-
-def _arranged(old: Sequence[_T], new: Sequence[_T], change: Change) -> tuple[_T, ...]:
-    """The values of changed entries."""
-    if change.rows is not None:
-        every = (*old, *new)
-        return tuple([every[row] for row in change.rows])
-    if not change.replaced:
-        return tuple(old)
-    values = list(old)
-    for place, i in change.replaced.items():
-        values[place] = new[i]
-    return tuple(values)
-
-
-class Whole(NamedTuple):
-    """A request that tells a snapshot as a whole, and the snapshot's digest."""
-
-    digest: bytes
-    told: bytes
-
-
-class Versions:
-    """The versions that a process holds, by digest; at most so many bytes, about.
-
-    The least recently used go first; the latest stays, whatever it takes, unless nothing is
-    to be kept at all.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._bytes = 0
-        self._held: OrderedDict[bytes, Version] = OrderedDict()
-
-    def read(self, message: ComputePlacementRequest) -> Read:
-        """The request in a message, whose version is held from now on.
-
-        Raises InvalidRequest, and SnapshotUnknown when the base is not held.
-        """
-        base = self._base(message.base) if message.HasField("base") else None
-        found = read(message, base)
-        self.keep(found.version)
-        return found
-
-    def keep(self, version: Version) -> None:
-        if not self._most:
-            return
-        # The same content may be had with fewer changes by now.
-        before = self._held.pop(version.digest, None)
-        self._bytes += version.cost - (0 if before is None else before.cost)
-        self._held[version.digest] = version
-        while len(self._held) > 1 and (self._bytes > self._most or len(self._held) > MOST_VERSIONS):
-            self._bytes -= self._held.popitem(last=False)[1].cost
-
-    def held(self) -> Collection[bytes]:
-        """The digests of all versions, the latest last."""
-        return self._held.keys()
-
-    def whole(self) -> Whole | None:
-        """The latest version as a whole, when it is made of so many changes that this is less."""
-        version = next(reversed(self._held.values()), EMPTY)
-        if version.changes < MOST_CHANGES and version.changed_bytes <= version.size:
-            return None
-        version = replace(version, changes=0, changed_bytes=0)
-        self.keep(version)
-        return Whole(version.digest, version.whole())
-
-    def _base(self, base: SnapshotBase) -> Version:
-        digest = content.parse(base.digest)
-        version = None if digest is None else self._held.get(digest)
-        if digest is None or version is None:
-            raise SnapshotUnknown(base.digest)
-        self._held.move_to_end(digest)
-        return version

@@ -13,7 +13,7 @@ from placement.v1 import ComputePlacementResponse, StreamPlacementResponse
 from placement_service.api import compute
 from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
-from placement_service.api.snapshots.versions import Versions
+from placement_service.api.snapshots.held import Held
 from placement_service.entities.progress import Interrupted
 from tests.service.questions import message
 from tests.service.test_pipeline import stages
@@ -26,7 +26,7 @@ def frames_of(call: Call, content: bytes, *, largest: int = 10**6, **broken: Any
     """What a job is answered with."""
     ours, theirs = socket.socketpair()
     now = time.monotonic()
-    versions = Versions(2**20)
+    versions = Held(2**20)
     job = compute._Job(JobHead(call, now, now + LONG, float("inf")), content)
     edge, channel = Channel(ours.detach()), Channel(theirs.detach())
     compute._Computation(channel, replace(stages(), **broken), largest, versions, job).run()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,8 @@ from grpc_status import rpc_status
 
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.v1 import (
+    ObjectName,
+    ObjectsBase,
     PlaceObjectsRequest,
     PlaceObjectsResponse,
     TranslateObjectsRequest,
@@ -22,10 +26,12 @@ from placement.kubernetes.v1 import (
 from placement.kubernetes.v1.kubernetes_placement_service_pb2_grpc import (
     KubernetesPlacementServiceStub,
 )
+from placement_service.api import kubernetes
 from placement_service.api.server import Server, make_server
 from placement_service.api.settings import Settings
+from placement_service.entities.errors import InvalidRequest, Violation
 from tests.kubernetes.build import Body, gang, group, node, pod
-from tests.waiting import LONG
+from tests.waiting import LONG, wait_until
 
 #: Two pods of one GPU each, that the last node has room for and the other has not.
 OBJECTS: tuple[Body, ...] = (
@@ -171,3 +177,48 @@ def test_a_draining_server_translates_nothing() -> None:
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     finally:
         server.stop(0)
+
+
+def test_what_has_changed_is_enough(server: tuple[Server, grpc.Channel], stub: Any) -> None:
+    first = stub.PlaceObjects(PlaceObjectsRequest(objects=encoded(*OBJECTS)), timeout=LONG)
+    # Of the base, which the process that answers may not have: it is told then.
+    (pid,) = server[0].process_ids()
+    os.killpg(pid, signal.SIGKILL)
+    wait_until(lambda: server[0].process_ids() not in ((), (pid,)), "another process")
+    full = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
+    changes = PlaceObjectsRequest(
+        objects=encoded(node("other", allocatable=full)),
+        base=ObjectsBase(
+            digest=first.objects_digest,
+            gone=[ObjectName(api_version="v1", kind="Node", name="free")],
+        ),
+    )
+    second = stub.PlaceObjects(changes, timeout=LONG)
+    assert {binding.node for binding in second.placement.bindings} == {"nodes/other"}
+    whole = PlaceObjectsRequest(
+        objects=encoded(node("other", allocatable=full), *OBJECTS[:1], *OBJECTS[2:])
+    )
+    direct = stub.PlaceObjects(whole, timeout=LONG)
+    assert direct.objects_digest == second.objects_digest != first.objects_digest
+    assert list(direct.placement.bindings) == list(second.placement.bindings)
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:" + "0" * 64])
+def test_objects_that_are_not_kept_are_unknown(stub: Any, digest: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.PlaceObjects(PlaceObjectsRequest(base=ObjectsBase(digest=digest)), timeout=LONG)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_faults_of_what_objects_stand_for_have_names_for_places() -> None:
+    """Callers know no places in a request that they did not write."""
+    request = translate(Objects.of(OBJECTS)).request
+    fields = ("gangs[0].priority", "snapshot.nodes[1]", "snapshot.nodes[9]", "policy")
+    error = kubernetes.named(InvalidRequest([Violation(f, "is wrong") for f in fields], 7), request)
+    assert error.count == 7
+    assert [violation.field for violation in error.violations] == [
+        "gangs[namespaces/ml/podgangs/train].priority",
+        "snapshot.nodes[nodes/free]",
+        "snapshot.nodes[9]",
+        "policy",
+    ]

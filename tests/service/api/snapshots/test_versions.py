@@ -21,7 +21,7 @@ from placement.v1 import (
     SnapshotBase,
 )
 from placement_service.api.snapshots import content
-from placement_service.api.snapshots.versions import MOST_CHANGES, Versions
+from placement_service.api.snapshots.held import MOST_CHANGES, Held
 from placement_service.api.snapshots.whole import whole_request
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown
 from tests.service.questions import message
@@ -88,7 +88,7 @@ def test_changes_lead_to_what_the_whole_leads_to(
 ) -> None:
     nodes = {f"nodes/{n}": node(n, used) for n, used in first.items()}
     pods: dict[str, RunningPod] = {}
-    versions = Versions(MANY)
+    versions = Held(MANY)
     told = [whole(nodes, pods).SerializeToString()]
     found = versions.read(whole(nodes, pods))
     for step in steps:
@@ -111,18 +111,18 @@ def test_changes_lead_to_what_the_whole_leads_to(
 
         shuffled = list(nodes.items())
         random.shuffle(shuffled)
-        direct = Versions(MANY).read(whole(dict(shuffled), pods))
+        direct = Held(MANY).read(whole(dict(shuffled), pods))
         assert found.version.digest == direct.version.digest
         assert found.request == direct.request
     saved = ComputePlacementRequest.FromString(whole_request(told[:-1], told[-1]))
-    assert Versions(MANY).read(saved).version.digest == found.version.digest
+    assert Held(MANY).read(saved).version.digest == found.version.digest
     again = ComputePlacementRequest.FromString(found.version.whole())
-    assert Versions(MANY).read(again).version.digest == found.version.digest
+    assert Held(MANY).read(again).version.digest == found.version.digest
 
 
 def test_the_digest_is_what_the_protos_say() -> None:
     """Computed by hand: any language can."""
-    found = Versions(MANY).read(whole({"nodes/b": Node(name="nodes/b"), "nodes/a": node("a")}, {}))
+    found = Held(MANY).read(whole({"nodes/b": Node(name="nodes/b"), "nodes/a": node("a")}, {}))
 
     def text(field: int, value: str) -> bytes:
         return bytes((field << 3 | 2, len(value))) + value.encode()
@@ -144,9 +144,7 @@ def test_the_digest_is_what_the_protos_say() -> None:
 def test_a_field_that_is_not_known_does_not_change_the_digest() -> None:
     newer = Node.FromString(node("a").SerializeToString() + b"\xfa\x3f\x01x")
     assert newer.SerializeToString() != node("a").SerializeToString()
-    digests = [
-        Versions(MANY).read(whole({"a": one}, {})).version.digest for one in (newer, node("a"))
-    ]
+    digests = [Held(MANY).read(whole({"a": one}, {})).version.digest for one in (newer, node("a"))]
     assert digests[0] == digests[1]
 
 
@@ -216,7 +214,7 @@ FAULTS: dict[str, tuple[Callable[[ComputePlacementRequest], Any], str, str]] = {
 def test_changes_that_break_a_rule_are_refused_by_name_and_kept_nowhere(
     spoil: Callable[[ComputePlacementRequest], Any], path: str, what: str
 ) -> None:
-    versions = Versions(MANY)
+    versions = Held(MANY)
     nodes = {f"nodes/{n}": node(n) for n in "ab"}
     base = versions.read(whole(nodes, {"runs": pod("runs", "a")})).version
     there = change(base.digest)
@@ -225,14 +223,14 @@ def test_changes_that_break_a_rule_are_refused_by_name_and_kept_nowhere(
         versions.read(there)
     assert [v.field for v in refused.value.violations] == [path]
     assert what in refused.value.violations[0].description
-    assert list(versions.held()) == [base.digest]
+    assert list(versions.digests()) == [base.digest]
 
 
 @pytest.mark.parametrize(
     "digest", ["", "sha256:", "sha256:" + "g" * 64, "sha256:" + "0" * 64, "md5:" + "0" * 64]
 )
 def test_a_base_that_is_not_held_is_unknown(digest: str) -> None:
-    versions = Versions(MANY)
+    versions = Held(MANY)
     versions.read(message())
     there = ComputePlacementRequest(base=SnapshotBase(digest=digest))
     with pytest.raises(SnapshotUnknown) as unknown:
@@ -241,7 +239,7 @@ def test_a_base_that_is_not_held_is_unknown(digest: str) -> None:
 
 
 def test_a_version_shares_what_did_not_change() -> None:
-    versions = Versions(MANY)
+    versions = Held(MANY)
     before = versions.read(whole({n: node(n) for n in "abc"}, {})).version
     after = versions.read(change(before.digest, nodes=(node("b", 3),))).version
     assert after.nodes.names is before.nodes.names
@@ -249,17 +247,17 @@ def test_a_version_shares_what_did_not_change() -> None:
 
 
 def test_the_least_recently_used_go_first_and_the_latest_stays() -> None:
-    versions = Versions(1)
+    versions = Held(1)
     first = versions.read(message()).version
     second = versions.read(change(first.digest, nodes=(node("a"),))).version
-    assert list(versions.held()) == [second.digest]
-    nothing = Versions(0)
+    assert list(versions.digests()) == [second.digest]
+    nothing = Held(0)
     nothing.read(message())
-    assert not nothing.held()
+    assert not nothing.digests()
 
 
 def test_after_many_changes_the_whole_is_told_again() -> None:
-    versions = Versions(MANY)
+    versions = Held(MANY)
     nodes = [node(n) for n in "abcdefgh"] + [node(f"n{i}") for i in range(200)]
     digest = versions.read(whole({n.name: n for n in nodes}, {})).version.digest
     for i in range(MOST_CHANGES):
@@ -270,5 +268,5 @@ def test_after_many_changes_the_whole_is_told_again() -> None:
     assert found.digest == digest
     told = ComputePlacementRequest.FromString(found.told)
     assert told == ComputePlacementRequest(snapshot=ClusterSnapshot(nodes=told.snapshot.nodes))
-    assert Versions(MANY).read(told).version.digest == digest
+    assert Held(MANY).read(told).version.digest == digest
     assert versions.whole() is None

@@ -6,6 +6,8 @@ are in `placement.kubernetes.v1.kubernetes_placement_service_pb2_grpc`.
 """
 
 from placement.kubernetes.v1.kubernetes_placement_service_pb2 import (
+    ObjectName,
+    ObjectsBase,
     PlaceObjectsRequest,
     PlaceObjectsResponse,
     TranslateObjectsRequest,
@@ -13,6 +15,8 @@ from placement.kubernetes.v1.kubernetes_placement_service_pb2 import (
 )
 
 __all__ = [
+    "ObjectName",
+    "ObjectsBase",
     "PlaceObjectsRequest",
     "PlaceObjectsResponse",
     "TranslateObjectsRequest",

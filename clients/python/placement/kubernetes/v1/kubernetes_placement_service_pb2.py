@@ -28,7 +28,7 @@ from placement.v1 import placement_pb2 as placement_dot_v1_dot_placement__pb2
 from placement.v1 import placement_service_pb2 as placement_dot_v1_dot_placement__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:placement/kubernetes/v1/kubernetes_placement_service.proto\x12\x17placement.kubernetes.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\x91\x02\n\x13PlaceObjectsRequest\x12\x0f\n\x07objects\x18\x01 \x03(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\t\x12)\n\x05\x61s_of\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x06policy\x18\x04 \x01(\x0b\x32\x14.placement.v1.Policy\x12-\n\ntime_limit\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x12previous_placement\x18\x06 \x03(\x0b\x32\x15.placement.v1.Binding\x12\x15\n\rvalidate_only\x18\x07 \x01(\x08\x12\r\n\x05label\x18\x08 \x01(\t\"T\n\x14PlaceObjectsResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12\x10\n\x08warnings\x18\x02 \x03(\t\"*\n\x17TranslateObjectsRequest\x12\x0f\n\x07objects\x18\x01 \x03(\x0c\"d\n\x18TranslateObjectsResponse\x12\x36\n\x07request\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12\x10\n\x08warnings\x18\x02 \x03(\t2\x82\x02\n\x1aKubernetesPlacementService\x12k\n\x0cPlaceObjects\x12,.placement.kubernetes.v1.PlaceObjectsRequest\x1a-.placement.kubernetes.v1.PlaceObjectsResponse\x12w\n\x10TranslateObjects\x12\x30.placement.kubernetes.v1.TranslateObjectsRequest\x1a\x31.placement.kubernetes.v1.TranslateObjectsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n:placement/kubernetes/v1/kubernetes_placement_service.proto\x12\x17placement.kubernetes.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\xc5\x02\n\x13PlaceObjectsRequest\x12\x0f\n\x07objects\x18\x01 \x03(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\t\x12)\n\x05\x61s_of\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x06policy\x18\x04 \x01(\x0b\x32\x14.placement.v1.Policy\x12-\n\ntime_limit\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x12previous_placement\x18\x06 \x03(\x0b\x32\x15.placement.v1.Binding\x12\x15\n\rvalidate_only\x18\x07 \x01(\x08\x12\r\n\x05label\x18\x08 \x01(\t\x12\x32\n\x04\x62\x61se\x18\t \x01(\x0b\x32$.placement.kubernetes.v1.ObjectsBase\"P\n\x0bObjectsBase\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x31\n\x04gone\x18\x02 \x03(\x0b\x32#.placement.kubernetes.v1.ObjectName\"P\n\nObjectName\x12\x13\n\x0b\x61pi_version\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\"l\n\x14PlaceObjectsResponse\x12*\n\tplacement\x18\x01 \x01(\x0b\x32\x17.placement.v1.Placement\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x16\n\x0eobjects_digest\x18\x03 \x01(\t\"*\n\x17TranslateObjectsRequest\x12\x0f\n\x07objects\x18\x01 \x03(\x0c\"d\n\x18TranslateObjectsResponse\x12\x36\n\x07request\x18\x01 \x01(\x0b\x32%.placement.v1.ComputePlacementRequest\x12\x10\n\x08warnings\x18\x02 \x03(\t2\x82\x02\n\x1aKubernetesPlacementService\x12k\n\x0cPlaceObjects\x12,.placement.kubernetes.v1.PlaceObjectsRequest\x1a-.placement.kubernetes.v1.PlaceObjectsResponse\x12w\n\x10TranslateObjects\x12\x30.placement.kubernetes.v1.TranslateObjectsRequest\x1a\x31.placement.kubernetes.v1.TranslateObjectsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,13 +36,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'placement.kubernetes.v1.kub
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PLACEOBJECTSREQUEST']._serialized_start=221
-  _globals['_PLACEOBJECTSREQUEST']._serialized_end=494
-  _globals['_PLACEOBJECTSRESPONSE']._serialized_start=496
-  _globals['_PLACEOBJECTSRESPONSE']._serialized_end=580
-  _globals['_TRANSLATEOBJECTSREQUEST']._serialized_start=582
-  _globals['_TRANSLATEOBJECTSREQUEST']._serialized_end=624
-  _globals['_TRANSLATEOBJECTSRESPONSE']._serialized_start=626
-  _globals['_TRANSLATEOBJECTSRESPONSE']._serialized_end=726
-  _globals['_KUBERNETESPLACEMENTSERVICE']._serialized_start=729
-  _globals['_KUBERNETESPLACEMENTSERVICE']._serialized_end=987
+  _globals['_PLACEOBJECTSREQUEST']._serialized_end=546
+  _globals['_OBJECTSBASE']._serialized_start=548
+  _globals['_OBJECTSBASE']._serialized_end=628
+  _globals['_OBJECTNAME']._serialized_start=630
+  _globals['_OBJECTNAME']._serialized_end=710
+  _globals['_PLACEOBJECTSRESPONSE']._serialized_start=712
+  _globals['_PLACEOBJECTSRESPONSE']._serialized_end=820
+  _globals['_TRANSLATEOBJECTSREQUEST']._serialized_start=822
+  _globals['_TRANSLATEOBJECTSREQUEST']._serialized_end=864
+  _globals['_TRANSLATEOBJECTSRESPONSE']._serialized_start=866
+  _globals['_TRANSLATEOBJECTSRESPONSE']._serialized_end=966
+  _globals['_KUBERNETESPLACEMENTSERVICE']._serialized_start=969
+  _globals['_KUBERNETESPLACEMENTSERVICE']._serialized_end=1227
 # @@protoc_insertion_point(module_scope)

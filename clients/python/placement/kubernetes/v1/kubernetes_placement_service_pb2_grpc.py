@@ -27,11 +27,12 @@ if _version_not_supported:
 
 class KubernetesPlacementServiceStub:
     """KubernetesPlacementService takes Kubernetes objects as they are, translates
-    them, and answers as placement.v1.PlacementService does. It keeps no state:
-    repeating a call is harmless. Errors are those of placement.v1.ErrorReason. A
-    violation of an object has the field "objects[i]" and the path in it; one of
-    what the objects stand for has the field of that request, such as
-    "gangs[2].name".
+    them, and answers as placement.v1.PlacementService does. No answer depends on
+    what the service keeps, and repeating a call is harmless. Errors are those of
+    placement.v1.ErrorReason. A violation of an object has the field "objects[i]"
+    and the path in it, or "objects[Pod ml/a]" for an object of the base; one of
+    what the objects stand for has the field of that request with names for
+    places, such as "gangs[namespaces/ml/podgangs/a].priority".
     """
 
     def __init__(self, channel):
@@ -54,11 +55,12 @@ class KubernetesPlacementServiceStub:
 
 class KubernetesPlacementServiceServicer:
     """KubernetesPlacementService takes Kubernetes objects as they are, translates
-    them, and answers as placement.v1.PlacementService does. It keeps no state:
-    repeating a call is harmless. Errors are those of placement.v1.ErrorReason. A
-    violation of an object has the field "objects[i]" and the path in it; one of
-    what the objects stand for has the field of that request, such as
-    "gangs[2].name".
+    them, and answers as placement.v1.PlacementService does. No answer depends on
+    what the service keeps, and repeating a call is harmless. Errors are those of
+    placement.v1.ErrorReason. A violation of an object has the field "objects[i]"
+    and the path in it, or "objects[Pod ml/a]" for an object of the base; one of
+    what the objects stand for has the field of that request with names for
+    places, such as "gangs[namespaces/ml/podgangs/a].priority".
     """
 
     def PlaceObjects(self, request, context):
@@ -99,11 +101,12 @@ def add_KubernetesPlacementServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class KubernetesPlacementService:
     """KubernetesPlacementService takes Kubernetes objects as they are, translates
-    them, and answers as placement.v1.PlacementService does. It keeps no state:
-    repeating a call is harmless. Errors are those of placement.v1.ErrorReason. A
-    violation of an object has the field "objects[i]" and the path in it; one of
-    what the objects stand for has the field of that request, such as
-    "gangs[2].name".
+    them, and answers as placement.v1.PlacementService does. No answer depends on
+    what the service keeps, and repeating a call is harmless. Errors are those of
+    placement.v1.ErrorReason. A violation of an object has the field "objects[i]"
+    and the path in it, or "objects[Pod ml/a]" for an object of the base; one of
+    what the objects stand for has the field of that request with names for
+    places, such as "gangs[namespaces/ml/podgangs/a].priority".
     """
 
     @staticmethod

@@ -27,7 +27,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PlaceObjectsRequest is the whole question, in Kubernetes' words.
+// PlaceObjectsRequest is the question in Kubernetes' words: the whole, or what has
+// changed since the objects that the service was told before.
 type PlaceObjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// objects of the cluster, each in JSON, as the API server gives it: Node,
@@ -50,7 +51,11 @@ type PlaceObjectsRequest struct {
 	// validate_only checks the objects and answers with an empty placement.
 	ValidateOnly bool `protobuf:"varint,7,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	// label shows in logs and comes back in the placement.
-	Label         string `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
+	Label string `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
+	// base, when set, names objects that the service was told before. `objects`
+	// then replace those of the same kind, namespace and name among them, or are
+	// added to them. All else is said in full in every request.
+	Base          *ObjectsBase `protobuf:"bytes,9,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,20 +146,164 @@ func (x *PlaceObjectsRequest) GetLabel() string {
 	return ""
 }
 
+func (x *PlaceObjectsRequest) GetBase() *ObjectsBase {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+// ObjectsBase names the objects of an earlier request by the digest of their
+// content, and says which of them are gone.
+//
+// A service that does not hold them answers FAILED_PRECONDITION with the reason
+// SNAPSHOT_UNKNOWN, and the caller sends all objects. The same objects have the
+// same digest and get the same answer, whichever way and in whatever order they
+// were sent.
+type ObjectsBase struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// digest is PlaceObjectsResponse.objects_digest of an earlier answer.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// gone are objects that are in the base and no more.
+	Gone          []*ObjectName `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectsBase) Reset() {
+	*x = ObjectsBase{}
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectsBase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectsBase) ProtoMessage() {}
+
+func (x *ObjectsBase) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectsBase.ProtoReflect.Descriptor instead.
+func (*ObjectsBase) Descriptor() ([]byte, []int) {
+	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ObjectsBase) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ObjectsBase) GetGone() []*ObjectName {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+// ObjectName says which object is meant.
+type ObjectName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// api_version as in the object. Only the group counts, "" for the core.
+	ApiVersion string `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
+	// kind as in the object.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// namespace of the object, empty for kinds without.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// name of the object.
+	Name          string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectName) Reset() {
+	*x = ObjectName{}
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectName) ProtoMessage() {}
+
+func (x *ObjectName) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectName.ProtoReflect.Descriptor instead.
+func (*ObjectName) Descriptor() ([]byte, []int) {
+	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ObjectName) GetApiVersion() string {
+	if x != nil {
+		return x.ApiVersion
+	}
+	return ""
+}
+
+func (x *ObjectName) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ObjectName) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ObjectName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // PlaceObjectsResponse is the answer.
 type PlaceObjectsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// placement of the gangs, in the order of the objects.
+	// placement of the gangs, in order of their kinds, namespaces and names.
 	Placement *v1.Placement `protobuf:"bytes,1,opt,name=placement,proto3" json:"placement,omitempty"`
 	// warnings are for people: what was skipped, guessed or missing.
-	Warnings      []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// objects_digest names the objects that this answer is about, for
+	// ObjectsBase. Opaque; objects of kinds that are not read have no part in it.
+	ObjectsDigest string `protobuf:"bytes,3,opt,name=objects_digest,json=objectsDigest,proto3" json:"objects_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlaceObjectsResponse) Reset() {
 	*x = PlaceObjectsResponse{}
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[1]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +315,7 @@ func (x *PlaceObjectsResponse) String() string {
 func (*PlaceObjectsResponse) ProtoMessage() {}
 
 func (x *PlaceObjectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[1]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +328,7 @@ func (x *PlaceObjectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceObjectsResponse.ProtoReflect.Descriptor instead.
 func (*PlaceObjectsResponse) Descriptor() ([]byte, []int) {
-	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{1}
+	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PlaceObjectsResponse) GetPlacement() *v1.Placement {
@@ -196,6 +345,13 @@ func (x *PlaceObjectsResponse) GetWarnings() []string {
 	return nil
 }
 
+func (x *PlaceObjectsResponse) GetObjectsDigest() string {
+	if x != nil {
+		return x.ObjectsDigest
+	}
+	return ""
+}
+
 // TranslateObjectsRequest asks what objects stand for.
 type TranslateObjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -207,7 +363,7 @@ type TranslateObjectsRequest struct {
 
 func (x *TranslateObjectsRequest) Reset() {
 	*x = TranslateObjectsRequest{}
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[2]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +375,7 @@ func (x *TranslateObjectsRequest) String() string {
 func (*TranslateObjectsRequest) ProtoMessage() {}
 
 func (x *TranslateObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[2]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +388,7 @@ func (x *TranslateObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranslateObjectsRequest.ProtoReflect.Descriptor instead.
 func (*TranslateObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{2}
+	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TranslateObjectsRequest) GetObjects() [][]byte {
@@ -255,7 +411,7 @@ type TranslateObjectsResponse struct {
 
 func (x *TranslateObjectsResponse) Reset() {
 	*x = TranslateObjectsResponse{}
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[3]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +423,7 @@ func (x *TranslateObjectsResponse) String() string {
 func (*TranslateObjectsResponse) ProtoMessage() {}
 
 func (x *TranslateObjectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[3]
+	mi := &file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +436,7 @@ func (x *TranslateObjectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranslateObjectsResponse.ProtoReflect.Descriptor instead.
 func (*TranslateObjectsResponse) Descriptor() ([]byte, []int) {
-	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{3}
+	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TranslateObjectsResponse) GetRequest() *v1.ComputePlacementRequest {
@@ -301,7 +457,7 @@ var File_placement_kubernetes_v1_kubernetes_placement_service_proto protoreflect
 
 const file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDesc = "" +
 	"\n" +
-	":placement/kubernetes/v1/kubernetes_placement_service.proto\x12\x17placement.kubernetes.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\xe5\x02\n" +
+	":placement/kubernetes/v1/kubernetes_placement_service.proto\x12\x17placement.kubernetes.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cplacement/v1/placement.proto\x1a$placement/v1/placement_service.proto\"\x9f\x03\n" +
 	"\x13PlaceObjectsRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\fR\aobjects\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12/\n" +
@@ -311,10 +467,22 @@ const file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDesc = 
 	"time_limit\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12D\n" +
 	"\x12previous_placement\x18\x06 \x03(\v2\x15.placement.v1.BindingR\x11previousPlacement\x12#\n" +
 	"\rvalidate_only\x18\a \x01(\bR\fvalidateOnly\x12\x14\n" +
-	"\x05label\x18\b \x01(\tR\x05label\"i\n" +
+	"\x05label\x18\b \x01(\tR\x05label\x128\n" +
+	"\x04base\x18\t \x01(\v2$.placement.kubernetes.v1.ObjectsBaseR\x04base\"^\n" +
+	"\vObjectsBase\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x127\n" +
+	"\x04gone\x18\x02 \x03(\v2#.placement.kubernetes.v1.ObjectNameR\x04gone\"s\n" +
+	"\n" +
+	"ObjectName\x12\x1f\n" +
+	"\vapi_version\x18\x01 \x01(\tR\n" +
+	"apiVersion\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\x90\x01\n" +
 	"\x14PlaceObjectsResponse\x125\n" +
 	"\tplacement\x18\x01 \x01(\v2\x17.placement.v1.PlacementR\tplacement\x12\x1a\n" +
-	"\bwarnings\x18\x02 \x03(\tR\bwarnings\"3\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\x12%\n" +
+	"\x0eobjects_digest\x18\x03 \x01(\tR\robjectsDigest\"3\n" +
 	"\x17TranslateObjectsRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\fR\aobjects\"w\n" +
 	"\x18TranslateObjectsResponse\x12?\n" +
@@ -337,35 +505,39 @@ func file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescGZIP
 	return file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDescData
 }
 
-var file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_placement_kubernetes_v1_kubernetes_placement_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_placement_kubernetes_v1_kubernetes_placement_service_proto_goTypes = []any{
 	(*PlaceObjectsRequest)(nil),        // 0: placement.kubernetes.v1.PlaceObjectsRequest
-	(*PlaceObjectsResponse)(nil),       // 1: placement.kubernetes.v1.PlaceObjectsResponse
-	(*TranslateObjectsRequest)(nil),    // 2: placement.kubernetes.v1.TranslateObjectsRequest
-	(*TranslateObjectsResponse)(nil),   // 3: placement.kubernetes.v1.TranslateObjectsResponse
-	(*timestamppb.Timestamp)(nil),      // 4: google.protobuf.Timestamp
-	(*v1.Policy)(nil),                  // 5: placement.v1.Policy
-	(*durationpb.Duration)(nil),        // 6: google.protobuf.Duration
-	(*v1.Binding)(nil),                 // 7: placement.v1.Binding
-	(*v1.Placement)(nil),               // 8: placement.v1.Placement
-	(*v1.ComputePlacementRequest)(nil), // 9: placement.v1.ComputePlacementRequest
+	(*ObjectsBase)(nil),                // 1: placement.kubernetes.v1.ObjectsBase
+	(*ObjectName)(nil),                 // 2: placement.kubernetes.v1.ObjectName
+	(*PlaceObjectsResponse)(nil),       // 3: placement.kubernetes.v1.PlaceObjectsResponse
+	(*TranslateObjectsRequest)(nil),    // 4: placement.kubernetes.v1.TranslateObjectsRequest
+	(*TranslateObjectsResponse)(nil),   // 5: placement.kubernetes.v1.TranslateObjectsResponse
+	(*timestamppb.Timestamp)(nil),      // 6: google.protobuf.Timestamp
+	(*v1.Policy)(nil),                  // 7: placement.v1.Policy
+	(*durationpb.Duration)(nil),        // 8: google.protobuf.Duration
+	(*v1.Binding)(nil),                 // 9: placement.v1.Binding
+	(*v1.Placement)(nil),               // 10: placement.v1.Placement
+	(*v1.ComputePlacementRequest)(nil), // 11: placement.v1.ComputePlacementRequest
 }
 var file_placement_kubernetes_v1_kubernetes_placement_service_proto_depIdxs = []int32{
-	4, // 0: placement.kubernetes.v1.PlaceObjectsRequest.as_of:type_name -> google.protobuf.Timestamp
-	5, // 1: placement.kubernetes.v1.PlaceObjectsRequest.policy:type_name -> placement.v1.Policy
-	6, // 2: placement.kubernetes.v1.PlaceObjectsRequest.time_limit:type_name -> google.protobuf.Duration
-	7, // 3: placement.kubernetes.v1.PlaceObjectsRequest.previous_placement:type_name -> placement.v1.Binding
-	8, // 4: placement.kubernetes.v1.PlaceObjectsResponse.placement:type_name -> placement.v1.Placement
-	9, // 5: placement.kubernetes.v1.TranslateObjectsResponse.request:type_name -> placement.v1.ComputePlacementRequest
-	0, // 6: placement.kubernetes.v1.KubernetesPlacementService.PlaceObjects:input_type -> placement.kubernetes.v1.PlaceObjectsRequest
-	2, // 7: placement.kubernetes.v1.KubernetesPlacementService.TranslateObjects:input_type -> placement.kubernetes.v1.TranslateObjectsRequest
-	1, // 8: placement.kubernetes.v1.KubernetesPlacementService.PlaceObjects:output_type -> placement.kubernetes.v1.PlaceObjectsResponse
-	3, // 9: placement.kubernetes.v1.KubernetesPlacementService.TranslateObjects:output_type -> placement.kubernetes.v1.TranslateObjectsResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	6,  // 0: placement.kubernetes.v1.PlaceObjectsRequest.as_of:type_name -> google.protobuf.Timestamp
+	7,  // 1: placement.kubernetes.v1.PlaceObjectsRequest.policy:type_name -> placement.v1.Policy
+	8,  // 2: placement.kubernetes.v1.PlaceObjectsRequest.time_limit:type_name -> google.protobuf.Duration
+	9,  // 3: placement.kubernetes.v1.PlaceObjectsRequest.previous_placement:type_name -> placement.v1.Binding
+	1,  // 4: placement.kubernetes.v1.PlaceObjectsRequest.base:type_name -> placement.kubernetes.v1.ObjectsBase
+	2,  // 5: placement.kubernetes.v1.ObjectsBase.gone:type_name -> placement.kubernetes.v1.ObjectName
+	10, // 6: placement.kubernetes.v1.PlaceObjectsResponse.placement:type_name -> placement.v1.Placement
+	11, // 7: placement.kubernetes.v1.TranslateObjectsResponse.request:type_name -> placement.v1.ComputePlacementRequest
+	0,  // 8: placement.kubernetes.v1.KubernetesPlacementService.PlaceObjects:input_type -> placement.kubernetes.v1.PlaceObjectsRequest
+	4,  // 9: placement.kubernetes.v1.KubernetesPlacementService.TranslateObjects:input_type -> placement.kubernetes.v1.TranslateObjectsRequest
+	3,  // 10: placement.kubernetes.v1.KubernetesPlacementService.PlaceObjects:output_type -> placement.kubernetes.v1.PlaceObjectsResponse
+	5,  // 11: placement.kubernetes.v1.KubernetesPlacementService.TranslateObjects:output_type -> placement.kubernetes.v1.TranslateObjectsResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_placement_kubernetes_v1_kubernetes_placement_service_proto_init() }
@@ -379,7 +551,7 @@ func file_placement_kubernetes_v1_kubernetes_placement_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDesc), len(file_placement_kubernetes_v1_kubernetes_placement_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

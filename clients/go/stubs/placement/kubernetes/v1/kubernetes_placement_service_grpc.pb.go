@@ -31,11 +31,12 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // KubernetesPlacementService takes Kubernetes objects as they are, translates
-// them, and answers as placement.v1.PlacementService does. It keeps no state:
-// repeating a call is harmless. Errors are those of placement.v1.ErrorReason. A
-// violation of an object has the field "objects[i]" and the path in it; one of
-// what the objects stand for has the field of that request, such as
-// "gangs[2].name".
+// them, and answers as placement.v1.PlacementService does. No answer depends on
+// what the service keeps, and repeating a call is harmless. Errors are those of
+// placement.v1.ErrorReason. A violation of an object has the field "objects[i]"
+// and the path in it, or "objects[Pod ml/a]" for an object of the base; one of
+// what the objects stand for has the field of that request with names for
+// places, such as "gangs[namespaces/ml/podgangs/a].priority".
 type KubernetesPlacementServiceClient interface {
 	// PlaceObjects places the gangs that wait among the objects.
 	PlaceObjects(ctx context.Context, in *PlaceObjectsRequest, opts ...grpc.CallOption) (*PlaceObjectsResponse, error)
@@ -77,11 +78,12 @@ func (c *kubernetesPlacementServiceClient) TranslateObjects(ctx context.Context,
 // for forward compatibility.
 //
 // KubernetesPlacementService takes Kubernetes objects as they are, translates
-// them, and answers as placement.v1.PlacementService does. It keeps no state:
-// repeating a call is harmless. Errors are those of placement.v1.ErrorReason. A
-// violation of an object has the field "objects[i]" and the path in it; one of
-// what the objects stand for has the field of that request, such as
-// "gangs[2].name".
+// them, and answers as placement.v1.PlacementService does. No answer depends on
+// what the service keeps, and repeating a call is harmless. Errors are those of
+// placement.v1.ErrorReason. A violation of an object has the field "objects[i]"
+// and the path in it, or "objects[Pod ml/a]" for an object of the base; one of
+// what the objects stand for has the field of that request with names for
+// places, such as "gangs[namespaces/ml/podgangs/a].priority".
 type KubernetesPlacementServiceServer interface {
 	// PlaceObjects places the gangs that wait among the objects.
 	PlaceObjects(context.Context, *PlaceObjectsRequest) (*PlaceObjectsResponse, error)
