@@ -3,8 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -28,8 +27,8 @@ type Session struct {
 	mutex sync.Mutex
 	// state counts changes; what the service knows is a state that was.
 	state int
-	nodes copies[*placementv1.Node]
-	pods  copies[*placementv1.RunningPod]
+	nodes copies[string, *placementv1.Node]
+	pods  copies[string, *placementv1.RunningPod]
 	// digest of what the service knows, empty when it knows nothing, and its state.
 	digest string
 	known  int
@@ -37,7 +36,11 @@ type Session struct {
 
 // NewSession begins with an empty cluster.
 func (c *Client) NewSession() *Session {
-	return &Session{client: c}
+	return &Session{
+		client: c,
+		nodes:  newCopies(strings.Compare, equal[*placementv1.Node]),
+		pods:   newCopies(strings.Compare, equal[*placementv1.RunningPod]),
+	}
 }
 
 // SetNodes adds nodes, or replaces those of the same name. They are copied.
@@ -45,7 +48,9 @@ func (s *Session) SetNodes(nodes ...*placementv1.Node) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.state++
-	s.nodes.set(s.state, nodes)
+	for _, one := range nodes {
+		setCopy(&s.nodes, s.state, one)
+	}
 }
 
 // RemoveNodes takes out nodes by name ("nodes/{node}"); those that are not there do no harm.
@@ -53,7 +58,7 @@ func (s *Session) RemoveNodes(names ...string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.state++
-	s.nodes.remove(s.state, names)
+	s.nodes.remove(s.state, names...)
 }
 
 // SetPods adds running pods, or replaces those of the same name. They are copied.
@@ -61,7 +66,9 @@ func (s *Session) SetPods(pods ...*placementv1.RunningPod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.state++
-	s.pods.set(s.state, pods)
+	for _, one := range pods {
+		setCopy(&s.pods, s.state, one)
+	}
 }
 
 // RemovePods takes out running pods by name ("namespaces/{namespace}/pods/{pod}"); those that
@@ -70,7 +77,7 @@ func (s *Session) RemovePods(names ...string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.state++
-	s.pods.remove(s.state, names)
+	s.pods.remove(s.state, names...)
 }
 
 // Replace makes these all nodes and running pods. What is equal has not changed, so a caller that
@@ -79,8 +86,8 @@ func (s *Session) Replace(nodes []*placementv1.Node, pods []*placementv1.Running
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.state++
-	s.nodes.replace(s.state, nodes)
-	s.pods.replace(s.state, pods)
+	replaceCopies(&s.nodes, s.state, nodes)
+	replaceCopies(&s.pods, s.state, pods)
 }
 
 // Compute answers a question about the session's nodes and running pods, which the request, and
@@ -179,84 +186,20 @@ type named interface {
 	GetName() string
 }
 
-// copies are messages by name, and the changes since the base in order.
-type copies[M named] struct {
-	now     map[string]M
-	changes []change
-}
+func equal[M named](a, b M) bool { return proto.Equal(a, b) }
 
-// A change is a name that changed, and whether it was there before.
-type change struct {
-	state    int
-	name     string
-	wasThere bool
-}
-
-func (c *copies[M]) set(state int, messages []M) {
-	if c.now == nil {
-		c.now = map[string]M{}
-	}
-	for _, message := range messages {
-		before, isThere := c.now[message.GetName()]
-		if isThere && proto.Equal(before, message) {
-			continue
-		}
-		c.changes = append(c.changes, change{state, message.GetName(), isThere})
-		c.now[message.GetName()] = proto.CloneOf(message)
+// setCopy sets a copy of a message, unless it is there as it is.
+func setCopy[M named](into *copies[string, M], state int, message M) {
+	if into.differs(message.GetName(), message) {
+		into.set(state, message.GetName(), proto.CloneOf(message))
 	}
 }
 
-func (c *copies[M]) remove(state int, names []string) {
-	for _, name := range names {
-		if _, isThere := c.now[name]; isThere {
-			delete(c.now, name)
-			c.changes = append(c.changes, change{state, name, true})
-		}
-	}
-}
-
-func (c *copies[M]) replace(state int, messages []M) {
+func replaceCopies[M named](into *copies[string, M], state int, messages []M) {
 	kept := make(map[string]bool, len(messages))
 	for _, message := range messages {
 		kept[message.GetName()] = true
+		setCopy(into, state, message)
 	}
-	var gone []string
-	for name := range c.now {
-		if !kept[name] {
-			gone = append(gone, name)
-		}
-	}
-	c.remove(state, gone)
-	c.set(state, messages)
-}
-
-func (c *copies[M]) all() []M {
-	all := make([]M, 0, len(c.now))
-	for _, name := range slices.Sorted(maps.Keys(c.now)) {
-		all = append(all, c.now[name])
-	}
-	return all
-}
-
-// since is what was set since the base, and the names that are gone.
-func (c *copies[M]) since() (set []M, gone []string) {
-	wasThere := map[string]bool{}
-	for _, one := range c.changes {
-		if _, isKnown := wasThere[one.name]; !isKnown {
-			wasThere[one.name] = one.wasThere
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(wasThere)) {
-		if message, isThere := c.now[name]; isThere {
-			set = append(set, message)
-		} else if wasThere[name] {
-			gone = append(gone, name)
-		}
-	}
-	return set, gone
-}
-
-// forget drops the changes up to a state.
-func (c *copies[M]) forget(state int) {
-	c.changes = slices.DeleteFunc(c.changes, func(one change) bool { return one.state <= state })
+	into.keep(state, kept)
 }

@@ -8,7 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"placement.example/clients/go/client"
 )
 
 // encoder writes objects as the service wants them: JSON with kind and version, which objects
@@ -35,7 +38,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		if err != nil {
 			return err
 		}
-		q.entries = append(q.entries, entry{content: content, node: node.Name, isNode: true})
+		q.entries = append(q.entries, entry{Object: object("v1", "Node", node, content), node: node.Name})
 	}
 	classes := map[string]int32{}
 	note := func(pod *v1.Pod) {
@@ -56,7 +59,7 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		if err != nil {
 			return err
 		}
-		q.entries = append(q.entries, entry{content: content, node: node})
+		q.entries = append(q.entries, entry{Object: object("v1", "Pod", pod, content), node: node})
 	}
 	for _, one := range q.gangs {
 		for _, pod := range one.waiting {
@@ -65,15 +68,19 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 			if err != nil {
 				return err
 			}
-			q.entries = append(q.entries, entry{content: content, gang: one.key})
+			q.entries = append(q.entries, entry{Object: object("v1", "Pod", pod, content), gang: one.key})
 		}
 	}
-	for _, object := range around {
-		content, err := e.write(next, object, "", func() any { return object })
+	for _, one := range around {
+		content, err := e.write(next, one, "", func() any { return one })
 		if err != nil {
 			return err
 		}
-		q.entries = append(q.entries, entry{content: content})
+		version, kind := "", ""
+		if typed, isTyped := one.(runtime.Object); isTyped {
+			version, kind = typed.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+		}
+		q.entries = append(q.entries, entry{Object: object(version, kind, one, content), isSpare: kind == disruptionBudget})
 	}
 	e.known = next
 	for _, one := range q.gangs {
@@ -87,21 +94,28 @@ func (e *encoder) encode(q *question, nodes []*v1.Node, pods []*v1.Pod, around [
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(classes)) {
+		class := client.ObjectKey{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass", Name: name}
 		content, err := json.Marshal(map[string]any{
-			"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+			"apiVersion": class.APIVersion, "kind": class.Kind,
 			"metadata": map[string]any{"name": name}, "value": classes[name],
 		})
 		if err != nil {
 			return err
 		}
-		q.entries = append(q.entries, entry{content: content})
+		q.entries = append(q.entries, entry{Object: client.Object{Key: class, Content: content}})
 	}
 	return nil
 }
 
-func (e *encoder) write(next map[types.UID]encoded, object metav1.Object, node string, trimmed func() any) ([]byte, error) {
-	is := encoded{version: object.GetResourceVersion(), node: node}
-	before, isKnown := e.known[object.GetUID()]
+// object is what the session takes.
+func object(version, kind string, of metav1.Object, content []byte) client.Object {
+	name := client.ObjectKey{APIVersion: version, Kind: kind, Namespace: of.GetNamespace(), Name: of.GetName()}
+	return client.Object{Key: name, Content: content}
+}
+
+func (e *encoder) write(next map[types.UID]encoded, of metav1.Object, node string, trimmed func() any) ([]byte, error) {
+	is := encoded{version: of.GetResourceVersion(), node: node}
+	before, isKnown := e.known[of.GetUID()]
 	if isKnown && is.version != "" && before.version == is.version && before.node == is.node {
 		is.content = before.content
 	} else {
@@ -111,15 +125,14 @@ func (e *encoder) write(next map[types.UID]encoded, object metav1.Object, node s
 		}
 		is.content = content
 	}
-	next[object.GetUID()] = is
+	next[of.GetUID()] = is
 	return is.content, nil
 }
 
 // add adds a PodGang. The classes of pods carry their values, so that classes need not be read;
 // a class that no pod has is left to the pods' priorities.
 func (q *question) add(gang *unstructured.Unstructured, of key, classes map[string]int32) error {
-	object := gang.Object
-	spec, _, _ := unstructured.NestedMap(object, "spec")
+	spec, _, _ := unstructured.NestedMap(gang.Object, "spec")
 	class, _ := spec["priorityClassName"].(string)
 	if _, isKnown := classes[class]; class != "" && !isKnown {
 		delete(spec, "priorityClassName")
@@ -141,14 +154,15 @@ func (q *question) add(gang *unstructured.Unstructured, of key, classes map[stri
 	}
 	sent := maps.Clone(podGangKind)
 	sent["metadata"], sent["spec"] = metadata, spec
-	if status, has := object["status"]; has {
+	if status, has := gang.Object["status"]; has {
 		sent["status"] = status
 	}
 	content, err := json.Marshal(sent)
 	if err != nil {
 		return err
 	}
-	q.entries = append(q.entries, entry{content: content, gang: of})
+	version, kind := podGangKind["apiVersion"].(string), podGangKind["kind"].(string)
+	q.entries = append(q.entries, entry{Object: object(version, kind, gang, content), gang: of})
 	return nil
 }
 

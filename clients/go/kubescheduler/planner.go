@@ -33,9 +33,10 @@ const (
 	maxReasons = 3
 )
 
-// asker is the client, as far as the planner needs it.
+// asker is a session of the client: of the objects it sends what has changed since the last question.
 type asker interface {
-	PlaceObjects(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error)
+	Replace(...client.Object)
+	Place(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error)
 }
 
 // planner asks the service whenever a gang waits, for all gangs that wait together.
@@ -127,7 +128,7 @@ func (l *planner) ask(ctx context.Context, question *question) (*kubernetesv1.Pl
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		answer, err := l.service.PlaceObjects(ctx, question.request())
+		answer, err := question.put(ctx, l.service)
 		var failure *client.Error
 		if err == nil || !errors.As(err, &failure) || len(failure.Violations) == 0 {
 			return answer, err
@@ -246,12 +247,12 @@ type askedGang struct {
 }
 
 // An entry is one object that is sent. A gang that cannot be told without it is left out with it;
-// so is a node.
+// so is a node. One without which the answer is the same goes alone.
 type entry struct {
-	content []byte
+	client.Object
 	gang    key
 	node    string
-	isNode  bool
+	isSpare bool
 }
 
 // waiting are the pods that want nodes.
@@ -263,16 +264,18 @@ func (q *question) waiting() []*v1.Pod {
 	return pods
 }
 
-func (q *question) request() *kubernetesv1.PlaceObjectsRequest {
-	request := &kubernetesv1.PlaceObjectsRequest{
+// put asks a service.
+func (q *question) put(ctx context.Context, service asker) (*kubernetesv1.PlaceObjectsResponse, error) {
+	objects := make([]client.Object, len(q.entries))
+	for i, one := range q.entries {
+		objects[i] = one.Object
+	}
+	service.Replace(objects...)
+	return service.Place(ctx, &kubernetesv1.PlaceObjectsRequest{
 		AsOf:      timestamppb.New(q.asOf),
 		TimeLimit: durationpb.New(q.timeLimit),
 		Label:     "kube-scheduler",
-	}
-	for _, one := range q.entries {
-		request.Objects = append(request.Objects, one.content)
-	}
-	return request
+	})
 }
 
 // without leaves out what the service found fault with, and returns the gangs among it with the
@@ -280,6 +283,7 @@ func (q *question) request() *kubernetesv1.PlaceObjectsRequest {
 func (q *question) without(violations []client.Violation) map[key]string {
 	refused := map[key]string{}
 	nodes := map[string]bool{}
+	spare := map[client.ObjectKey]bool{}
 	entries := len(q.entries)
 	for _, one := range violations {
 		at, isKnown := q.find(one.Field)
@@ -289,55 +293,53 @@ func (q *question) without(violations []client.Violation) map[key]string {
 			refused[at.gang] = one.Field + ": " + one.Description
 		case at.node != "":
 			nodes[at.node] = true
+		case at.isSpare:
+			spare[at.Key] = true
 		}
 	}
 	q.gangs = slices.DeleteFunc(q.gangs, func(one askedGang) bool { return refused[one.key] != "" })
 	q.entries = slices.DeleteFunc(q.entries, func(one entry) bool {
-		return refused[one.gang] != "" || (one.node != "" && nodes[one.node])
+		return refused[one.gang] != "" || (one.node != "" && nodes[one.node]) || spare[one.Key]
 	})
 	if len(refused) == 0 && len(q.entries) < entries {
-		refused[key{}] = "" // Nodes went, no gangs: worth another try.
+		refused[key{}] = "" // No gangs went, but something did: worth another try.
 	}
 	return refused
 }
 
-// find is the entry that a field of a violation is about: "objects[7]...", or by the order of
-// what is translated "gangs[2]..." and "snapshot.nodes[3]...".
+// find is the entry that a field of a violation is about: "objects[Pod ml/a]...", or of what
+// objects stand for "gangs[namespaces/ml/podgangs/g]..." and "snapshot.nodes[nodes/n]...".
 func (q *question) find(field string) (entry, bool) {
-	if index, is := indexIn(field, "objects["); is && index < len(q.entries) {
-		return q.entries[index], true
+	of, rest, _ := strings.Cut(field, "[")
+	name, _, closed := strings.Cut(rest, "]")
+	if !closed {
+		return entry{}, false
 	}
-	if index, is := indexIn(field, "gangs["); is && index < len(q.gangs) {
+	if of == "gangs" {
+		index := slices.IndexFunc(q.gangs, func(one askedGang) bool {
+			return name == "namespaces/"+one.key.Namespace+"/podgangs/"+one.key.Name
+		})
+		if index < 0 {
+			return entry{}, false
+		}
 		return entry{gang: q.gangs[index].key}, true
 	}
-	if index, is := indexIn(field, "snapshot.nodes["); is {
-		for _, one := range q.entries {
-			if !one.isNode {
-				continue
-			}
-			if index == 0 {
-				return one, true
-			}
-			index--
+	index := slices.IndexFunc(q.entries, func(one entry) bool {
+		switch of {
+		case "objects":
+			return one.Key.String() == name
+		case "snapshot.nodes":
+			return one.Key.Kind == "Node" && "nodes/"+one.Key.Name == name
+		case "snapshot.pods":
+			return one.Key.Kind == "Pod" && "namespaces/"+one.Key.Namespace+"/pods/"+one.Key.Name == name
+		default:
+			return false
 		}
+	})
+	if index < 0 {
+		return entry{}, false
 	}
-	return entry{}, false
-}
-
-func indexIn(field, prefix string) (int, bool) {
-	rest, found := strings.CutPrefix(field, prefix)
-	digits, _, closed := strings.Cut(rest, "]")
-	if !found || !closed || digits == "" || len(digits) > 9 {
-		return 0, false
-	}
-	index := 0
-	for _, digit := range digits {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		index = 10*index + int(digit-'0')
-	}
-	return index, true
+	return q.entries[index], true
 }
 
 // reasonsOf are the reasons of a gang that was not placed, in words.

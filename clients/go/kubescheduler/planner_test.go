@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,16 +47,17 @@ func asked(t *testing.T) *question {
 func kinds(t *testing.T, q *question) []string {
 	t.Helper()
 	var names []string
-	for _, content := range q.request().GetObjects() {
+	for _, one := range q.entries {
 		var object struct {
 			APIVersion, Kind string
-			Metadata         struct{ Name string }
+			Metadata         struct{ Namespace, Name string }
 		}
-		if err := json.Unmarshal(content, &object); err != nil {
+		if err := json.Unmarshal(one.Content, &object); err != nil {
 			t.Fatal(err)
 		}
-		if object.APIVersion == "" {
-			t.Errorf("%s has no version", content)
+		of := client.ObjectKey{APIVersion: object.APIVersion, Kind: object.Kind, Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}
+		if object.APIVersion == "" || of != one.Key {
+			t.Errorf("%s has no version, or is not %s", one.Content, one.Key)
 		}
 		names = append(names, object.Kind+" "+object.Metadata.Name)
 	}
@@ -70,17 +72,19 @@ func TestAQuestionHoldsNodesPodsOnThemAndTheGangsThatWait(t *testing.T) {
 }
 
 func TestWhatDoesNotBearOnPlacementIsNotSent(t *testing.T) {
-	for _, content := range asked(t).request().GetObjects() {
+	for _, one := range asked(t).entries {
 		for _, word := range []string{"managedFields", "kubelet", "large"} {
-			if strings.Contains(string(content), word) {
-				t.Errorf("%q is in %s", word, content)
+			if strings.Contains(string(one.Content), word) {
+				t.Errorf("%q is in %s", word, one.Content)
 			}
 		}
 	}
 }
 
 func TestAGangThatIsWrongIsLeftOutWithItsPods(t *testing.T) {
-	for _, field := range []string{"objects[6].spec.podgroups[0]", "objects[3].spec", "gangs[0].groups[0].min_replicas"} {
+	for _, field := range []string{
+		"objects[PodGang ml/g].spec.podgroups[0]", "objects[Pod ml/a].spec", "gangs[namespaces/ml/podgangs/g].groups[0].min_replicas",
+	} {
 		t.Run(field, func(t *testing.T) {
 			q := asked(t)
 			refused := q.without([]client.Violation{{Field: field, Description: "is wrong"}})
@@ -96,7 +100,7 @@ func TestAGangThatIsWrongIsLeftOutWithItsPods(t *testing.T) {
 }
 
 func TestANodeWithWhatIsWrongThereIsLeftOut(t *testing.T) {
-	for _, field := range []string{"objects[1].status", "objects[2].spec", "snapshot.nodes[1].labels"} {
+	for _, field := range []string{"objects[Node n1].status", "objects[Pod ml/r].spec", "snapshot.nodes[nodes/n1].labels", "snapshot.pods[namespaces/ml/pods/r]"} {
 		t.Run(field, func(t *testing.T) {
 			q := asked(t)
 			if refused := q.without([]client.Violation{{Field: field}}); len(refused) == 0 {
@@ -109,8 +113,25 @@ func TestANodeWithWhatIsWrongThereIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestADisruptionBudgetThatIsWrongGoesAlone(t *testing.T) {
+	q := &question{}
+	budget := &policyv1.PodDisruptionBudget{
+		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: disruptionBudget}, ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "most"},
+	}
+	if err := newEncoder().encode(q, []*v1.Node{node("n0")}, nil, []metav1.Object{budget}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"Node n0", "PodDisruptionBudget most"}; !slices.Equal(kinds(t, q), want) {
+		t.Fatalf("got %v", kinds(t, q))
+	}
+	refused := q.without([]client.Violation{{Field: "objects[PodDisruptionBudget ml/most].spec.maxUnavailable"}})
+	if got := kinds(t, q); len(refused) == 0 || !slices.Equal(got, []string{"Node n0"}) {
+		t.Fatalf("got %v, %v", refused, got)
+	}
+}
+
 func TestAFaultThatBelongsToNothingEndsTheQuestion(t *testing.T) {
-	for _, field := range []string{"time_limit", "objects[99]", "gangs[99]", "objects[", "objects[x]", "snapshot.nodes[99]"} {
+	for _, field := range []string{"time_limit", "objects[99]", "gangs[99]", "objects[", "objects[Node x]", "snapshot.nodes[nodes/x]"} {
 		if refused := asked(t).without([]client.Violation{{Field: field}}); len(refused) != 0 {
 			t.Errorf("%s: got %v", field, refused)
 		}
@@ -129,7 +150,7 @@ func TestOnlyWhatChangedIsWrittenAnew(t *testing.T) {
 	if err := e.encode(second, []*v1.Node{changed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if string(first.entries[0].content) != string(second.entries[0].content) {
+	if string(first.entries[0].Content) != string(second.entries[0].Content) {
 		t.Error("the same version was written twice")
 	}
 	changed.ResourceVersion = "2"
@@ -137,7 +158,7 @@ func TestOnlyWhatChangedIsWrittenAnew(t *testing.T) {
 	if err := e.encode(third, []*v1.Node{changed}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(third.entries[0].content), `"rack":"b"`) {
+	if !strings.Contains(string(third.entries[0].Content), `"rack":"b"`) {
 		t.Error("a new version was not written")
 	}
 }

@@ -73,7 +73,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 	if err := p.watch(ctx); err != nil {
 		return nil, errors.Join(err, service.Close())
 	}
-	go newPlanner(p, service).run(ctx)
+	go newPlanner(p, service.NewObjectsSession()).run(ctx)
 	return p, nil
 }
 

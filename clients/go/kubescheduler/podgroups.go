@@ -92,7 +92,7 @@ func NewPodGroups(ctx context.Context, object runtime.Object, handle fwk.Handle)
 	}
 	factory := handle.SharedInformerFactory()
 	p := &PodGroups{
-		args: args, handle: handle, service: service, now: time.Now,
+		args: args, handle: handle, service: service.NewObjectsSession(), now: time.Now,
 		groups:  factory.Scheduling().V1alpha2().PodGroups().Lister(),
 		pods:    factory.Core().V1().Pods().Lister(),
 		around:  surroundings{factory: factory},
@@ -227,7 +227,7 @@ func (p *PodGroups) ask(
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.args.Timeout.Duration)
 	defer cancel()
-	response, err := p.service.PlaceObjects(ctx, q.request())
+	response, err := q.put(ctx, p.service)
 	answer := &podGroupAnswer{pods: fingerprint(waiting), at: p.now()}
 	var failure *client.Error
 	if errors.As(err, &failure) && len(failure.Violations) > 0 {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"placement.example/clients/go/client"
 	kubernetesv1 "placement.example/clients/go/stubs/placement/kubernetes/v1"
 	placementv1 "placement.example/clients/go/stubs/placement/v1"
 )
@@ -28,7 +29,9 @@ type scripted struct {
 	calls     int
 }
 
-func (s *scripted) PlaceObjects(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error) {
+func (s *scripted) Replace(...client.Object) {}
+
+func (s *scripted) Place(context.Context, *kubernetesv1.PlaceObjectsRequest) (*kubernetesv1.PlaceObjectsResponse, error) {
 	s.calls++
 	return &kubernetesv1.PlaceObjectsResponse{Placement: s.placement}, s.err
 }

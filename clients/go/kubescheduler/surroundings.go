@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,15 +14,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// surroundings are what pods refer to: volumes, namespaces and devices. kube-scheduler watches
-// them anyway. Only what the waiting pods need of them is sent.
+const disruptionBudget = "PodDisruptionBudget"
+
+// surroundings are what pods refer to: volumes, namespaces and devices, of which only what the
+// waiting pods need is sent, and disruption budgets. kube-scheduler watches them anyway.
 type surroundings struct {
 	factory informers.SharedInformerFactory
 	further *furtherKinds
 }
 
-// informers are those of the kinds that are sent.
+// informers are those of the kinds whose changes may help a gang.
 func (s surroundings) informers() []cache.SharedIndexInformer {
+	s.factory.Policy().V1().PodDisruptionBudgets().Informer() // Started with the others; it wakes nobody.
 	core, devices := s.factory.Core().V1(), s.factory.Resource().V1()
 	return []cache.SharedIndexInformer{
 		core.PersistentVolumeClaims().Informer(),
@@ -48,8 +52,24 @@ func (s surroundings) of(pods []*v1.Pod) ([]metav1.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	budgets, err := s.budgets()
+	if err != nil {
+		return nil, err
+	}
 	further, err := s.further.all()
-	return slices.Concat(volumes, namespaces, devices, further), err
+	return slices.Concat(volumes, namespaces, devices, budgets, further), err
+}
+
+// budgets are all: the plugin evicts nobody, but the service says what would have to go, and what
+// must not.
+func (s surroundings) budgets() ([]metav1.Object, error) {
+	found, err := s.factory.Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
+	objects := make([]metav1.Object, 0, len(found))
+	for _, one := range found {
+		copied := *one
+		objects = append(objects, described(&copied, &copied.TypeMeta, &copied.ObjectMeta, policyv1.SchemeGroupVersion.String(), disruptionBudget))
+	}
+	return objects, err
 }
 
 // volumes are the claims of pods, what they are bound to, and all classes when there are any.
