@@ -66,6 +66,8 @@ class AsyncPlacementClient:
             channel = target
         else:
             raise ValueError("credentials go with an address; a channel has its own")
+        #: For stubs of further services of the same server.
+        self.channel = channel
         self._target = target if isinstance(target, str) else "a channel"
         self._stub = PlacementServiceStub(channel)
         self._planning = PlanningServiceStub(channel)

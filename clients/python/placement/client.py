@@ -56,6 +56,7 @@ _SERVICE_CONFIG = {
             "name": [
                 {"service": "placement.v1.PlacementService"},
                 {"service": "placement.v1.PlanningService"},
+                {"service": "placement.kubernetes.v1.KubernetesPlacementService"},
             ],
             "retryPolicy": {
                 "maxAttempts": 5,  # gRPC allows no more.
@@ -130,6 +131,8 @@ class PlacementClient:
             channel = target
         else:
             raise ValueError("credentials go with an address; a channel has its own")
+        #: For stubs of further services of the same server.
+        self.channel = channel
         planning = PlanningServiceStub(channel)
         self._steer: grpc.StreamStreamMultiCallable[
             SteerPlacementRequest, SteerPlacementResponse

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from placement.copies import Copies
 from placement.errors import InvalidRequestError, SnapshotUnknownError, Violation
 from placement.v1 import ComputePlacementRequest, Node, RunningPod, SnapshotBase
 
@@ -43,15 +44,15 @@ class LocalSnapshot:
         self._lock = threading.Lock()
         #: Counts changes; what the service knows is a state that was.
         self._state = 0
-        self._nodes = _Copies[Node]()
-        self._pods = _Copies[RunningPod]()
+        self._nodes = Copies[str, Node]()
+        self._pods = Copies[str, RunningPod]()
         self._base: _Base | None = None
 
     def set_nodes(self, *nodes: Node) -> None:
         """Adds nodes, or replaces those of the same name."""
         with self._lock:
             self._state += 1
-            self._nodes.set(nodes, self._state)
+            _set(self._nodes, nodes, self._state)
 
     def remove_nodes(self, *names: str) -> None:
         """Takes out nodes; those that are not there do no harm."""
@@ -63,7 +64,7 @@ class LocalSnapshot:
         """Adds running pods, or replaces those of the same name."""
         with self._lock:
             self._state += 1
-            self._pods.set(pods, self._state)
+            _set(self._pods, pods, self._state)
 
     def remove_pods(self, *names: str) -> None:
         """Takes out running pods; those that are not there do no harm."""
@@ -77,8 +78,10 @@ class LocalSnapshot:
         pods_by_name = {pod.name: pod for pod in pods}
         with self._lock:
             self._state += 1
-            self._nodes.replace(by_name, self._state)
-            self._pods.replace(pods_by_name, self._state)
+            self._nodes.keep(by_name.keys(), self._state)
+            self._pods.keep(pods_by_name.keys(), self._state)
+            _set(self._nodes, by_name.values(), self._state)
+            _set(self._pods, pods_by_name.values(), self._state)
 
     def question(self, request: ComputePlacementRequest, *, whole: bool = False) -> Question:
         """The request to send for one that leaves its nodes, its running pods and its base out.
@@ -96,8 +99,8 @@ class LocalSnapshot:
                 snapshot.pods.extend(self._pods.all())
             else:
                 nodes, pods = self._nodes.since(), self._pods.since()
-                snapshot.nodes.extend(nodes.set)
-                snapshot.pods.extend(pods.set)
+                snapshot.nodes.extend(nodes.set.values())
+                snapshot.pods.extend(pods.set.values())
                 message.base.MergeFrom(
                     SnapshotBase(
                         digest=self._base.digest, gone_nodes=nodes.gone, gone_pods=pods.gone
@@ -170,61 +173,9 @@ class _Base(NamedTuple):
     state: int
 
 
-class _Since(NamedTuple, Generic[_M]):
-    """What was set and what is gone since a base."""
-
-    set: list[_M]
-    gone: list[str]
-
-
-class _Change(NamedTuple):
-    """A name that changed, and whether it was there before."""
-
-    state: int
-    name: str
-    was_there: bool
-
-
-class _Copies(Generic[_M]):
-    """Messages by name, and the changes since the base in order."""
-
-    def __init__(self) -> None:
-        self._now: dict[str, _M] = {}
-        self._changes: list[_Change] = []
-
-    def __len__(self) -> int:
-        return len(self._now)
-
-    def all(self) -> Iterable[_M]:
-        return self._now.values()
-
-    def set(self, messages: Iterable[_M], state: int) -> None:
-        for message in messages:
-            before = self._now.get(message.name)
-            if before != message:
-                copy = type(message)()
-                copy.CopyFrom(message)
-                self._changes.append(_Change(state, message.name, before is not None))
-                self._now[message.name] = copy
-
-    def remove(self, names: Iterable[str], state: int) -> None:
-        for name in names:
-            if self._now.pop(name, None) is not None:
-                self._changes.append(_Change(state, name, was_there=True))
-
-    def replace(self, messages: Mapping[str, _M], state: int) -> None:
-        self.remove(self._now.keys() - messages.keys(), state)
-        self.set(messages.values(), state)
-
-    def since(self) -> _Since[_M]:
-        there: dict[str, bool] = {}
-        for change in self._changes:
-            there.setdefault(change.name, change.was_there)
-        return _Since(
-            [self._now[name] for name in there if name in self._now],
-            [name for name, was in there.items() if was and name not in self._now],
-        )
-
-    def forget(self, state: int) -> None:
-        """Drops the changes up to a state."""
-        self._changes = [change for change in self._changes if change.state > state]
+def _set(copies: Copies[str, _M], messages: Iterable[_M], state: int) -> None:
+    for message in messages:
+        if copies.differs(message.name, message):
+            copy = type(message)()
+            copy.CopyFrom(message)
+            copies.set(message.name, copy, state)

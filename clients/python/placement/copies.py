@@ -1,0 +1,72 @@
+"""Things by name as they are now, and what of them changed since a state that was."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Since(NamedTuple, Generic[_K, _V]):
+    """What was set since a base, by name, and what is gone."""
+
+    set: dict[_K, _V]
+    gone: list[_K]
+
+
+class _Change(NamedTuple, Generic[_K]):
+    """A name that changed, and whether it was there before."""
+
+    state: int
+    name: _K
+    was_there: bool
+
+
+class Copies(Generic[_K, _V]):
+    """Things by name, and the changes since the base in order. A thing in it never changes."""
+
+    def __init__(self) -> None:
+        self._now: dict[_K, _V] = {}
+        self._changes: list[_Change[_K]] = []
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def items(self) -> dict[_K, _V]:
+        """All of them."""
+        return dict(self._now)
+
+    def all(self) -> Iterable[_V]:
+        return self._now.values()
+
+    def differs(self, name: _K, value: _V) -> bool:
+        """Whether setting it would change something."""
+        return self._now.get(name) != value
+
+    def set(self, name: _K, value: _V, state: int) -> None:
+        self._changes.append(_Change(state, name, name in self._now))
+        self._now[name] = value
+
+    def remove(self, names: Iterable[_K], state: int) -> None:
+        for name in names:
+            if self._now.pop(name, None) is not None:
+                self._changes.append(_Change(state, name, was_there=True))
+
+    def keep(self, names: Collection[_K], state: int) -> None:
+        """Removes all but these."""
+        self.remove([name for name in self._now if name not in names], state)
+
+    def since(self) -> Since[_K, _V]:
+        there: dict[_K, bool] = {}
+        for change in self._changes:
+            there.setdefault(change.name, change.was_there)
+        return Since(
+            {name: self._now[name] for name in there if name in self._now},
+            [name for name, was in there.items() if was and name not in self._now],
+        )
+
+    def forget(self, state: int) -> None:
+        """Drops the changes up to a state."""
+        self._changes = [change for change in self._changes if change.state > state]
