@@ -36,7 +36,10 @@ class Topology:
 
     def tree(self, gang: Gang) -> Part | None:
         """The gang's scopes as a tree, None when they do not nest."""
-        return self._trees[gang.index]
+        if gang is self.problem.gangs[gang.index]:
+            return self._trees[gang.index]
+        # Somebody asks what it would be if the gang asked for something else.
+        return tree_of(self.problem, gang)
 
     def inside(self, level: int, domain: int) -> Ints:
         """Sorted node indices of a place (domain, or lone node) at a level."""

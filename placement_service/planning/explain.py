@@ -17,12 +17,13 @@ from placement_service.entities.planning import (
 )
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
+from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes
 from placement_service.planning.case import Case, Solver
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
 from placement_service.planning.remedies import Finder, add_nodes, reduce, relax, uncordon
-from placement_service.planning.trial import Trial, earlier_plan
+from placement_service.planning.trial import Trial, minimums
 
 #: How the least of each kind is found; the quick ones first, so that time is left for all.
 KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)
@@ -54,7 +55,8 @@ def remedies(
     wanted = frozenset(placed) | {gang, asked.base_gang} - {""}
     snapshot = changes.only(whole, wanted)
     policy = replace(policy, eviction=EvictionPolicy.NONE)
-    earlier = earlier_plan(snapshot, policy, count_pods(snapshot, bindings))
+    problem = formulate(snapshot, policy)
+    earlier = minimums(snapshot, problem, count_pods(snapshot, bindings))
     case = Case(
         whole=whole,
         snapshot=snapshot,
@@ -65,7 +67,7 @@ def remedies(
         levels=levels_of(whole, levels),
         solver=solver,
         deadline=deadline,
-        here=Trial(snapshot, policy, gang, earlier),
+        here=Trial(snapshot, policy, gang, earlier, problem),
     )
     found: tuple[Remedy, ...] = ()
     for done, kind in enumerate(KINDS):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,7 +46,8 @@ def relax(case: Case) -> Iterator[Relax]:
         for i, scope in enumerate(case.gang.packing_scopes)
         if scope.required_level
     ]
-    if not scopes or not _may_help(case, _without_scopes):
+    loose = _without_scopes(case)
+    if not scopes or (loose is not None and case.here.is_refuted(gang=loose)):
         return
     everything = {group.name for group in case.gang.groups}
     proven = True
@@ -67,8 +69,6 @@ def reduce(case: Case) -> Iterator[Reduce]:
     """The fewest replicas given up, in one group."""
     best: Reduce | None = None
     proven = True
-    if not _may_help(case, _with_least_groups):
-        return
     for group in case.gang.groups:
         # More than the best so far is of no use.
         most = group.min_replicas - max(1, group.running_count)
@@ -96,7 +96,8 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
             return case.here.place(gang=lighter) is not None
         return case.trial(change(less)(case.snapshot)).place() is not None
 
-    if most < 1:
+    least = _lighter(case, group, most)
+    if most < 1 or (least is not None and case.here.is_refuted(gang=least)):
         return None, True
     low, high = 0, most  # What `low` gives up is too little, as far as is known.
     if not places(most):
@@ -166,40 +167,74 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
 
 
 def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> Iterator[AddNodes]:
-    """Kinds of nodes and numbers of them in order of the number."""
+    """Better and better kinds of nodes and numbers of them."""
     # What the plan leaves tells better which kind will do.
     after = _least_after(case, models)
     order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), models[i].name))
-    known: tuple[int, int, Plan] | None = None
+    known: _Added | None = None
     for i in order[:MOST_TRIED]:
         number = max(int(after[i]), int(least[i]))
-        if number > most or (known is not None and number >= known[0]):
+        if number > most or (known is not None and number >= known.number):
             break
         trial = case.trial(changes.with_nodes(case.snapshot, [(models[i], number)]))
         plan = trial.place()
         if plan is not None:
-            known = (number, i, plan)
-    proven = True
-    lowest = int(least.min())
-    if known is not None and known[0] > lowest:
-        # A first answer, in case that time does not suffice for a proof.
-        yield AddNodes(models[known[1]].name, known[0], False)
-    for number in range(lowest, most + 1):
+            known = _Added(i, number, plan)
+
+    def tried(number: int) -> tuple[AddNodes | None, Fit]:
+        """What suffices of so many nodes; where nothing does, whether that is sure."""
         able = np.flatnonzero(least <= number).tolist()
-        if known is not None and number >= known[0]:
+        sure = Fit.NO
+        if known is not None and number >= known.number:
             # It fits; if others get it first, so they do with another kind, as far as is known.
-            proven = proven and (number == known[0] or len(able) == 1)
-            able = [known[1]]
+            sure = Fit.NO if number == known.number or len(able) == 1 else Fit.UNKNOWN
+            able = [known.model]
         for i in sorted(able, key=lambda i: (after[i], models[i].name)):
             change = partial(_with_nodes, model=models[i], number=number)
-            plan = known[2] if known is not None and (number, i) == known[:2] else None
-            answer = case.settled(change, plan)
-            if answer.found:
-                yield AddNodes(models[i].name, number, proven and answer is Fit.YES)
-                return
-            proven = proven and answer is Fit.NO
+            fits = known is not None and (number, i) == (known.number, known.model)
+            fit = case.settled(change, known.plan if known is not None and fits else None)
+            if fit.found:
+                return AddNodes(models[i].name, number, fit is Fit.YES), fit
+            sure = sure if fit is Fit.NO else Fit.UNKNOWN
             if case.left <= 0:
-                return
+                return None, Fit.UNKNOWN
+        return None, sure
+
+    lowest = int(least.min())
+    if known is not None and known.number > lowest:
+        # A first answer, in case that time does not suffice for a proof.
+        yield AddNodes(models[known.model].name, known.number, False)
+    # 1. Ever larger numbers until one suffices: where many wait, it may be far.
+    best: AddNodes | None = None
+    fits: dict[int, Fit] = {}
+    number, step = lowest, 1
+    while best is None:
+        best, fits[number] = tried(number)
+        if best is None and (number >= most or case.left <= 0):
+            return
+        number, step = min(most, number + step), 2 * step
+    yield replace(best, proven=best.proven and best.count == lowest)
+    # 2. The least of those that were left out, the gap before it first.
+    while case.left > 0:
+        below = [n for n in range(lowest, best.count) if n not in fits]
+        if not below:
+            break
+        last = max(n for n in fits if n < best.count)
+        gap = [n for n in below if n > last] or below
+        less, fits[gap[len(gap) // 2]] = tried(gap[len(gap) // 2])
+        if less is not None:
+            best = less
+            yield replace(best, proven=False)
+    sure = all(fits.get(n) is Fit.NO for n in range(lowest, best.count))
+    yield replace(best, proven=best.proven and sure)
+
+
+class _Added(NamedTuple):
+    """So many nodes of a kind (its place), and a plan in the cluster with them."""
+
+    model: int
+    number: int
+    plan: Plan
 
 
 def _missing(gangs: Iterable[PodGang]) -> int:
@@ -207,22 +242,11 @@ def _missing(gangs: Iterable[PodGang]) -> int:
     return sum(group.missing for gang in gangs for group in gang.groups)
 
 
-def _may_help(case: Case, change: Callable[[PodGang], PodGang]) -> bool:
-    """False when counting shows that not even this change of the gang is enough."""
-    snapshot = changes.with_gang(case.snapshot, case.gang.name, change)
-    return not case.trial(snapshot).is_refuted()
-
-
-def _without_scopes(gang: PodGang) -> PodGang:
-    """The gang without any required level."""
-    scopes = (replace(scope, required_level="") for scope in gang.packing_scopes)
-    return replace(gang, packing_scopes=tuple(scopes))
-
-
-def _with_least_groups(gang: PodGang) -> PodGang:
-    """The gang with one pod of each group."""
-    groups = (replace(group, min_replicas=min(1, group.min_replicas)) for group in gang.groups)
-    return replace(gang, groups=tuple(groups))
+def _without_scopes(case: Case) -> Gang | None:
+    """The gang without packing scopes, None where its demands would be others."""
+    gang = case.here.gang
+    bundled = any(len(d.members) > 1 or d.members[0].pods > 1 for d in gang.demands)
+    return None if bundled or not gang.placeable else replace(gang, scopes=())
 
 
 def _with_nodes(snapshot: Snapshot, model: Node, number: int) -> Snapshot:

@@ -18,7 +18,7 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, from_solution, is_placed
-from placement_service.formulation.problem import Gang, UnitsOnNode
+from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -31,7 +31,13 @@ def earlier_plan(
     snapshot: Snapshot, policy: Policy, assignments: Sequence[Assignment]
 ) -> EarlierPlan:
     """What a plan places of minimums: extras come after those of everyone."""
-    problem = formulate(snapshot, policy)
+    return minimums(snapshot, formulate(snapshot, policy), assignments)
+
+
+def minimums(
+    snapshot: Snapshot, problem: Problem, assignments: Sequence[Assignment]
+) -> EarlierPlan:
+    """The same where the problem of the snapshot is at hand."""
     plan = from_solution(problem, Solution(tuple(assignments), ()))
     return {
         snapshot.gangs[index].name: _minimum(problem.gangs[index], units)
@@ -56,9 +62,17 @@ def _minimum(gang: Gang, units: Units) -> Units:
 class Trial:
     """A snapshot with a plan on it, and a gang that the plan does not place."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, gang: str, earlier: EarlierPlan) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        gang: str,
+        earlier: EarlierPlan,
+        problem: Problem | None = None,
+    ) -> None:
+        """`problem` is that of the snapshot, where it is at hand."""
         self.snapshot = snapshot
-        self.problem = formulate(snapshot, policy)
+        self.problem = formulate(snapshot, policy) if problem is None else problem
         names = [one.name for one in snapshot.gangs]
         #: Nodes that are added come behind, so those of the plan keep their places.
         self.plan: Plan = {
