@@ -14,6 +14,9 @@ _NUMBER = re.compile(r"([0-9]+)")
 #: More digits than this do not fit into 64 bits.
 _DIGITS = 18
 
+_ZERO = np.uint8(ord("0"))
+_POWERS = 10 ** np.arange(_DIGITS, dtype=np.int64)
+
 #: Up to so many names are sorted one by one.
 _FEW = 100
 
@@ -47,16 +50,29 @@ def _order_by_columns(names: Sequence[str]) -> Ints | None:
     None where that does not pay, or would not be exact.
     """
     joined = "\n".join(names)
-    forms = _NUMBER.sub("0", joined).split("\n")
+    text = np.frombuffer(joined.encode(errors="surrogatepass"), dtype=np.uint8)
+    digit = text - _ZERO  # Wraps around below zero.
+    is_digit = digit < 10
+    begins = is_digit.copy()
+    begins[1:] &= ~is_digit[:-1]
+    # Of each number one digit, 0, is left.
+    left = np.where(is_digit, _ZERO, text)[begins | ~is_digit].tobytes()
+    forms = left.decode(errors="surrogatepass").split("\n")
     if len(forms) != len(names) or not joined:
         return None
     number_of: dict[str, int] = {}
     form = np.array([number_of.setdefault(f, len(number_of)) for f in forms], dtype=np.int64)
-    digits = _NUMBER.findall(joined)
-    lengths = np.fromiter(map(len, digits), dtype=np.int64, count=len(digits))
+    starts = np.flatnonzero(begins)
+    at = np.flatnonzero(is_digit)
+    run = np.cumsum(begins)[at] - 1
+    lengths = np.bincount(run, minlength=len(starts)).astype(np.int64)
     if len(number_of) > _MOST_FORMS or lengths.max(initial=0) > _DIGITS:
         return None
-    values = np.fromiter(map(int, digits), dtype=np.int64, count=len(digits))
+    values = np.zeros(len(starts), dtype=np.int64)
+    if len(at):
+        power = (starts + lengths)[run] - at - 1
+        amounts = digit[at] * _POWERS[power]
+        values = np.add.reduceat(amounts, np.searchsorted(at, starts))
     # Of equal numbers the one with more zeros in front comes first; 0 itself before 00.
     lengths[values > 0] *= -1
     parts = [[part for part in _NUMBER.split(f) if part] for f in number_of]
