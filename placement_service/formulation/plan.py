@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from placement_service.entities.solution import Assignment, Solution
-from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 
 #: What a gang gets.
@@ -38,9 +38,7 @@ def oldest_first(gang: Gang) -> tuple[int, int]:
 def units_of(counts: Mapping[_Spot, int]) -> Units:
     """The units in counts by (demand, node), sorted; zeros are left out."""
     return tuple(
-        UnitsOnNode(DemandIdx(d), NodeIdx(n), count)
-        for (d, n), count in sorted(counts.items())
-        if count
+        [UnitsOnNode._make((d, n, count)) for (d, n), count in sorted(counts.items()) if count]
     )
 
 
@@ -51,13 +49,16 @@ def pods_of(gang: Gang, demand: int) -> int:
 
 def assignments(problem: Problem, plan: Plan) -> tuple[Assignment, ...]:
     """The plan as sorted counts of pods on nodes."""
-    counts: dict[tuple[int, int, int, int], int] = {}
-    for index, units in plan.items():
-        for d, n, count in units:
-            for group, pod_set, pods in problem.gangs[index].demands[d].members:
-                key = (index, group, pod_set, n)
-                counts[key] = counts.get(key, 0) + count * pods
-    return tuple(Assignment(*key, count) for key, count in sorted(counts.items()))
+    found: list[Assignment] = []
+    for index in sorted(plan):
+        demands = problem.gangs[index].demands
+        counts: dict[tuple[int, int, int], int] = {}
+        for d, n, count in plan[index]:
+            for group, pod_set, pods in demands[d].members:
+                spot = (group, pod_set, n)
+                counts[spot] = counts.get(spot, 0) + count * pods
+        found += [Assignment(index, g, s, n, k) for (g, s, n), k in sorted(counts.items())]
+    return tuple(found)
 
 
 def from_solution(problem: Problem, solution: Solution) -> Plan:

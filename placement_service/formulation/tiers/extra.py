@@ -32,7 +32,7 @@ class Extra:
 
     def value(self, plan: Plan) -> int:
         placed = ((self.problem.gangs[i], units) for i, units in plan.items())
-        return sum(extras_in(g, units) for g, units in placed if self._has(g))
+        return sum(extras_in(g, units) for g, units in placed if g.extras and self._has(g))
 
     def trivial_bound(self) -> int:
         return sum(g.extras for g in self.problem.gangs if g.placeable and self._has(g))

@@ -27,15 +27,23 @@ class Fragmentation:
 
     def value(self, plan: Plan) -> int:
         problem = self.problem
-        touched = np.zeros(problem.node_count, dtype=bool)
-        misplaced = 0
+        uses_gpus = (problem.gpus > 0).tolist()
+        out_of_place = problem.pods_without_gpus.tolist()
+        with_gpus: list[int] = []
+        without: list[int] = []
+        pods: list[int] = []
         for index, units in plan.items():
-            gang = problem.gangs[index]
+            demands = problem.gangs[index].demands
             for d, n, count in units:
-                pod_class = gang.demands[d].pod_class
-                touched[n] |= problem.gpus[pod_class] > 0
-                if problem.node_gpus[n]:
-                    misplaced += count * int(problem.pods_without_gpus[pod_class])
+                pod_class = demands[d].pod_class
+                if uses_gpus[pod_class]:
+                    with_gpus.append(n)
+                if out_of_place[pod_class]:
+                    without.append(n)
+                    pods.append(count * out_of_place[pod_class])
+        touched = np.zeros(problem.node_count, dtype=bool)
+        touched[with_gpus] = True
+        misplaced = int(np.array(pods, dtype=np.int64)[problem.node_gpus[without] > 0].sum())
         has_gpus = problem.node_gpus > 0
         total = int((touched & problem.whole_free).sum())
         for level in (problem.levels[i] for i in problem.scope_levels):
