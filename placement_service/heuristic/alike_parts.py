@@ -53,15 +53,15 @@ def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequen
     """The domains for up to `count` parts in a region, and how many parts go to each."""
     level, pod_class, units = alike
     own = gang.topology.domains(region, level)
-    parts = gang.room(pod_class, level, region, own) // units
-    able = np.flatnonzero(parts)
+    room = gang.room(pod_class, level, region, own)
+    parts = room // units
+    able = parts.nonzero()[0]
     if not len(able):
         return ()
     domains = able if own is None else own[able]
-    room = gang.room(pod_class, level, region, own)[able]
-    order = np.lexsort((room, gang.topology.least_demand_rank(pod_class, level)[domains]))
-    filled = np.cumsum(parts[able[order]])
-    last = int(np.searchsorted(filled, count)) + 1
+    order = np.lexsort((room[able], gang.topology.least_demand_rank(pod_class, level)[domains]))
+    filled = parts[able[order]].cumsum()
+    last = int(filled.searchsorted(count)) + 1
     times = parts[able[order[:last]]]
     if last <= len(filled):
         times[-1] -= filled[last - 1] - count

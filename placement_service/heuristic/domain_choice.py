@@ -57,17 +57,16 @@ class DomainChoice(GangUnits):
         if need is None:
             return list(range(self.problem.levels[level].count))
         own = self.topology.domains(region, level)
-        able = self.room(need.main, level, region, own) >= need.units[need.main]
+        room = self.room(need.main, level, region, own)
+        able = room >= need.units[need.main]
         for pod_class, count in need.units.items():
             if pod_class != need.main:
                 able &= self.room(pod_class, level, region, own) >= count
         if need.inner and able.any():
             for inner in need.inner:
                 able &= self._holds_inner(inner, level, region, own)
-        found = np.flatnonzero(able)
-        if not len(found):
-            return []
-        room = self.room(need.main, level, region, own)[found]
+        found = able.nonzero()[0]
+        room = room[found]
         if own is not None:
             found = own[found]
         if len(found) > 1:

@@ -53,32 +53,32 @@ class NodeChoice:
         """The best nodes of a region for up to `count` units; fewer where there is no room."""
         row = residual.row(pod_class)
         if region.nodes is None:
-            able = np.flatnonzero(row)
+            able = (row > 0).nonzero()[0]
             fits = row[able]
         else:
             fits = row[region.nodes]
-            able = region.nodes[fits > 0]
-            fits = fits[fits > 0]
+            some = (fits > 0).nonzero()[0]
+            able, fits = region.nodes[some], fits[some]
         key = self._by_node(residual, able)
         if len(able) > _MANY_NODES:
             # Rank and free GPUs have few values: mostly the least are enough.
             coarse = key >> _GPUS
-            least = coarse == coarse.min()
-            if int(fits[least].sum()) >= count:
+            least = (coarse == np.minimum.reduce(coarse)).nonzero()[0]
+            if np.add.reduce(fits[least]) >= count:
                 able, fits, key = able[least], fits[least], key[least]
         if not region.even:
             key += self._around(residual, pod_class, able)
         if count == 1 and len(able):
-            first = int(np.argmin(key))
+            first = int(key.argmin())
             return Chosen(able[first : first + 1], np.ones(1, dtype=np.int64))
         if len(able) > _MANY_NODES and len(able) > 2 * count:
             # Each node takes a unit at least.
             near = key <= np.partition(key, count - 1)[count - 1]
             able, fits, key = able[near], fits[near], key[near]
-        order = np.argsort(key, kind="stable")
+        order = key.argsort(kind="stable")
         fits = fits[order]
-        filled = np.cumsum(fits)
-        last = int(np.searchsorted(filled, count)) + 1
+        filled = fits.cumsum()
+        last = int(filled.searchsorted(count)) + 1
         counts = fits[:last]
         if last <= len(fits):
             counts[-1] -= filled[last - 1] - count
@@ -100,7 +100,7 @@ class NodeChoice:
         found = [region.nodes for region in regions if region.nodes is not None]
         nodes = np.concatenate(found)
         fits = residual.row(pod_class)[nodes]
-        able = np.flatnonzero(fits)
+        able = (fits > 0).nonzero()[0]
         place = np.repeat(np.arange(len(found)), [len(one) for one in found])[able]
         nodes, fits = nodes[able], fits[able]
         key = self._by_node(residual, nodes)
@@ -109,8 +109,8 @@ class NodeChoice:
         order = np.lexsort((key, place))
         nodes, fits, place = nodes[order], fits[order], place[order]
         # What is left to place in the region when it comes to a node.
-        filled = np.cumsum(fits) - fits
-        begin = filled[np.searchsorted(place, np.arange(len(found)))]
+        filled = fits.cumsum() - fits
+        begin = filled[place.searchsorted(np.arange(len(found)))]
         left = np.array(counts)[place] - (filled - begin[place])
         take = np.minimum(fits, left)
         used = take > 0
@@ -129,6 +129,6 @@ class NodeChoice:
         """The room of each node's domain at the narrowest level, as part of a key."""
         if self._domain is None:
             return 0
-        room = np.minimum(residual.slots_and_none(pod_class, self._narrowest), 65535)
-        around: Ints = room[self._domain[nodes]] << _AROUND
+        room = residual.slots_and_none(pod_class, self._narrowest)[self._domain[nodes]]
+        around: Ints = np.minimum(room, 65535) << _AROUND
         return around

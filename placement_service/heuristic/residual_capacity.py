@@ -26,7 +26,8 @@ class ResidualCapacity:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.free = problem.free.copy()
+        # Column by column in memory: that is how it is asked.
+        self.free = np.asfortranarray(problem.free).copy(order="F")
         self.gpus_free = problem.node_gpus_free.copy()
         #: Nodes that changed, one array for each change.
         self._changes: list[Ints] = []
@@ -66,7 +67,7 @@ class ResidualCapacity:
             offer = self._offers[pod_class] = _Offer(self.problem, pod_class, self.free)
         elif offer.seen < len(self._changes):
             changed = self._changes[offer.seen :]
-            nodes = changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed))
+            nodes = changed[0] if len(changed) == 1 else _distinct(np.concatenate(changed))
             offer.look_again(nodes, self.free)
         offer.seen = len(self._changes)
         return offer
@@ -150,7 +151,7 @@ class _Offer:
         self._levels = problem.levels
         self._eligible = problem.eligible[pod_class]
         self._columns = np.flatnonzero(problem.request[pod_class])
-        self._request = problem.request[pod_class][self._columns]
+        self._request = problem.request[pod_class][self._columns, None]
         self._sums: dict[int, Ints] = {}
         #: How many changes of the nodes it knows.
         self.seen = 0
@@ -169,8 +170,11 @@ class _Offer:
         """Some nodes, distinct, may have changed."""
         if not len(self._columns):
             return  # What asks for nothing fits as it did.
-        new = (free[nodes[:, None], self._columns] // self._request).min(axis=1)
-        new = np.minimum(new, MANY) * self._eligible[nodes]
+        amounts = free.T.take(nodes, axis=1)
+        if len(self._columns) < len(amounts):
+            amounts = amounts[self._columns]
+        new = np.minimum.reduce(amounts // self._request, axis=0, initial=MANY)
+        new *= self._eligible[nodes]
         change = new - self.row[nodes]
         self.row[nodes] = new
         for level, sums in self._sums.items():
@@ -199,6 +203,13 @@ class _Load:
     def holds(self) -> bool:
         """Whether the rule holds, as far as only the whole shows it."""
         return self.rule.holds(self.pods)
+
+
+def _distinct(nodes: Ints) -> Ints:
+    """The different nodes, sorted."""
+    nodes.sort()
+    found: Ints = nodes[np.append(True, nodes[1:] != nodes[:-1])]
+    return found
 
 
 def sums_by_domain(level: Level, row: Ints) -> Ints:
