@@ -8,9 +8,9 @@ STAMP  := $(VENV)/.installed
 
 CONTAINER_ENGINE ?= docker
 IMAGE            ?= placement-service
-# A process for each core; each has an API server of its own. A test that a stalled machine made
-# fail is run once more, and the summary says so.
-PYTEST_ARGS      ?= -n auto --maxprocesses 4 --reruns 1 -r aR
+# Three processes, for tests often wait; each has an API server of its own. A test that a stalled
+# machine made fail is run once more, and the summary says so.
+PYTEST_ARGS      ?= -n 3 --reruns 1 -r aR
 
 GO         ?= go
 GO_MODULES := $(filter-out clients/go/tools/,$(dir $(wildcard clients/go/*/go.mod)))

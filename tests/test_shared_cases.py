@@ -10,29 +10,39 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from placement.testing import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("PLACEMENT_SHARED") or ROOT.parent / "shared")
 JUDGE = SHARED / "tools" / "check_plan.py"
 CASES = sorted(path.parent for path in SHARED.glob("cases/*/input.yaml"))
 
-#: `placementctl`, with more patience than it has by default: the machine may be busy.
+#: `placementctl` with one server for all cases, and with more patience than it has by default: the
+#: machine may be busy.
 PATIENT = (
     "import sys; from placement.cli.main import main;"
-    "sys.exit(main([*sys.argv[1:], '--time-limit', '60s']))"
+    "sys.exit(main([*sys.argv[2:], '--server', sys.argv[1], '--time-limit', '60s']))"
 )
 
 NO_CASES = pytest.param(None, marks=pytest.mark.skip(reason="no shared cases on this machine"))
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with serve() as target:
+        yield target
+
+
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=case.name) for case in CASES] if JUDGE.exists() else [NO_CASES]
 )
-def test_the_plan_is_judged_right(case: Path) -> None:
-    command = [sys.executable, "-c", PATIENT]
+def test_the_plan_is_judged_right(case: Path, server: str) -> None:
+    command = [sys.executable, "-c", PATIENT, server]
     path = os.pathsep.join([str(ROOT), str(ROOT / "clients" / "python")])
     done = subprocess.run(
         [sys.executable, str(JUDGE), str(case)],

@@ -20,6 +20,9 @@ from placement.kubernetes import (
 )
 from placement.kubernetes.trimming import Trimmer
 
+#: Of the profile in use.
+EXAMPLES = settings().max_examples
+
 #: Every field name that something here reads, so that values land where they are looked at.
 NAMES = (
     "affinity", "allocatable", "annotations", "apiVersion", "cliqueNames", "cliques", "conditions",
@@ -93,7 +96,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(st.lists(bodies() | values, max_size=5))
 def test_any_objects_give_a_request_or_problems(objects: list[Any]) -> None:
     read = Objects.of(objects)
@@ -106,7 +109,6 @@ def test_any_objects_give_a_request_or_problems(objects: list[Any]) -> None:
                 assert str(problem)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(bodies(), max_size=4))
 def test_any_objects_can_be_trimmed(objects: list[dict[str, Any]]) -> None:
     trimmer = Trimmer()

@@ -238,6 +238,7 @@ class TestTheOracle:
         counts = (best.counts[t] for t in (TierName.ADMITTED, TierName.EXTRA, TierName.TOPOLOGY))
         assert tuple(counts) == (want[0], want[1:2], want[2:])
 
+    @settings(max_examples=EXAMPLES // 2)
     @given(tiny)
     def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
         best = oracle(snapshot)
