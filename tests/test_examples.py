@@ -54,10 +54,11 @@ def test_the_script_prints_the_plan() -> None:
             [sys.executable, EXAMPLES / "plan.py", address, EXAMPLES / "request.json"],
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             # The script finds what this process finds.
             env={"PYTHONPATH": ":".join(filter(None, sys.path))},
         )
+    assert done.returncode == 0, done.stderr
     assert "namespaces/ml/pods/serve-decode-0 -> nodes/" in done.stdout
     assert "namespaces/ml/podgangs/train waits: " in done.stdout
 
