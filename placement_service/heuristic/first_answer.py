@@ -34,7 +34,11 @@ TWO_ORDERS = 2_000_000
 
 
 def first_answer(
-    problem: Problem, previous: tuple[Assignment, ...] = (), *, deadline: float = float("inf")
+    problem: Problem,
+    previous: tuple[Assignment, ...] = (),
+    *,
+    deadline: float = float("inf"),
+    minimums_only: bool = False,
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
@@ -43,7 +47,8 @@ def first_answer(
     Where running gangs may give way, all stay at first, and then make room.
 
     After `deadline` (in `time.monotonic` seconds) no further order is begun, and
-    gangs that are not placed by then wait; but a short time is always taken.
+    gangs that are not placed by then wait; but a short time is always taken. With
+    `minimums_only` a plan that places everyone is good enough, however it lies.
     """
     settled = settle(problem)
     if settled is not None:
@@ -61,6 +66,8 @@ def first_answer(
         kept = builder.adopt(_earlier_plan(problem, previous))
         best = builder.build(tried[0], start=kept)
     for order in tried:
+        if minimums_only and best is not None and _places_everyone(problem, best):
+            break
         plan = builder.build(order, start=home)
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
             best = plan
@@ -81,6 +88,10 @@ def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
     opened = make_room(builder, home, until=until, by_priority=False)
     plan = builder.build(orders(builder.problem)[0], start=opened)
     return plan if budgets_hold(builder.problem, plan) else None
+
+
+def _places_everyone(problem: Problem, plan: Plan) -> bool:
+    return all(is_placed(gang, plan) for gang in problem.pending)
 
 
 def is_large(problem: Problem) -> bool:

@@ -187,7 +187,7 @@ def _searched(
     """The best plan, and whether it is proven that no plan admits more."""
     now = time.monotonic()
     until = now + _SHARE * (deadline - now)
-    first = first_answer(problem, tuple(start), deadline=until)
+    first = first_answer(problem, tuple(start), deadline=until, minimums_only=True)
     if _places_everyone(problem, first) or until - time.monotonic() < _SHORTEST:
         return first, False
     found = solver.search(problem, first, deadline=until)

@@ -191,7 +191,7 @@ class _Search:
             problem = formulate(waiting, self._policy)
             now = time.monotonic()
             until = now + _SHARE * max(0.0, self._deadline - now)
-            found = first_answer(problem, deadline=until)
+            found = first_answer(problem, deadline=until, minimums_only=True)
             plan = from_solution(problem, found)
             if not all(is_placed(gang, plan) for gang in problem.gangs):
                 refuted = _is_refuted(problem)
