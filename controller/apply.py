@@ -25,7 +25,8 @@ from controller.device_notes import Notes
 from controller.gang_state import Key, is_free, key_of_resource
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
-from placement.cluster import PODS, ApiError, Body, Cluster
+from placement.cluster import ApiError, Body, Cluster
+from placement.resources import PODS
 
 
 @dataclass(frozen=True, slots=True)

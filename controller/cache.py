@@ -29,7 +29,6 @@ from controller.gang_state import (
 )
 from controller.other_gangs import POD_GROUPS, other_gangs
 from controller.watch import Sink
-from placement.cluster import Resource
 from placement.kubernetes.objects import (
     CLUSTER_TOPOLOGY_BINDING,
     NODE,
@@ -38,6 +37,7 @@ from placement.kubernetes.objects import (
     PRIORITY_CLASS,
 )
 from placement.kubernetes.trimming import Trimmer
+from placement.resources import Resource
 
 KINDS: Final = (NODE, POD, PRIORITY_CLASS, POD_GANG, CLUSTER_TOPOLOGY_BINDING)
 

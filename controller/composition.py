@@ -47,13 +47,13 @@ from controller.steps import StepObserver, ignored
 from controller.threads import Threads
 from controller.watch import Sink, Watcher
 from placement import v1
-from placement.cluster import (
+from placement.cluster import Cluster
+from placement.resources import (
     ALSO_PLANNED_FROM,
     PLANNED_FROM,
     PODS,
     RESPECTED,
     UNFINISHED,
-    Cluster,
     Resource,
 )
 

@@ -34,8 +34,8 @@ from controller.request import Query, build_query
 from controller.steps import Step
 from controller.unconfirmed_bindings import BindingLookup, UnconfirmedBindings
 from placement import v1
-from placement.cluster import DEVICES
 from placement.kubernetes import InputError
+from placement.resources import DEVICES
 
 logger = logging.getLogger(__name__)
 

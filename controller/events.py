@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from placement.cluster import EVENTS, MERGE_PATCH, ApiError, Cluster
+from placement.cluster import MERGE_PATCH, ApiError, Cluster
+from placement.resources import EVENTS
 
 #: What the API server takes.
 _LONGEST_NOTE: Final = 1024

@@ -20,7 +20,8 @@ from controller.cache import ClusterView
 from controller.eviction_plan import EvictionPlan, Victim
 from controller.gang_state import Body, Key
 from controller.steps import Step, StepObserver, ignored
-from placement.cluster import PODS, ApiError, Cluster
+from placement.cluster import ApiError, Cluster
+from placement.resources import PODS
 
 logger = logging.getLogger(__name__)
 

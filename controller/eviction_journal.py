@@ -11,7 +11,8 @@ import logging
 
 from controller.eviction_plan import EvictionPlan
 from controller.gang_state import Key
-from placement.cluster import CONFIG_MAPS, MERGE_PATCH, ApiError, Cluster
+from placement.cluster import MERGE_PATCH, ApiError, Cluster
+from placement.resources import CONFIG_MAPS
 
 logger = logging.getLogger(__name__)
 

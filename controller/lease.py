@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from placement.cluster import LEASES, ApiError, Cluster
+from placement.cluster import ApiError, Cluster
+from placement.resources import LEASES
 
 logger = logging.getLogger(__name__)
 

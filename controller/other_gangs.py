@@ -15,13 +15,13 @@ from typing import Any, Final
 from controller.gang_state import Body, Key, key_of, key_of_resource
 from controller.plain_gangs import plain_gangs
 from placement import v1
-from placement.cluster import (
+from placement.kubernetes import InputError, Objects, translate
+from placement.resources import (
     KAI_POD_GROUPS,
     KOORDINATOR_POD_GROUPS,
     NATIVE_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
-from placement.kubernetes import InputError, Objects, translate
 
 #: The kinds whose objects are gangs.
 POD_GROUPS: Final = (

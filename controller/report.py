@@ -42,14 +42,8 @@ from controller.notices import (
 from controller.other_gangs import stands_for
 from controller.steps import Step, StepObserver, ignored
 from placement import v1
-from placement.cluster import (
-    MERGE_PATCH,
-    POD_GANGS,
-    PODS,
-    STRATEGIC_MERGE_PATCH,
-    ApiError,
-    Cluster,
-)
+from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
+from placement.resources import POD_GANGS, PODS
 
 logger = logging.getLogger(__name__)
 

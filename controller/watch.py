@@ -18,7 +18,8 @@ from enum import Enum
 from typing import Protocol
 
 from controller import gang_state as state
-from placement.cluster import ApiError, Body, Cluster, Resource, WatchStream
+from placement.cluster import ApiError, Body, Cluster, WatchStream
+from placement.resources import Resource
 
 logger = logging.getLogger(__name__)
 

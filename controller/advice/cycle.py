@@ -26,8 +26,8 @@ from controller.inquiry import Inquiry
 from controller.request import Query
 from controller.steps import Step
 from placement import v1
-from placement.cluster import DEVICES
 from placement.kubernetes import InputError
+from placement.resources import DEVICES
 
 logger = logging.getLogger(__name__)
 

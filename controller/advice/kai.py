@@ -23,15 +23,9 @@ from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.gang_state import Body, Key, node_of
 from placement.advice_marks import KAI_HOLD, KAI_NODE_POOL, MADE_FOR
-from placement.cluster import (
-    BIND_REQUESTS,
-    KAI_POD_GROUPS,
-    MERGE_PATCH,
-    NODES,
-    ApiError,
-    Cluster,
-)
+from placement.cluster import MERGE_PATCH, ApiError, Cluster
 from placement.kubernetes.quantities import QuantityError, amount
+from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES
 
 SCHEDULER: Final = "kai-scheduler"
 _POD_GROUP: Final = "pod-group-name"

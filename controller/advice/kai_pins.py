@@ -14,8 +14,8 @@ from controller.advice.gated_pods import GatedPods
 from controller.advice.kai import SCHEDULER
 from controller.advice.objects import Objects
 from controller.gang_state import Body
-from placement.cluster import NODES
 from placement.kubernetes.label_paths import HOSTNAME
+from placement.resources import NODES
 
 
 class KaiPins(GatedPods):

@@ -28,12 +28,9 @@ from controller.advice.pod_patches import (
 )
 from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
-from placement.cluster import (
-    RESERVATIONS,
-    ApiError,
-    Cluster,
-)
+from placement.cluster import ApiError, Cluster
 from placement.kubernetes.device_annotations import ALLOCATED
+from placement.resources import RESERVATIONS
 
 SCHEDULER: Final = "koord-scheduler"
 _HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"

@@ -18,7 +18,8 @@ from typing import Any, Literal
 from controller.advice.gated_pods import GatedPods, pinned
 from controller.advice.objects import Objects
 from controller.gang_state import Body
-from placement.cluster import PODS, STRATEGIC_MERGE_PATCH, ApiError, Cluster
+from placement.cluster import STRATEGIC_MERGE_PATCH, ApiError, Cluster
+from placement.resources import PODS
 
 
 class KubeScheduler(GatedPods):

@@ -29,7 +29,8 @@ from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
 from controller.steps import Step, StepObserver, ignored
 from placement.advice_marks import ADVICE
-from placement.cluster import PODS, UNFINISHED, ApiError, Cluster
+from placement.cluster import ApiError, Cluster
+from placement.resources import PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.gang_state import Body, Key, key_of
-from placement.cluster import PODS, Resource
+from placement.resources import PODS, Resource
 
 _LONG_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 

@@ -7,13 +7,8 @@ from typing import Any, Final
 
 from controller.gang_state import Body, Key
 from placement.advice_marks import CONDITION, GATE
-from placement.cluster import (
-    MERGE_PATCH,
-    PODS,
-    STRATEGIC_MERGE_PATCH,
-    ApiError,
-    Cluster,
-)
+from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
+from placement.resources import PODS
 
 _GONE: Final = (404, 409)
 

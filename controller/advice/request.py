@@ -17,9 +17,9 @@ from controller.advice.objects import Objects
 from controller.gang_state import Body, Key, key_of_resource, node_of
 from controller.plain_gangs import plain_gangs
 from placement import v1
-from placement.cluster import NODES, POD_GANGS, PODS, Resource
 from placement.kubernetes import InputError, translate
 from placement.kubernetes import Objects as Input
+from placement.resources import NODES, POD_GANGS, PODS, Resource
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 import kubernetes.config.incluster_config as incluster
 import pytest
 
-from placement.cluster import NODES, ApiError
+from placement.cluster import ApiError
 from placement.cluster import Cluster as Connection
+from placement.resources import NODES
 from tests.cluster.apiserver import ADMIN
 from tests.cluster.build import node
 from tests.cluster.fixtures import Cluster

@@ -16,7 +16,8 @@ import yaml
 
 from placement import cluster
 from placement.cli.main import main
-from placement.cluster import NODES, ApiError, Cluster
+from placement.cluster import ApiError, Cluster
+from placement.resources import NODES
 
 Write = Callable[[BaseHTTPRequestHandler], None]
 

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from controller.logs import JsonFormatter, TextFormatter
 from controller.metrics import Metrics
 from controller.settings import Settings
-from placement.cluster import NODES, POD_GANGS, PODS, Call
+from placement.cluster import Call
 from placement.cluster import Cluster as Connection
+from placement.resources import NODES, POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn

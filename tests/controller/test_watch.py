@@ -12,7 +12,8 @@ import pytest
 
 from controller.cache import KINDS, ClusterCache
 from controller.watch import Action, Next, Watcher, after
-from placement.cluster import NODES, ApiError, Page
+from placement.cluster import ApiError, Page
+from placement.resources import NODES
 from tests.kubernetes import build
 from tests.waiting import LONG, wait_until
 

@@ -12,18 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.cluster import (
-    ALSO_PLANNED_FROM,
-    PLANNED_FROM,
-    PODS,
-    UNFINISHED,
-    ApiError,
-    Cluster,
-    Resource,
-)
+from placement.cluster import ApiError, Cluster
 from placement.kubernetes import Problem
 from placement.kubernetes.objects import NODE, POD, POD_GANG
 from placement.kubernetes.trimming import Trimmer
+from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM, PODS, UNFINISHED, Resource
 
 Body = dict[str, Any]
 

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
-from placement.cluster import (
+from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Body, Cluster
+from placement.resources import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,
-    MERGE_PATCH,
     PODS,
     RESERVATIONS,
-    STRATEGIC_MERGE_PATCH,
     UNFINISHED,
-    ApiError,
-    Body,
-    Cluster,
     Resource,
 )
 
