@@ -17,9 +17,10 @@ want network devices get none here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from placement_service.entities.devices import PartitionPolicy
 from placement_service.entities.request import Node
@@ -36,6 +37,20 @@ NETWORK = "a network device beside GPUs"
 
 #: The partitions of a node, as sorted sets of devices.
 Table = tuple[tuple[int, ...], ...]
+
+
+class Cell(NamedTuple):
+    """Where blocks of one size lie: a partition, or a GPU that holds several of them.
+
+    `size` is in thousandths of each of the devices.
+    """
+
+    devices: tuple[int, ...]
+    size: int
+
+    def blocks(self, left: Mapping[int, int]) -> int:
+        """How many are there when so much is left of each device, in thousandths."""
+        return min((left.get(d, 0) // self.size for d in self.devices), default=0)
 
 
 class Blocks:
@@ -60,25 +75,47 @@ class Blocks:
             and not (shares and any(len({d.memory_bytes for d in n.devices}) > 1 for n in nodes))
         )
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of blocks."""
+        shares = [
+            _share_column(memory, size)
+            for memory, sizes in self._sizes.items()
+            for size in sizes.distinct
+        ]
+        partitions = [
+            _partition_column(i, size)
+            for i, table in enumerate(self._tables)
+            for size in self._sizes_of(table)
+        ]
+        return [FREE, *shares, *partitions]
+
+    def cells(self, node: Node) -> Iterator[tuple[str, list[Cell]]]:
+        """The columns that say something about a node, with the places of their blocks."""
+        if not node.devices:
+            return
+        yield FREE, [Cell((d.index,), WHOLE) for d in node.devices]
+        for memory, sizes in self._sizes.items():
+            mine = [d.index for d in node.devices if d.memory_bytes == memory]
+            for size in sizes.distinct if mine else ():
+                # Devices of another memory count in columns of their own.
+                yield _share_column(memory, size), [Cell((d,), size) for d in mine]
+        own = self._table_of.get(_table(node)) if honours(node) else None
+        if own is not None:
+            table = self._tables[own]
+            for size in self._sizes_of(table):
+                parts = [Cell(part, WHOLE) for part in table if len(part) == size]
+                yield _partition_column(own, size), parts
+
     def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:
         """What a node offers when some devices are taken besides."""
         taken = frozenset(busy)
         left = {d.index: 0 if d.index in taken else min(left_of(d)) for d in node.devices}
-        offers = {FREE: sum(free == WHOLE for free in left.values()) if left else PLENTY}
+        offers = dict.fromkeys(self.names, PLENTY)
         if self._networked:
             offers[NETWORK] = 0
-        for memory, sizes in self._sizes.items():
-            mine = [left[d.index] for d in node.devices if d.memory_bytes == memory]
-            for size in sizes.distinct:
-                # Devices of another memory count in columns of their own.
-                here = sum(free // size for free in mine) if mine else PLENTY
-                offers[_share_column(memory, size)] = here
-        own = self._table_of.get(_table(node)) if honours(node) else None
-        for i, table in enumerate(self._tables):
-            for size in self._sizes_of(table):
-                offers[_partition_column(i, size)] = (
-                    _free_partitions(table, left, size) if i == own else PLENTY
-                )
+        for column, cells in self.cells(node):
+            offers[column] = sum(cell.blocks(left) for cell in cells)
         return offers
 
     def takes(self, want: Want) -> dict[str, int]:
@@ -207,7 +244,3 @@ def _nests(table: Table) -> bool:
     return all(b % a == 0 for a, b in pairwise(sizes)) and all(
         not (a & b) or a <= b or b <= a for a in sets for b in sets
     )
-
-
-def _free_partitions(table: Table, left: Mapping[int, int], size: int) -> int:
-    return sum(len(part) == size and all(left.get(d, 0) == WHOLE for d in part) for part in table)

@@ -7,8 +7,8 @@ other or apart, as they do on every board we know.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -159,6 +159,30 @@ def state_of(board: Board, devices: Sequence[Device]) -> State:
         tuple(left_of(d) for d in devices),
         tuple(max(devices[i].nics for i in switch) for switch in board.switches),
     )
+
+
+def without(node: Node, gone: Iterable[tuple[Collection[int], Want]]) -> Node:
+    """The node once pods have left the devices that they have."""
+    freed: dict[int, Load] = {}
+    memory = {d.index: d.memory_bytes for d in node.devices}
+    for devices, want in gone:
+        for d in devices:
+            load = want.load(memory[d]) if d in memory else None
+            if load is not None:
+                before = freed.get(d, NONE)
+                freed[d] = Load(before.compute + load.compute, before.memory + load.memory)
+    if not freed:
+        return node
+
+    def cleared(device: Device) -> Device:
+        load = freed.get(device.index, NONE)
+        return replace(
+            device,
+            used_milli=max(0, device.used_milli - load.compute),
+            used_memory_milli=max(0, device.used_memory_milli - load.memory),
+        )
+
+    return replace(node, devices=tuple(map(cleared, node.devices)))
 
 
 def left_of(device: Device) -> Load:

@@ -22,7 +22,7 @@ import numpy as np
 
 from placement_service.entities.request import Binding, Node, Policy, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_boards import Gift, State, board_of, state_of
+from placement_service.formulation.device_boards import Gift, State, board_of, state_of, without
 from placement_service.formulation.device_wants import ALL, NONE, Want, want_of
 
 #: Ways to give devices to one pod that are compared, the most promising ones.
@@ -64,12 +64,13 @@ def name_devices(
         for name in (*(p.name for p in s.pods), *(p.name for p in s.bound_pods if gone))
     }
     leaving = set(gone)
-    left: defaultdict[str, set[int]] = defaultdict(set)
+    left: defaultdict[str, list[tuple[tuple[int, ...], Want]]] = defaultdict(list)
     for gang in snapshot.gangs if leaving else ():
         for group in gang.groups:
             for pod in group.running_pods:
-                if pod.name in leaving and not pod.reservation:
-                    left[pod.node].update(pod.devices)
+                want = want_of(template_of[pod.name], policy) if pod.name in leaving else None
+                if want is not None and not pod.reservation:
+                    left[pod.node].append((pod.devices, want))
     held: defaultdict[str, list[Reservation]] = defaultdict(list)
     for reservation in snapshot.reservations:
         if reservation.devices:
@@ -93,23 +94,17 @@ def name_devices(
                 d for r in others if not template.ignores_reservations for d in r.devices
             )
             takers.append(_Taker(b.pod, want, own, barred - own))
-        given.update(_Board(columns[nodes[name]], left.get(name, ())).give(takers))
+        given.update(_Board(without(columns[nodes[name]], left.get(name, ()))).give(takers))
     return tuple(b._replace(devices=given.get(b.pod, ())) for b in bindings)
 
 
 class _Board:
     """The devices of one node while they are given out."""
 
-    def __init__(self, node: Node, freed: Collection[int]) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self._board = board_of(node, switches=True)
-        state = state_of(self._board, node.devices)
-        self._start = state._replace(
-            left=tuple(
-                ALL if d.index in freed and d.healthy else left
-                for d, left in zip(node.devices, state.left, strict=True)
-            )
-        )
+        self._start = state_of(self._board, node.devices)
         self._tries = 0
 
     def give(self, takers: Sequence[_Taker]) -> Mapping[str, tuple[int, ...]]:

@@ -2,9 +2,9 @@
 
 Nodes offer, and pods take, amounts of columns that say which pods fit the devices of a node
 together. Where whole GPUs and shares of them are blocks that nest the columns have a closed
-form (`device_blocks`). Else what fits is tried out (`device_patterns`): network devices on the
-switches of GPUs, partitions that overlap, shares that do not divide a GPU, running pods that
-may go and leave the devices that they have.
+form (`device_blocks`), also beside running pods that may go and leave the devices that they
+have (`device_homes`). Else what fits is tried out (`device_patterns`): network devices on the
+switches of GPUs, partitions that overlap, shares that do not divide a GPU.
 
 Where that is too much the blocks are used, which are stricter than the rules. Then, and where
 no columns say exactly what fits, `relaxed` is a snapshot that allows more than the rules do:
@@ -15,20 +15,40 @@ Which devices a pod gets is settled at the end (see `device_names`).
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node, Resources
 from placement_service.entities.nodes import KindColumn, Nodes
-from placement_service.entities.request import BoundPod, PodSet, PodTemplate, Policy, Snapshot
+from placement_service.entities.request import (
+    BoundPod,
+    PodGang,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
 from placement_service.entities.reservations import Reservation
 from placement_service.formulation.device_blocks import PLENTY, Blocks, honours
-from placement_service.formulation.device_boards import Board, board_of, left_of, state_of
+from placement_service.formulation.device_boards import (
+    Board,
+    board_of,
+    left_of,
+    state_of,
+    without,
+)
+from placement_service.formulation.device_homes import (
+    MOST_OWN,
+    HomeColumns,
+    HomePod,
+    SetKey,
+    ways_to_stay,
+)
 from placement_service.formulation.device_patterns import (
     MOST_HOMES,
     Columns,
@@ -37,14 +57,12 @@ from placement_service.formulation.device_patterns import (
     TooManyError,
     columns_of,
 )
-from placement_service.formulation.device_wants import ALL, Load, Want, want_of
+from placement_service.formulation.device_wants import Load, Want, want_of
 from placement_service.formulation.prepared import Prepared
 
 #: The column that keeps parts of devices off nodes that do not list theirs.
 LISTED = "a list of GPUs"
 
-#: A pod set by the indices of its gang, its group and itself.
-SetKey = tuple[int, int, int]
 Amounts = Mapping[str, int]
 
 
@@ -56,11 +74,12 @@ class _Words:
     takes: Callable[[SetKey, Want], Amounts]
 
 
-class _HomePod(NamedTuple):
-    """A running pod that may go: its set, and its devices."""
+class CannotStayError(Exception):
+    """Of these gangs it cannot be said what is left on devices while some of their pods stay."""
 
-    key: SetKey
-    devices: tuple[int, ...]
+    def __init__(self, gangs: Iterable[int]) -> None:
+        super().__init__()
+        self.gangs = frozenset(gangs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +89,27 @@ class _Question:
     snapshot: Snapshot
     policy: Policy
     nodes: Mapping[str, Node]
-    homes: Mapping[str, tuple[_HomePod, ...]]
+    homes: Mapping[str, tuple[HomePod, ...]]
     moves: bool
+
+    @property
+    def apart(self) -> Mapping[str, tuple[HomePod, ...]]:
+        """Those to which it matters which devices they have.
+
+        Where pods move one that has whole devices is like one that comes, unless partitions
+        matter.
+        """
+        if not self.moves:
+            return self.homes
+        unlike = {
+            name: tuple(p for p in pods if not p.want.whole or honours(self.nodes[name]))
+            for name, pods in self.homes.items()
+        }
+        return {name: pods for name, pods in unlike.items() if pods}
+
+    @property
+    def gangs_at_home(self) -> frozenset[int]:
+        return frozenset(pod.key[0] for pods in self.homes.values() for pod in pods)
 
     @property
     def wants(self) -> list[Want]:
@@ -86,10 +124,10 @@ class _Question:
         return sorted(found, key=lambda w: (w.whole, *w), reverse=True)
 
 
-def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared | None:
+def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared:
     """The snapshot with devices as resources; itself where no device matters.
 
-    None when it cannot be said which running pods on listed devices may stay while others go.
+    Raises CannotStayError when some gangs that may give way have to be left as they are.
     """
     snapshot = opened.snapshot
     asked = {want for _, s in _sets(snapshot) if (want := want_of(s.template, policy))}
@@ -97,23 +135,34 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     if not in_parts and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
         return opened
     question = _question(opened, request, policy)
+    if not question.wants:
+        # Nobody comes, so it does not matter what those who go leave.
+        return opened
     blocks = Blocks(list(question.nodes.values()), question.wants)
-    counted = _Words(
-        lambda node, busy: blocks.offers(node, busy), lambda key, want: blocks.takes(want)
-    )
-    insists = any(honours(question.nodes[name]) for name in question.homes)
-    if blocks.exact and not (question.homes and (insists or in_parts)):
-        return _said(opened, question, counted)
-    if question.homes and question.moves:
+    apart = question.apart
+    insists = any(honours(question.nodes[name]) for name in apart)
+    if blocks.exact and not (apart and (insists or in_parts)):
+        return _said(opened, question, _counted(blocks))
+    held = {r.node for r in snapshot.reservations if r.devices}
+    if blocks.exact and held.isdisjoint(apart):
+        _limit(
+            question,
+            apart,
+            lambda node, pods: ways_to_stay(blocks, node, pods),
+            MOST_OWN if question.moves else None,
+        )
+        return _beside_homes(opened, question, blocks)
+    if question.moves and question.homes:
         # A pod that stays has devices of its own, one that comes takes any.
-        return None
+        raise CannotStayError(question.gangs_at_home)
+    _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
     try:
         columns, offers = _columns(question)
     except TooManyError:
         if question.homes:
-            return None
+            raise CannotStayError(question.gangs_at_home) from None
         return replace(
-            _said(opened, question, counted),
+            _said(opened, question, _counted(blocks)),
             relaxed=_said(opened, question, _relaxed(question)).snapshot,
         )
     result = _said(opened, question, offers(columns.offers))
@@ -122,52 +171,98 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     return replace(result, relaxed=_said(opened, question, offers(columns.most)).snapshot)
 
 
+def _counted(blocks: Blocks) -> _Words:
+    return _Words(
+        lambda node, busy: blocks.offers(node, busy), lambda key, want: blocks.takes(want)
+    )
+
+
+def _beside_homes(opened: Prepared, question: _Question, blocks: Blocks) -> Prepared:
+    columns = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
+    result = _said(opened, question, _Words(columns.offers, columns.takes))
+    if columns.exact:
+        return result
+    return replace(result, relaxed=_said(opened, question, _counted(blocks)).snapshot)
+
+
+def _limit(
+    question: _Question,
+    homes: Mapping[str, Sequence[HomePod]],
+    columns_for: Callable[[Node, Sequence[HomePod]], int | None],
+    most: int | None = None,
+) -> None:
+    """Raises CannotStayError for gangs beside whose pods it cannot be told what is left.
+
+    Nodes that need few columns come first; of each those of low priority may give way, and of
+    these the small ones.
+    """
+    gangs = question.snapshot.gangs
+    closed: set[int] = set()
+    spent = 0
+
+    def needed(name: str, pods: Sequence[HomePod]) -> float:
+        found = columns_for(question.nodes[name], pods)
+        return math.inf if found is None else found
+
+    needs = {name: needed(name, pods) for name, pods in homes.items()}
+    for name in sorted(needs, key=lambda name: (needs[name], name)):
+        mine: defaultdict[int, list[HomePod]] = defaultdict(list)
+        for pod in homes[name]:
+            mine[pod.key[0]].append(pod)
+        kept = list(homes[name])
+        if not _affordable(needs[name], spent, most):
+            kept = []
+            for g in sorted(mine, key=lambda g: (gangs[g].priority, len(mine[g]), gangs[g].name)):
+                if _affordable(needed(name, [*kept, *mine[g]]), spent, most):
+                    kept += mine[g]
+                else:
+                    closed.add(g)
+        spent += int(needed(name, kept)) if most is not None else 0
+    if closed:
+        raise CannotStayError(closed)
+
+
+def _affordable(columns: float, spent: int, most: int | None) -> bool:
+    return columns < math.inf and (most is None or spent + columns <= most)
+
+
 def _question(opened: Prepared, request: Snapshot, policy: Policy) -> _Question:
     snapshot = opened.snapshot
-    running: dict[str, BoundPod] = {}
+    running: dict[str, tuple[BoundPod, Want | None]] = {}
     if opened.homes:
         running = {
-            pod.name: pod
+            pod.name: (pod, want_of(s.template, policy))
             for gang in request.gangs
             for group in gang.groups
             for s in group.pod_sets
             for pod in s.bound_pods
         }
-    homes: defaultdict[str, list[_HomePod]] = defaultdict(list)
+    homes: defaultdict[str, dict[str, HomePod]] = defaultdict(dict)
     columns = snapshot.columns
     lists = columns.parts.where(lambda parts: parts.devices)
     for home in opened.homes:
         if lists[home.node]:
             key = home.gang, home.group, home.pod_set
-            pods = snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods
             name = columns.names[home.node]
-            homes[name] += [
-                _HomePod(key, running[pod.name].devices)
-                for pod in pods
-                if running[pod.name].node == name and running[pod.name].devices
-            ]
+            whole = _goes_whole(request.gangs[home.gang])
+            for other in snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods:
+                pod, want = running[other.name]
+                if pod.node == name and pod.devices and want is not None:
+                    tie = home.gang if whole else pod.name
+                    homes[name][pod.name] = HomePod(key, pod.devices, want, tie)
+    frozen = {name: tuple(pods.values()) for name, pods in homes.items()}
     nodes = {
-        columns.names[i]: _freed(
-            columns[i], [d for pod in homes.get(columns.names[i], ()) for d in pod.devices]
+        columns.names[i]: without(
+            columns[i], ((pod.devices, pod.want) for pod in frozen.get(columns.names[i], ()))
         )
         for i in np.flatnonzero(lists).tolist()
     }
-    frozen = {name: tuple(pods) for name, pods in homes.items()}
     return _Question(snapshot, policy, nodes, frozen, moves=opened.moves)
 
 
-def _freed(node: Node, devices: Iterable[int]) -> Node:
-    """The node with some devices free that pods have wholly."""
-    freed = set(devices)
-    if not freed:
-        return node
-    return replace(
-        node,
-        devices=tuple(
-            replace(d, used_milli=0, used_memory_milli=0) if d.index in freed else d
-            for d in node.devices
-        ),
-    )
+def _goes_whole(gang: PodGang) -> bool:
+    """Whether no pod of a running gang can go without all others."""
+    return all(g.min_replicas >= g.running_count and not g.pending_count for g in gang.groups)
 
 
 # --- columns by trying -------------------------------------------------------------
@@ -214,18 +309,19 @@ def _columns(
 
 
 def _situation(
-    board: Board, node: Node, pods: Iterable[_HomePod], busy: frozenset[int]
+    board: Board, node: Node, pods: Iterable[HomePod], busy: frozenset[int]
 ) -> Situation:
     position = {index: i for i, index in enumerate(board.indices)}
     state = state_of(board, node.devices)
     left = [Load(0, 0) if d.index in busy else left_of(d) for d in node.devices]
     homes = tuple(
-        Home(tuple((position[d], ALL) for d in pod.devices), (0,) * len(state.nics))
+        Home(
+            tuple((position[d], load) for d, load in pod.loads(node).items()),
+            (0,) * len(state.nics),
+        )
         for pod in pods
         if not busy.intersection(pod.devices)
     )
-    if len(homes) > MOST_HOMES:
-        raise TooManyError
     return Situation(board, state._replace(left=tuple(left)), homes)
 
 

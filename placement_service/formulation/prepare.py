@@ -10,17 +10,18 @@ from dataclasses import replace
 
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.compute_domains import with_compute_domains
-from placement_service.formulation.devices import with_devices
+from placement_service.formulation.devices import CannotStayError, with_devices
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.running_gangs import open_running_gangs
 
 
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
-    for on_devices in (True, False):
-        opened = open_running_gangs(snapshot, policy, on_devices=on_devices)
+    closed: frozenset[int] = frozenset()
+    while True:
+        opened = open_running_gangs(snapshot, policy, closed=closed)
         opened = replace(opened, snapshot=with_compute_domains(opened.snapshot))
-        prepared = with_devices(opened, snapshot, policy)
-        if prepared is not None:
-            return prepared
-    raise AssertionError("devices of gangs that stay can always be said")
+        try:
+            return with_devices(opened, snapshot, policy)
+        except CannotStayError as error:
+            closed |= error.gangs

@@ -15,9 +15,9 @@ A gang stays as it is, and cannot give way, when it must not be disturbed (not p
 a disruption budget that allows nothing), when it lacks a pod of its minimum or has no
 minimum at all, when not every pod of it is told with its node, when it is the base of a gang
 that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
-there, when nothing says which of the listed devices of its nodes it has, when its nodes hold
-more than they have or more for owners, and when its pods have rules about other pods, ports or
-reservations, or want shares of devices or network devices.
+there, when nothing says which of the listed devices of its nodes it has, or what is left beside
+those that stay (`devices`), when its nodes hold more than they have or more for owners, and when
+its pods have rules about other pods, ports or reservations, or want network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
 
@@ -46,6 +46,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
@@ -53,16 +54,15 @@ from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
 
-def open_running_gangs(snapshot: Snapshot, policy: Policy, *, on_devices: bool = True) -> Prepared:
-    """The snapshot with all gangs open that the policy allows to disturb.
-
-    `on_devices` is whether those are that run on nodes which list their devices.
-    """
+def open_running_gangs(
+    snapshot: Snapshot, policy: Policy, *, closed: Collection[int] = ()
+) -> Prepared:
+    """The snapshot with all gangs open that the policy allows to disturb, but for `closed`."""
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy)
     moves = policy.eviction is EvictionPolicy.REPACK
-    able = frozenset(_able(snapshot, policy, rights, moves=moves, on_devices=on_devices))
+    able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
     chosen = able if moves else _without_bases_of_others(snapshot, able)
     if not chosen:
         opened = Prepared(snapshot)
@@ -89,7 +89,7 @@ def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -
 
 
 def _able(
-    snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool, on_devices: bool
+    snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool
 ) -> Iterator[int]:
     nodes = _RunningOn.of(snapshot.columns)
     overbooked = _overbooked(snapshot)
@@ -101,7 +101,7 @@ def _able(
             and not _adds_topology(gang, growing)
             and rights.may_be_disturbed(gang)
             and _is_told(gang, nodes)
-            and _tells_devices(gang, nodes, policy, on_devices=on_devices)
+            and _tells_devices(gang, nodes, policy)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
             and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
             and not any(
@@ -194,14 +194,26 @@ def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
     )
 
 
-def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy, *, on_devices: bool) -> bool:
+def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy) -> bool:
     """Whether the devices of all running pods are known where their nodes list them."""
     return all(
-        pod.node not in nodes.listing
-        or (on_devices and len(pod.devices) == policy.whole_gpus(s.template.requests))
+        _has_what_it_wants(pod, nodes, want_of(s.template, policy))
         for group in gang.groups
         for s in group.pod_sets
         for pod in s.bound_pods
+    )
+
+
+def _has_what_it_wants(pod: BoundPod, nodes: _RunningOn, want: Want | None) -> bool:
+    if want is None or (want.whole and pod.node not in nodes.listing):
+        return True
+    devices = nodes.nodes.parts[nodes.nodes.row_of[pod.node]].devices
+    memory = {d.index: d.memory_bytes for d in devices}
+    has = set(pod.devices)
+    return (
+        len(has) == len(pod.devices) == want.number
+        and has <= memory.keys()
+        and all(want.load(memory[d]) is not None for d in has)
     )
 
 
@@ -227,7 +239,6 @@ def _is_plain(template: PodTemplate) -> bool:
         or template.required_anti_affinity
         or template.spread_constraints
         or template.host_ports
-        or template.device_share
         or template.same_pcie_nics
         or template.compute_domain
         or template.required_reservation

@@ -51,10 +51,10 @@ def open_for_evictions(
             else:
                 sets = [replace(s, template=template) for s, template in both]
             for s, template in both if opens else ():
-                at_home: defaultdict[tuple[str, tuple[int, ...]], list[Pod]] = defaultdict(list)
+                at_home: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.
-                    at_home[pod.node, pod.devices].append(Pod(pod.name))
+                    at_home[pod.node, pod.name if pod.devices else ""].append(Pod(pod.name))
                 for (node, _), pods in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
                     sets.append(PodSet(template, tuple(pods)))

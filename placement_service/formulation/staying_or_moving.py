@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
-from placement_service.entities.request import Pod, PodGang, PodGroup, PodSet, Snapshot
+from placement_service.entities.nodes import Nodes
+from placement_service.entities.request import (
+    BoundPod,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    Snapshot,
+)
 from placement_service.entities.solution import Assignment
+from placement_service.formulation.device_blocks import honours
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import Prepared
 
@@ -26,7 +36,7 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
         waiting: list[PodGroup] = []
         for r, group in enumerate(gang.groups):
             sets: list[PodSet] = []
-            for s in (s for s in group.pod_sets if s.bound_pods):
+            for s in _apart(group, snapshot.columns):
                 at_home = Counter(pod.node for pod in s.bound_pods)
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
@@ -52,3 +62,16 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
         tuple(homes),
         minimums,
     )
+
+
+def _apart(group: PodGroup, nodes: Nodes) -> Iterator[PodSet]:
+    """The running pods of a group, those alone that are unlike others by their devices."""
+    for s in group.pod_sets:
+        alike: list[BoundPod] = []
+        for pod in s.bound_pods:
+            if pod.devices and (s.template.device_share or honours(nodes[nodes.row_of[pod.node]])):
+                yield replace(s, bound_pods=(pod,))
+            else:
+                alike.append(pod)
+        if alike:
+            yield replace(s, bound_pods=tuple(alike))

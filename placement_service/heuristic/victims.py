@@ -116,6 +116,9 @@ class _Victims:
             if before != after:
                 self._release(index, before)
                 self._take(index, after)
+                queues, gang = self.residual.queues, self.problem.gangs[index]
+                queues.charge(gang, ((d, count) for d, _, count in before), -1)
+                queues.charge(gang, ((d, count) for d, _, count in after))
                 self.prices.see(index, after)
         self.plan = plan
 
