@@ -1,0 +1,135 @@
+"""Who gives way where nodes list their GPUs: those whose devices are of use together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.devices import Device, DeviceShare
+from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.request import (
+    PODS,
+    BoundPod,
+    Node,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from tests.service.formulation.test_devices import board
+from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
+from tests.service.questions import GPU, gang, node
+from tests.service.search.test_eviction import answer
+
+
+def has(
+    name: str, on: str, *devices: int, share: DeviceShare | None = None, priority: int = 0
+) -> PodGang:
+    """A gang of one running pod with these devices."""
+    asks = {PODS: 1} if share else {PODS: 1, GPU: len(devices)}
+    pod = BoundPod(f"namespaces/ml/pods/{name}", f"nodes/{on}", devices=devices)
+    sets = (PodSet(PodTemplate(asks, {"app": name}, device_share=share), (), (pod,)),)
+    return PodGang(f"namespaces/ml/podgangs/{name}", (PodGroup("w", 1, sets),), priority)
+
+
+def singles(priorities: str) -> list[PodGang]:
+    """A gang on each GPU of a board."""
+    return [has(f"s{i}", "h0", i, priority=int(p)) for i, p in enumerate(priorities)]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "gpus", "want"),
+    [
+        pytest.param("99990000", 4, {4, 5, 6, 7}, id="the four that are a partition"),
+        pytest.param("90999999", 1, {1}, id="the one that may"),
+        pytest.param("09099900", 2, {6, 7}, id="not two that are none"),
+        pytest.param("09090909", 2, set(), id="nobody for nothing"),
+    ],
+)
+def test_those_go_whose_gpus_form_a_partition(priorities: str, gpus: int, want: set[int]) -> None:
+    question = Snapshot((board(*range(8)),), (*singles(priorities), urgent(gpus, 5)))
+    result = answer(question, PREEMPT)
+    assert {int(e.pod[-1]) for e in result.evictions} == want
+    assert {d for b in result.bindings for d in b.devices} == want
+    assert result.solution.proven
+
+
+HALF = DeviceShare(500, 500)
+
+
+def shared(*used: int, name: str = "h0") -> Node:
+    devices = tuple(Device(i, used_milli=n, used_memory_milli=n) for i, n in enumerate(used))
+    return replace(node(name, gpus=len(used)), devices=devices)
+
+
+def halves(*priorities: int) -> list[PodGang]:
+    """Two gangs with half of each GPU."""
+    return [has(f"s{i}", "h0", i // 2, share=HALF, priority=p) for i, p in enumerate(priorities)]
+
+
+def test_both_shares_of_one_gpu_go_for_a_whole_one() -> None:
+    question = Snapshot((shared(1000, 1000),), (*halves(0, 9, 0, 0), urgent(1, 5)))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["s2", "s3"]
+    assert [b.devices for b in result.bindings] == [(1,)]
+    assert result.solution.proven
+
+
+def test_one_share_goes_for_another() -> None:
+    half = PodTemplate({PODS: 1}, device_share=HALF)
+    mine = gang("urgent", pods=1, gpus=1)
+    mine = replace(
+        mine,
+        priority=5,
+        groups=tuple(
+            replace(g, pod_sets=tuple(replace(s, template=half) for s in g.pod_sets))
+            for g in mine.groups
+        ),
+    )
+    result = answer(Snapshot((shared(1000, 1000),), (*halves(9, 9, 9, 0), mine)), PREEMPT)
+    assert result.evicted() == ["s3"]
+    assert [b.devices for b in result.bindings] == [(1,)]
+
+
+def test_more_shares_than_can_be_told_apart_leave_some_in_place() -> None:
+    """Sixteen pods, each of which may go alone, on eight GPUs: not all of them are open."""
+    question = Snapshot((shared(*[1000] * 8),), (*halves(*[0] * 16), urgent(1, 5)))
+    result = answer(question, PREEMPT)
+    assert len(result.evictions) == 2
+    assert len(result.bindings) == 1
+    assert not result.solution.proven
+
+
+def test_a_move_makes_a_partition_whole() -> None:
+    question = Snapshot(
+        (board(0, 4), board(*range(1, 8), name="h1")),
+        (has("a", "h0", 0), has("b", "h0", 4), urgent(4, 0)),
+    )
+    result = answer(question, REPACK)
+    assert [e.to_node for e in result.evictions] == ["nodes/h1"]
+    assert [len(b.devices) for b in result.bindings] == [4]
+
+
+def test_a_move_of_a_share_makes_a_gpu_whole() -> None:
+    question = Snapshot(
+        (shared(500, 500), shared(500, name="h1")),
+        (has("a", "h0", 0, share=HALF), has("b", "h0", 1, share=HALF), urgent(1, 0)),
+    )
+    result = answer(question, REPACK)
+    assert len(result.evictions) == 1
+    assert len(result.bindings) == 1
+
+
+def test_room_is_made_within_the_limit_of_a_queue() -> None:
+    """Two gangs that wait and are in one queue, for which running gangs go one by one."""
+    queues = (Queue("queues/q", limit={GPUS: 2}),)
+    one = replace(urgent(1), queue="queues/q")
+    two = replace(gang("two", pods=1, gpus=2), priority=100, queue="queues/q")
+    question = Snapshot(
+        (node("n0", used=8),), (running("old", "n0", "n0", gpus=4), one, two), queues=queues
+    )
+    result = answer(question, Policy(eviction=PREEMPT.eviction))
+    assert [b.gang[-3:] for b in result.bindings] == ["two"]
