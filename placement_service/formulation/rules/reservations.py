@@ -139,6 +139,7 @@ class _Formulation:
             for i in owned:
                 self.owners.setdefault(i, set()).add(c)
         self.columns: dict[tuple[Classes, str], Ints] = {}
+        self.asking: dict[str, Classes] = {}
         #: Where pods that require a reservation have one, and how many of them fit there.
         self.slots: dict[int, Ints] = {
             c: np.zeros(len(self.nodes), dtype=np.int64)
@@ -326,9 +327,16 @@ class _Formulation:
             for resource, amount in amounts.items():
                 self._column(n, node, guests, resource, amount)
 
+    def _asking(self, resource: str) -> Classes:
+        """The classes that ask for a resource."""
+        found = self.asking.get(resource)
+        if found is None:
+            asks = (c for c, t in enumerate(self.templates) if t.requests.get(resource, 0))
+            found = self.asking[resource] = frozenset(asks)
+        return found
+
     def _column(self, n: int, node: Node, guests: Classes, resource: str, held: int) -> None:
-        asking = {c for c in guests if self.templates[c].requests.get(resource, 0)}
-        if not asking:
+        if guests.isdisjoint(self._asking(resource)):
             return
         key = (frozenset(guests), resource)
         if key not in self.columns:
