@@ -17,7 +17,9 @@ def main() -> None:
     """Ends with status 1 when the server died, was wrong, or was late."""
     parser = argparse.ArgumentParser(prog="tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")
-    parser.add_argument("--shapes", type=int, help="so many growing questions, and no more")
+    parser.add_argument(
+        "--shapes", type=int, help="so many growing questions instead (10000 take most of an hour)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="other questions (default 0)")
     parser.add_argument(
         "--slack", type=float, default=0.0, help="seconds that answers may be later (default 0)"

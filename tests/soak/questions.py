@@ -62,6 +62,14 @@ def many_gangs(rng: random.Random, size: int) -> ComputePlacementRequest:
     return honest(rng, nodes=size, gangs=size // 4)
 
 
+def priorities(rng: random.Random, size: int) -> ComputePlacementRequest:
+    """Each gang has a priority of its own."""
+    request = honest(rng, gangs=size)
+    for i, gang in enumerate(request.gangs):
+        gang.priority = i
+    return request
+
+
 def resource_names(rng: random.Random, size: int) -> ComputePlacementRequest:
     request = honest(rng, nodes=size)
     for i, node in enumerate(request.snapshot.nodes):
@@ -227,6 +235,7 @@ def devices(rng: random.Random, size: int) -> ComputePlacementRequest:
 SHAPES: tuple[Callable[[random.Random, int], ComputePlacementRequest], ...] = (
     own_selectors,
     many_gangs,
+    priorities,
     resource_names,
     host_ports,
     many_groups,

@@ -11,14 +11,10 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +25,10 @@ from placement.v1 import ComputePlacementRequest, ComputePlacementResponse
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import parse_request
 from placement_service.judge.verify import verify
-from tests.certificates import issue, renew
-from tests.ports import reserve
+from tests.certificates import renew
 from tests.soak import questions
+from tests.soak.figures import Figures
+from tests.soak.served import Served
 
 COMPUTE = "/placement.v1.PlacementService/ComputePlacement"
 
@@ -56,63 +53,50 @@ RENEWAL = 4.0
 PATIENCE = 20.0
 
 
-@dataclass
-class Figures:
-    """What happened. Shared by threads; `lock` is for what is more than one step."""
+#: What a soak has to have asked and done at least once.
+REQUESTS = frozenset({"honest", "mutated fields", "mutated bytes", "growing shapes", "flood"})
+DISTURBANCES = frozenset(
+    {
+        "connections",
+        "stalled calls",
+        "SIGKILL of a process",
+        "SIGSTOP of a process",
+        "SIGSTOP of the server",
+        "renewals",
+        "half-written certificates",
+    }
+)
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    requests: Counter[str] = field(default_factory=Counter)
-    codes: Counter[str] = field(default_factory=Counter)
-    disturbances: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    deaths: int = 0
-    late: list[str] = field(default_factory=list)
-    latest: float = 0.0
-    slowest_health: float = 0.0
-    memory_before: int = 0
-    memory_after: int = 0
-
-    def lines(self) -> Iterator[str]:
-        """The figures for people."""
-        yield f"requests         {self.requests.total()}: {_listed(self.requests)}"
-        yield f"ended with       {_listed(self.codes)}"
-        yield f"disturbances     {_listed(self.disturbances)}"
-        yield f"faults           {len(self.faults)}"
-        yield f"deaths           {self.deaths}"
-        yield f"late answers     {len(self.late)} (at most {self.latest:+.2f} s past the limit)"
-        yield f"slowest health   {self.slowest_health:.2f} s"
-        yield (
-            f"memory           {self.memory_before / 2**20:.0f} MiB before,"
-            f" {self.memory_after / 2**20:.0f} MiB after"
-        )
-        yield from (f"fault: {fault}" for fault in self.faults[:20])
-        yield from (f"late: {late}" for late in self.late[:20])
+#: Seconds that a soak goes on at most when something has not yet been done.
+LONGEST = 120.0
 
 
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
-
-
-def soak(folder: Path, *, seconds: float, seed: int = 0, slack: float = 0.0) -> Figures:
-    """Soaks a server of its own for so many seconds.
+def soak(
+    folder: Path, *, seconds: float, seed: int = 0, slack: float = 0.0, pace: float = 1.0
+) -> Figures:
+    """Soaks a server of its own for so many seconds, and until everything was done once.
 
     `slack` is added to the time that an answer may take, for machines that others use too.
+    `pace` is a factor of the pauses between disturbances.
     `folder` gets certificates and the server's log.
     """
-    return _Soak(folder, seconds, seed, slack).run()
+    return _Soak(folder, seed, slack, pace).run(seconds)
 
 
 def ask_shapes(folder: Path, *, count: int, seed: int = 0, slack: float = 0.0) -> Figures:
-    """Asks a server of its own so many growing shapes, two at a time, and does nothing else."""
-    return _Soak(folder, 0.0, seed, slack).run_shapes(count)
+    """Asks a server of its own so many growing shapes, two at a time, and does nothing else.
+
+    Questions that it refuses because it is busy are asked anew and do not count.
+    """
+    return _Soak(folder, seed, slack).run_shapes(count)
 
 
 class _Soak:
-    def __init__(self, folder: Path, seconds: float, seed: int, slack: float) -> None:
+    def __init__(self, folder: Path, seed: int, slack: float, pace: float = 1.0) -> None:
         self._folder = folder
-        self._seconds = seconds
         self._seed = seed
         self._slack = slack
+        self._pace = pace
         self._figures = Figures()
         self._over = threading.Event()
         #: When the server, or what computes for it, was last disturbed by us.
@@ -120,11 +104,9 @@ class _Soak:
         #: When certificates were renewed: in the moment in which the last listener ends, calls
         #: that begin there may be cancelled, and connections are made anew.
         self._renewed = 0.0
-        self._port = reserve()
-        issue(folder, "server")
-        self._ca = (folder / "ca.crt").read_bytes()
 
-    def run(self) -> Figures:
+    def run(self, seconds: float) -> Figures:
+        """Everything at once."""
         works = (
             self._honest,
             self._honest,
@@ -138,123 +120,79 @@ class _Soak:
             self._renew,
             self._probe,
         )
-        return self._run(works, lambda: time.sleep(self._seconds))
+
+        def is_done(passed: float) -> bool:
+            figures = self._figures
+            done = (
+                figures.codes["OK"] > 0
+                and figures.requests.keys() >= REQUESTS
+                and figures.disturbances.keys() >= DISTURBANCES
+            )
+            return passed > seconds and (done or passed > seconds + LONGEST)
+
+        return self._run(works, is_done, processes=2)
 
     def run_shapes(self, count: int) -> Figures:
-        def wait() -> None:
-            while self._figures.requests.total() < count and self._server.poll() is None:
-                time.sleep(0.1)
-
-        return self._run((self._growing, self._growing, self._probe), wait)
+        """Growing shapes, and nothing else."""
+        # A process that was late and is replaced is not waited for.
+        return self._run(
+            (self._growing, self._growing, self._probe),
+            lambda _: self._figures.shapes.total() >= count,
+            processes=4,
+        )
 
     def _run(
-        self, works: Sequence[Callable[[random.Random], None]], wait: Callable[[], None]
+        self,
+        works: Sequence[Callable[[random.Random], None]],
+        is_done: Callable[[float], bool],
+        *,
+        processes: int,
     ) -> Figures:
-        """Everything at once until the waiting ends."""
+        """Works at once, each in a thread, until it is done, which is told what time passed."""
         figures = self._figures
-        with self._served() as server:
+        with Served(self._folder, processes=processes) as server:
             self._server = server
             self._ask_until_answered()
-            self._settle()
-            figures.memory_before = self._memory()
+            figures.memory_before = server.settled_memory()
             threads = [
                 threading.Thread(target=self._repeat, args=(work, number), name=work.__name__)
                 for number, work in enumerate(works)
             ]
+            begin = time.monotonic()
             for thread in threads:
                 thread.start()
-            wait()
+            while not is_done(time.monotonic() - begin) and server.alive:
+                time.sleep(0.1)
+            figures.seconds = time.monotonic() - begin
             self._over.set()
             for thread in threads:
                 thread.join()
-            if server.poll() is None:
+            if server.alive:
                 self._ask_until_answered()
-                self._settle()
-                figures.memory_after = self._memory()
-                server.terminate()
-                if server.wait(60) != 0:
-                    figures.deaths += 1
-            else:
-                figures.deaths += 1
+                figures.memory_after = server.settled_memory()
+            figures.deaths += not server.ended_well()
         return figures
 
-    # --- The server ---
+    def _pause(self, seconds: float) -> None:
+        self._over.wait(seconds * self._pace)
 
-    @contextmanager
-    def _served(self) -> Iterator[subprocess.Popen[bytes]]:
-        ours = {k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")}
-        with (self._folder / "server.log").open("wb") as log:
-            server = subprocess.Popen(
-                [sys.executable, "-m", "placement_service"],
-                stderr=log,
-                env={
-                    **ours,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    "PLACEMENT_PORT": str(self._port),
-                    "PLACEMENT_TLS_CERTIFICATE": str(self._folder / "server.crt"),
-                    "PLACEMENT_TLS_KEY": str(self._folder / "server.key"),
-                    "PLACEMENT_MAX_CONCURRENT": "2",
-                    "PLACEMENT_MAX_PENDING": "8",
-                    "PLACEMENT_ARRIVAL_TIMEOUT": "3",
-                },
-            )
-            try:
-                yield server
-            finally:
-                server.kill()
-                server.wait()
-
-    @contextmanager
-    def _channel(self) -> Iterator[grpc.Channel]:
-        options = (
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 500),
-        )
-        credentials = grpc.ssl_channel_credentials(self._ca)
-        with grpc.secure_channel(f"localhost:{self._port}", credentials, options) as channel:
-            yield channel
-
-    def _processes(self) -> list[int]:
-        """The server, its compute processes and their solvers."""
-        found = [self._server.pid]
-        for pid in found:
-            with suppress(OSError):
-                for task in Path(f"/proc/{pid}/task").iterdir():
-                    found += map(int, (task / "children").read_text().split())
-        return found
-
-    def _memory(self) -> int:
-        """Bytes of resident memory of all of them that are not shared."""
-        total = 0
-        for pid in self._processes():
-            with suppress(OSError):
-                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                    if line.startswith(("Private_Clean:", "Private_Dirty:")):
-                        total += int(line.split()[1]) * 1024
-        return total
-
-    def _settle(self) -> None:
-        time.sleep(2.0)
+    # --- What is done to it ---
 
     def _ask_until_answered(self) -> None:
-        request = questions.honest(random.Random(1))
+        request = questions.honest(random.Random(1), nodes=4, gangs=3)
         request.time_limit.FromMilliseconds(10_000)
         end = time.monotonic() + 90
         while True:
             try:
-                with self._channel() as channel:
+                with self._server.channel() as channel:
                     call = channel.unary_unary(COMPUTE, bytes, ComputePlacementResponse.FromString)
                     answer = call(request.SerializeToString(), timeout=30)
                     self._check(request, answer)
                     return
             except grpc.RpcError as error:
-                if time.monotonic() > end or self._server.poll() is not None:
+                if time.monotonic() > end or not self._server.alive:
                     raise AssertionError(f"the server does not answer: {error}") from error
                 time.sleep(0.2)
-
-    # --- What is done to it ---
 
     def _repeat(self, work: Callable[[random.Random], None], number: int) -> None:
         rng = random.Random(self._seed * 1000 + number)
@@ -266,31 +204,42 @@ class _Soak:
                 self._over.wait(1.0)
 
     def _honest(self, rng: random.Random) -> None:
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             for _ in range(rng.randint(1, 6)):
                 self._ask(channel, "honest", questions.honest(rng))
 
     def _mutated(self, rng: random.Random) -> None:
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             for _ in range(20):
                 request = questions.mutated(rng, questions.honest(rng))
                 self._ask(channel, "mutated fields", request)
 
     def _torn(self, rng: random.Random) -> None:
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             for _ in range(20):
                 content = questions.torn(rng, questions.honest(rng).SerializeToString())
                 self._ask_bytes(channel, "mutated bytes", content)
 
     def _growing(self, rng: random.Random) -> None:
-        request = rng.choice(questions.SHAPES)(rng, rng.choice((50, 300, 1000, 3000)))
-        request.time_limit.FromMilliseconds(rng.choice((300, 1000)))
-        with self._channel() as channel:
-            self._ask(channel, "growing shapes", request)
+        with self._server.channel() as channel:
+            for _ in range(10):
+                if self._over.is_set():
+                    break
+                shape = rng.choice(questions.SHAPES)
+                request = shape(rng, rng.choice((50, 300, 1000, 3000)))
+                request.time_limit.FromMilliseconds(rng.choice((300, 1000)))
+                code, answer = self._ask(channel, "growing shapes", request)
+                if code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
+                    self._over.wait(0.3)
+                    continue
+                with self._figures.lock:
+                    self._figures.shapes[shape.__name__] += 1
+                    if code != "OK" or not answer.placement.tiers:
+                        self._figures.without_plan[shape.__name__] += 1
 
     def _flood(self, rng: random.Random) -> None:
         content = questions.honest(rng).SerializeToString()
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             call = channel.unary_unary(COMPUTE, bytes, bytes)
             calls = [call.future(content, timeout=PATIENCE) for _ in range(30)]
             for one in calls:
@@ -298,7 +247,7 @@ class _Soak:
                     one.cancel()
             for one in calls:
                 self._count("flood", one.code().name)
-        self._over.wait(3.0)
+        self._pause(3.0)
 
     def _stall(self, rng: random.Random) -> None:
         """Calls whose message never comes, or comes in part, and readers who leave."""
@@ -308,10 +257,10 @@ class _Soak:
             done.wait()
             yield from ()
 
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             call = channel.stream_stream(COMPUTE, bytes, bytes)
             calls: list[Any] = [call(nothing(), timeout=PATIENCE) for _ in range(40)]
-            self._over.wait(rng.uniform(0.5, 4.0))
+            self._pause(rng.uniform(0.5, 4.0))
             for one in calls:
                 one.cancel()
             done.set()
@@ -320,7 +269,10 @@ class _Soak:
     def _knock(self, rng: random.Random) -> None:
         """Connections that close at once, half-way through a handshake, or talk nonsense."""
         for _ in range(20):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as one:
+            with (
+                suppress(OSError),
+                socket.create_connection(("127.0.0.1", self._server.port), 1) as one,
+            ):
                 match rng.randrange(4):
                     case 0:
                         one.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -332,40 +284,42 @@ class _Soak:
         self._over.wait(0.1)
 
     def _disturb(self, rng: random.Random) -> None:
-        """Kills or stops a process that computes, or stops the server for a moment."""
-        self._over.wait(rng.uniform(1.0, 5.0))
-        server, *others = self._processes()
-        self._disturbed = time.monotonic()
-        if others and rng.random() < 0.8:
-            what = rng.choice((signal.SIGKILL, signal.SIGSTOP))
-            with suppress(ProcessLookupError):
-                os.kill(rng.choice(others), what)
-            self._figures.disturbances[f"{what.name} of a process"] += 1
-        else:
-            os.kill(server, signal.SIGSTOP)
+        """Kills and stops a process that computes, and stops the server for a moment."""
+        for what in (signal.SIGKILL, signal.SIGSTOP):
+            self._pause(rng.uniform(1.0, 5.0))
+            _, *others = self._server.processes()
+            self._disturbed = time.monotonic()
+            if others:
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(others), what)
+                self._figures.disturbances[f"{what.name} of a process"] += 1
+        if rng.random() < 0.5 or not self._figures.disturbances["SIGSTOP of the server"]:
+            self._pause(rng.uniform(1.0, 5.0))
+            self._disturbed = time.monotonic()
+            self._server.process.send_signal(signal.SIGSTOP)
             time.sleep(rng.uniform(0.05, 0.5))
-            os.kill(server, signal.SIGCONT)
+            self._server.process.send_signal(signal.SIGCONT)
             self._disturbed = time.monotonic()
             self._figures.disturbances["SIGSTOP of the server"] += 1
 
     def _renew(self, rng: random.Random) -> None:
-        """New certificates, or half of one for a moment."""
-        self._over.wait(rng.uniform(1.5, 4.0))
+        """New certificates, and now and then half of one for a moment."""
         certificate = self._folder / "server.crt"
-        if rng.random() < 0.3:
+        self._pause(rng.uniform(1.5, 4.0))
+        renew(self._folder, "server")
+        self._renewed = time.monotonic()
+        self._figures.disturbances["renewals"] += 1
+        if rng.random() < 0.4 or not self._figures.disturbances["half-written certificates"]:
+            self._pause(rng.uniform(1.5, 4.0))
             whole = certificate.read_bytes()
             certificate.write_bytes(whole[: len(whole) // 2])
             self._over.wait(1.5)
             certificate.write_bytes(whole)
             self._figures.disturbances["half-written certificates"] += 1
-        else:
-            renew(self._folder, "server")
-            self._renewed = time.monotonic()
-            self._figures.disturbances["renewals"] += 1
 
     def _probe(self, rng: random.Random) -> None:
         begin = time.monotonic()
-        with self._channel() as channel:
+        with self._server.channel() as channel:
             try:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(), timeout=PATIENCE
@@ -380,19 +334,24 @@ class _Soak:
 
     # --- What is made of it ---
 
-    def _ask(self, channel: grpc.Channel, kind: str, request: ComputePlacementRequest) -> None:
-        answer = self._ask_bytes(
+    def _ask(
+        self, channel: grpc.Channel, kind: str, request: ComputePlacementRequest
+    ) -> tuple[str, ComputePlacementResponse]:
+        """How it ended, and the answer, which is empty unless it ended well."""
+        code, content = self._ask_bytes(
             channel,
             kind,
             request.SerializeToString(),
             limit=request.time_limit.ToMilliseconds() / 1000,
         )
-        if answer is not None:
-            self._check(request, ComputePlacementResponse.FromString(answer))
+        answer = ComputePlacementResponse.FromString(content)
+        if code == "OK":
+            self._check(request, answer)
+        return code, answer
 
     def _ask_bytes(
         self, channel: grpc.Channel, kind: str, content: bytes, limit: float | None = None
-    ) -> bytes | None:
+    ) -> tuple[str, bytes]:
         call = channel.unary_unary(COMPUTE, bytes, bytes)
         with suppress(grpc.RpcError):
             # Shaking hands is not the answer's time.
@@ -400,7 +359,7 @@ class _Soak:
                 health_pb2.HealthCheckRequest(), timeout=PATIENCE, wait_for_ready=True
             )
         begin = time.monotonic()
-        answer: bytes | None = None
+        answer = b""
         try:
             answer = call(content, timeout=PATIENCE if limit is None else limit + PATIENCE)
             code, text = "OK", ""
@@ -421,7 +380,7 @@ class _Soak:
                     self._figures.latest = max(self._figures.latest, past)
                 if past > 0.1 * limit + 0.2 + self._slack:
                     self._figures.late.append(f"{kind}: {code} after {took:.2f} of {limit:g} s")
-        return answer
+        return code, answer
 
     def _check(self, request: ComputePlacementRequest, answer: ComputePlacementResponse) -> None:
         question = parse_request(request)
