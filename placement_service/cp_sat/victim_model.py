@@ -22,29 +22,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import Floats, LinearModel
+from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.victim_nodes import covered_by, node_classes
+from placement_service.cp_sat.waiting_parts import parts_of
 from placement_service.formulation.arrays import Ints, fit
-from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Units, pods_of, units_of
-from placement_service.formulation.problem import Gang, Problem
-from placement_service.formulation.scope_tree import Part, tree_of
+from placement_service.formulation.indices import ClassIdx, GangIdx
+from placement_service.formulation.plan import pods_of
+from placement_service.formulation.problem import Gang, GroupRequirement, Problem
 from placement_service.formulation.tiers.goal import Admission, Terms
 
-_NOWHERE = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeClass:
-    """Nodes alike; `pods` are units by (gang, demand's pod class) on each of them."""
-
-    nodes: Ints
-    pods: Mapping[tuple[int, int], int]
+#: A sum of variables with weights.
+_Terms = list[tuple[int, float]]
 
 
 class RunningUnits(NamedTuple):
@@ -78,14 +71,26 @@ class VictimModel(LinearModel):
         }
         self._one = self.variable(1)
         self.row([(self._one, 1)], least=1)
-        self._asked = sorted({d.pod_class for g in self.waiting for d in g.demands})
-        self.parts = [p for g in self.waiting for p in _parts(problem, g)]
+        self.asked = sorted(
+            {
+                g.demands[d].pod_class
+                for g in (*self.waiting, *self.running)
+                for d in _new_demands(g)
+            }
+        )
+        self.parts = [p for g in self.waiting for p in parts_of(problem, g)]
         self._levels = sorted({p.level for p in self.parts})
-        self.classes = self._node_classes()
+        self.classes = node_classes(problem, self.asked, self._levels)
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
         #: a variable of their own.
         self.kept: dict[RunningUnits, _Stay] = {}
         self._keep()
+        #: Units that come, as terms: of a gang by pod class.
+        self.come: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
+        for gang in self.waiting:
+            self._come(gang)
+        for gang in self.running:
+            self._goes_on(gang)
         self.load: dict[tuple[int, int], int] = {}
         self._rooms()
         #: Whether a part is in a domain of its level.
@@ -103,8 +108,8 @@ class VictimModel(LinearModel):
         for gang in self.running:
             stay = self.placed[gang.index]
             mine = where[gang.index]
-            total = sum(mine.values())
-            whole = total == self._least(gang)
+            # All of it, or nothing.
+            whole = sum(mine.values()) == self._least(gang) and not _new_demands(gang)
             for (j, s), units in mine.items():
                 if whole:
                     self.kept[RunningUnits(gang.index, j, s)] = _Stay(stay, units)
@@ -112,18 +117,65 @@ class VictimModel(LinearModel):
                     k = self.variable(units)
                     self.kept[RunningUnits(gang.index, j, s)] = _Stay(k, 1)
                     self.row([(k, 1), (stay, -units)], most=0)
-            if not whole:
-                # Pods of one requirement may be of several classes: all count together.
-                ks = [(self.kept[RunningUnits(gang.index, j, s)].variable, 1.0) for j, s in mine]
-                self.row([*ks, (stay, -self._least(gang))], least=0)
-                extra = self.extras.get(gang.index)
-                if extra is not None and not self.moves:
-                    beyond = gang.extras - (total - self._least(gang))
-                    self.row([(extra, 1), (stay, -gang.extras)], most=0)
-                    self.row(
-                        [(extra, 1), *((k, -w) for k, w in ks), (stay, self._least(gang))],
-                        most=beyond,
-                    )
+
+    def _come(self, gang: Gang) -> None:
+        """A gang that waits gets its minimum, requirement by requirement, and extras."""
+        placed = self.placed[gang.index]
+        beyond: _Terms = []
+        for q in gang.requirements:
+            coming = self._coming(gang, q)
+            if coming != [(placed, q.missing)]:
+                least = [*coming, (placed, -float(q.missing))]
+                self.row(least, least=0)
+                beyond += least
+        self._beyond(gang, beyond)
+
+    def _goes_on(self, gang: Gang) -> None:
+        """A gang that runs has its minimum of what stays and what comes, and extras."""
+        placed = self.placed[gang.index]
+        stays: _Terms = [
+            (stay.variable, float(stay.times))
+            for units, stay in self.kept.items()
+            if units.gang == gang.index
+        ]
+        coming = [term for q in gang.requirements for term in self._coming(gang, q)]
+        # Which of its pods alike are of which requirement is not told, so all count together.
+        least: _Terms = [*stays, (placed, -float(self._least(gang)))]
+        if self.moves:
+            self._at_least_nothing(least)
+            self._beyond(gang, coming)
+        else:
+            self._at_least_nothing([*least, *coming])
+            self._beyond(gang, [*least, *coming])
+
+    def _at_least_nothing(self, terms: _Terms) -> None:
+        sums = _summed(terms)
+        if any(w for _, w in sums):
+            self.row(sums, least=0)
+
+    def _beyond(self, gang: Gang, terms: _Terms) -> None:
+        """Extras of a gang are what it has beyond its minimum."""
+        extra = self.extras.get(gang.index)
+        if extra is not None:
+            self.row([(extra, 1.0), *((v, -w) for v, w in _summed(terms))], most=0)
+
+    def _coming(self, gang: Gang, q: GroupRequirement) -> _Terms:
+        """Units of a requirement that come."""
+        count: defaultdict[ClassIdx, int] = defaultdict(int)
+        for d in _new_demands(gang).intersection(q.demands):
+            count[gang.demands[d].pod_class] += gang.demands[d].count
+        placed = self.placed[gang.index]
+        found: _Terms = []
+        for s, units in sorted(count.items()):
+            if not gang.home and len(count) == 1 and q.missing == q.pending:
+                term = placed, float(q.missing)
+            else:
+                term = self.variable(units), 1.0
+                if not (gang.home and self.moves):
+                    self.row([term, (placed, -units)], most=0)
+            self.come[gang.index, s].append(term)
+            found.append(term)
+        return found
 
     def _least(self, gang: Gang) -> int:
         """Units of a running gang that stay where it stays."""
@@ -131,41 +183,14 @@ class VictimModel(LinearModel):
 
     # --- nodes ----------------------------------------------------------------
 
-    def _node_classes(self) -> list[NodeClass]:
-        problem = self.problem
-        pods: defaultdict[int, dict[tuple[int, int], int]] = defaultdict(dict)
-        for gang in self.running:
-            for home in gang.home:
-                key = (gang.index, gang.demands[home.demand].pod_class)
-                here = pods[home.node]
-                here[key] = here.get(key, 0) + home.units
-        eligible = problem.eligible[self._asked]
-        domains = np.array([problem.levels[i].domain for i in self._levels], dtype=np.int64)
-        # Pod classes of homes are a node's own, but nodes may be alike but for that.
-        requests: dict[int, bytes] = {}
-        found: dict[object, list[int]] = {}
-        for n in range(problem.node_count):
-            alike = []
-            for (g, s), units in sorted(pods[n].items()):
-                if s not in requests:
-                    requests[s] = problem.request[s].tobytes()
-                alike.append((g, requests[s], units))
-            content: object = (
-                domains[:, n].tobytes() if len(domains) else b"",
-                problem.free[n].tobytes(),
-                eligible[:, n].tobytes(),
-                tuple(alike),
-            )
-            found.setdefault(content, []).append(n)
-        return [NodeClass(np.array(nodes), pods[nodes[0]]) for nodes in found.values()]
-
     def _rooms(self) -> None:
         """Loads, and the rows of each node class."""
         problem = self.problem
         request, free = problem.request, problem.free
-        asked = np.array(self._asked, dtype=np.int64)
+        asked = np.array(self.asked, dtype=np.int64)
         first = np.array([c.nodes[0] for c in self.classes])
-        fits = np.array([fit(free[first], request[s]) for s in asked]).reshape(len(asked), -1)
+        fits = np.array([fit(free[first], request[s]) for s in asked], dtype=np.int64)
+        fits = fits.reshape(len(asked), len(first))
         fits = np.where(problem.eligible[asked][:, first], fits, 0)
         at_class: defaultdict[int, list[tuple[GangIdx, int]]] = defaultdict(list)
         for g, j, s in self.kept:
@@ -199,7 +224,7 @@ class VictimModel(LinearModel):
         free = problem.free[n]
         node_class = self.classes[j]
         count = len(node_class.nodes)
-        asked = problem.request[[self._asked[a] for a in alone]]
+        asked = problem.request[[self.asked[a] for a in alone]]
         for g, s in homes:
             mine = problem.request[s]
             in_the_way = (asked + mine > free).any(axis=1)
@@ -213,7 +238,7 @@ class VictimModel(LinearModel):
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
 
     def _exclude_each_other(self, crowd: Sequence[int], free: Ints) -> bool:
-        asked = self.problem.request[[self._asked[a] for a in crowd]]
+        asked = self.problem.request[[self.asked[a] for a in crowd]]
         both = asked[:, None, :] + asked[None, :, :]
         return bool((both > free).any(axis=2).all())
 
@@ -221,7 +246,7 @@ class VictimModel(LinearModel):
 
     def _domains(self) -> None:
         problem = self.problem
-        number: dict[int, int] = {s: a for a, s in enumerate(self._asked)}
+        number: dict[int, int] = {s: a for a, s in enumerate(self.asked)}
         first = np.array([c.nodes[0] for c in self.classes])
         #: By level and domain, the node classes there.
         inside: dict[int, dict[int, list[int]]] = {}
@@ -273,25 +298,15 @@ class VictimModel(LinearModel):
         loads: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for (a, _), v in self.load.items():
             loads[a].append((v, 1.0))
-        least: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for gang in self.waiting:
-            placed = self.placed[gang.index]
-            for requirement in gang.requirements:
-                classes = {gang.demands[d].pod_class for d in requirement.demands}
-                if len(classes) == 1 and requirement.missing:
-                    least[classes.pop()].append((placed, -float(requirement.missing)))
-            extra = self.extras.get(gang.index)
-            if extra is not None:
-                self.row([(extra, 1), (placed, -gang.extras)], most=0)
             base = self.placed.get(gang.base)
             if base is not None:
-                self.row([(placed, 1), (base, -1)], most=0)
-        for a, s in enumerate(self._asked):
-            if s in least:
-                sums: defaultdict[int, float] = defaultdict(float)
-                for v, w in least[s]:
-                    sums[v] += w
-                self.row([*loads[a], *sums.items()], least=0)
+                self.row([(self.placed[gang.index], 1), (base, -1)], most=0)
+        coming: defaultdict[ClassIdx, _Terms] = defaultdict(list)
+        for (_, s), terms in self.come.items():
+            coming[s] += [(v, -w) for v, w in terms]
+        for a, s in enumerate(self.asked):
+            self.row([*loads[a], *_summed(coming[s])], least=0)
         for gang in () if self.moves else self.running:
             if gang.base in self.placed:
                 self.row([(self.placed[gang.index], 1), (self.placed[gang.base], -1)], most=0)
@@ -304,13 +319,10 @@ class VictimModel(LinearModel):
         for row in self.problem.queue_rows:
             terms: defaultdict[int, float] = defaultdict(float)
             weight = row.weight.tolist()
-            for gang in self.waiting:
-                if gang.index in row.gangs:
-                    terms[self.placed[gang.index]] += sum(
-                        q.missing * min(weight[gang.demands[d].pod_class] for d in q.demands)
-                        for q in gang.requirements
-                        if q.missing
-                    )
+            for (gang, pod_class), coming in self.come.items():
+                if gang in row.gangs:
+                    for v, w in coming:
+                        terms[v] += weight[pod_class] * w
             for (g, _, s), (v, units) in self.kept.items():
                 if g in row.gangs and not self.moves:
                     terms[v] += int(row.weight[s]) * units
@@ -329,9 +341,7 @@ class VictimModel(LinearModel):
     def _budgets(self) -> None:
         """Enough pods stay; which of equal pods a demand's are is told by their class."""
         for budget in self.problem.budgets:
-            covered: defaultdict[GangIdx, set[int]] = defaultdict(set)
-            for g, d in budget.demands:
-                covered[g].add(self.problem.gangs[g].demands[d].pod_class)
+            covered = covered_by(self.problem, budget)
             terms: defaultdict[int, float] = defaultdict(float)
             for (g, _, s), (v, units) in self.kept.items():
                 if s in covered.get(g, ()):
@@ -349,69 +359,12 @@ class VictimModel(LinearModel):
                 for h in g.home
             )
             terms = [
-                (v, float(problem.request[self._asked[a], r]))
+                (v, float(problem.request[self.asked[a], r]))
                 for (a, _), v in self.load.items()
-                if problem.request[self._asked[a], r]
+                if problem.request[self.asked[a], r]
             ]
             if terms:
                 self.row(terms, most=max(0.0, float(total[r]) - runs))
-
-    # --- what a solution says -----------------------------------------------------
-
-    def target(self, values: Floats) -> Target:
-        """Who stays with how much, and the nodes that each waiting gang is meant to use."""
-        staying: dict[GangIdx, dict[tuple[int, int], int]] = {}
-        for gang in self.running:
-            if values[self.placed[gang.index]] > 0.5:
-                staying[gang.index] = {}
-        for (g, j, s), (v, units) in sorted(self.kept.items()):
-            left = round(values[v] * units) if g in staying else 0
-            each = self.classes[j].pods[g, s]
-            for n in self.classes[j].nodes[: -(-left // each)].tolist():
-                here = min(each, left)
-                staying[g][s, n] = here
-                left -= here
-        number: dict[int, int] = {s: a for a, s in enumerate(self._asked)}
-        used: dict[int, list[int]] = defaultdict(list)
-        for (a, j), v in self.load.items():
-            if values[v] > 0.5:
-                used[a].append(j)
-        domains: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for (p, d), v in self.here.items():
-            if values[v] > 0.5:
-                domains[self.parts[p].gang].append((self.parts[p].level, d))
-        places: dict[int, Ints] = {}
-        for gang in self.waiting:
-            if values[self.placed[gang.index]] > 0.5:
-                js = sorted({j for d in gang.demands for j in used[number[d.pod_class]]})
-                nodes = np.sort(np.concatenate([self.classes[j].nodes for j in js] or [_NOWHERE]))
-                if domains[gang.index]:
-                    inside = [
-                        self.problem.levels[level].domain[nodes] == d
-                        for level, d in domains[gang.index]
-                    ]
-                    nodes = nodes[np.any(inside, axis=0)]
-                places[gang.index] = nodes
-        return Target(
-            {
-                g: units_of({(self._demand_at(g, s, n), n): k for (s, n), k in mine.items()})
-                for g, mine in staying.items()
-            },
-            places,
-        )
-
-    def _demand_at(self, gang: GangIdx, pod_class: int, node: int) -> int:
-        """The demand of a running gang whose pods of a class are on a node."""
-        demands = self.problem.gangs[gang].demands
-        return next(
-            h.demand
-            for h in self.problem.gangs[gang].home
-            if h.node == node and self._alike(demands[h.demand].pod_class, pod_class)
-        )
-
-    def _alike(self, one: int, other: int) -> bool:
-        request = self.problem.request
-        return one == other or bool((request[one] == request[other]).all())
 
     # --- goals ----------------------------------------------------------------
 
@@ -456,44 +409,6 @@ class VictimModel(LinearModel):
             self.row(_added(terms), most=at_most)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Worth aiming at: units that stay, by gang, and nodes for each gang that comes."""
-
-    staying: Mapping[GangIdx, Units]
-    places: Mapping[int, Ints]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPart:
-    """What of a waiting gang lies in one domain of a level: units by pod class."""
-
-    gang: GangIdx
-    level: int
-    pin: int
-    units: Mapping[int, int]
-
-
-def _parts(problem: Problem, gang: Gang) -> Iterator[WaitingPart]:
-    tree = tree_of(problem, gang)
-    if tree is None:
-        return
-    stack: list[Part] = [tree]
-    while stack:
-        part = stack.pop()
-        stack += part.children
-        if part.required < 0 or part.scope is None:
-            continue
-        inside = set(part.demands)
-        units: defaultdict[int, int] = defaultdict(int)
-        for q in gang.requirements:
-            classes = {gang.demands[d].pod_class for d in q.demands}
-            if q.missing and inside.issuperset(q.demands) and len(classes) == 1:
-                units[classes.pop()] += q.missing
-        if units:
-            yield WaitingPart(gang.index, part.required, part.scope.pin, dict(units))
-
-
 def _that_bind(takes: Ints, free: Ints) -> list[int]:
     """Resources that may run out on a node; of two of which one always runs out first, that."""
     used = np.flatnonzero(takes.any(axis=0))
@@ -508,6 +423,19 @@ def _that_bind(takes: Ints, free: Ints) -> list[int]:
         if not beaten:
             keep.append(int(used[k]))
     return keep
+
+
+def _new_demands(gang: Gang) -> frozenset[int]:
+    """The demands of a gang whose units are not at home now."""
+    return frozenset(range(len(gang.demands))) - {home.demand for home in gang.home}
+
+
+def _summed(terms: _Terms) -> _Terms:
+    """Each variable once."""
+    sums: defaultdict[int, float] = defaultdict(float)
+    for v, w in terms:
+        sums[v] += w
+    return list(sums.items())
 
 
 def _within(inner: Sequence[int], outer: Sequence[int]) -> bool:

@@ -78,11 +78,21 @@ def from_solution(problem: Problem, solution: Solution) -> Plan:
     return plan
 
 
+def _at_home(gang: Gang) -> dict[int, int]:
+    """All running pods of an open gang, by demand."""
+    pods: dict[int, int] = {}
+    for d, _, count in gang.home:
+        pods[d] = pods.get(d, 0) + count * pods_of(gang, d)
+    return pods
+
+
 def kept_by_demand(gang: Gang, units: Units) -> dict[int, int]:
     """The running pods of an open gang that stay at home, by demand.
 
     None of a gang that may be moved and keeps less than its minimum: it moves whole.
     """
+    if units == gang.home:
+        return _at_home(gang)
     there = Counter({(d, n): count for d, n, count in units})
     kept: Counter[int] = Counter()
     for home in gang.home:

@@ -129,15 +129,31 @@ class ResidualCapacity:
             for d, node, count in units:
                 on_node = counts.setdefault(demands[d].pod_class, {})
                 on_node[node] = on_node.get(node, 0) + count
+        if not counts:
+            return
+        # Pods of many classes at once: each node changes once.
+        taken = np.zeros_like(self.free)
+        gpus = np.zeros_like(self.gpus_free)
         for pod_class, on_node in counts.items():
-            self.take(pod_class, np.array(list(on_node)), np.array(list(on_node.values())))
+            nodes, many = np.array(list(on_node)), np.array(list(on_node.values()))
+            self._journal.append((pod_class, nodes, many))
+            taken[nodes] += many[:, None] * self.problem.request[pod_class]
+            gpus[nodes] += many * self.problem.gpus[pod_class]
+            self._count(pod_class, nodes, many)
+        self.free -= taken
+        self.gpus_free -= gpus
+        self._changes.append(np.flatnonzero(taken.any(axis=1)))
 
     def _apply(self, pod_class: ClassIdx, nodes: Ints, change: Ints) -> None:
         self.free[nodes] += change[:, None] * self.problem.request[pod_class]
         self.gpus_free[nodes] += change * self.problem.gpus[pod_class]
         self._changes.append(nodes)
+        self._count(pod_class, nodes, -change)
+
+    def _count(self, pod_class: ClassIdx, nodes: Ints, counts: Ints) -> None:
+        """Tell the rules about pods that come, or go where `counts` are negative."""
         for load in self._of_class.get(pod_class, ()):
-            load.add(pod_class, self.problem.levels[load.rule.level].domain[nodes], -change)
+            load.add(pod_class, self.problem.levels[load.rule.level].domain[nodes], counts)
             self._in_doubt[id(load)] = load
 
 

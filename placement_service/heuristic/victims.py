@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.arrays import MANY, Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.formulation.indices import GangIdx, NodeIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units, units_of
 from placement_service.formulation.problem import Demand, Gang, Problem, UnitsOnNode
 from placement_service.heuristic.gang_units import OutOfTime
@@ -94,6 +94,7 @@ class _Victims:
             for node in sorted({home.node for home in gang.home}):
                 self.on_node[node].append(gang.index)
         self.prices = Prices(self.problem, plan)
+        self._columns: dict[ClassIdx, Ints] = {}
 
     def make_room_for(self, gang: Gang, until: float) -> None:
         """Place one gang in the domain where that costs least, if any victims are enough."""
@@ -197,10 +198,18 @@ class _Victims:
                     free += c * self.problem.request[victim.demands[d].pod_class]
         slots = 0
         if self.problem.eligible[needed.pod_class][node]:
-            slots = int(pods_that_fit(free[None, :], request)[0]) - before
+            used = self._used(needed)
+            slots = int((free[used] // request[used]).min(initial=MANY)) - before
         if slots <= 0:
             return None
         return cost / min(slots, needed.count), keeps
+
+    def _used(self, demand: Demand) -> Ints:
+        """The resources that a demand asks for, as columns."""
+        pod_class = demand.pod_class
+        if pod_class not in self._columns:
+            self._columns[pod_class] = np.flatnonzero(self.problem.request[pod_class])
+        return self._columns[pod_class]
 
     def _cost(self, plan: Plan) -> Cost:
         value: dict[int, int] = {}

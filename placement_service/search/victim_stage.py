@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.cp_sat.linear_model import Floats, Solved
-from placement_service.cp_sat.victim_model import Target, VictimModel
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_target import Target, target_of
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
@@ -129,7 +130,7 @@ class _Descent:
         """Hold the goals that a solution settles, the last of them at what it has there."""
         assert found.values is not None
         self._last = found.values
-        self._aim(self.model.target(found.values))
+        self._aim(target_of(self.model, found.values))
         while self.held < k:
             self._keep(self.bounds[self.held])
         reached = _value(terms, found.values)

@@ -9,18 +9,21 @@ from typing import NamedTuple
 
 import pytest
 
+from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import Binding, PodGang, Policy, Snapshot
+from placement_service.entities.request import Binding, Pod, PodGang, Policy, Snapshot
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
+from placement_service.formulation.tiers import goals
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search.engine import search
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.service.formulation.test_running_gangs import (
     PREEMPT,
     RECLAIM,
@@ -46,12 +49,20 @@ class Answer(NamedTuple):
         return next(t.value for t in self.solution.tiers if t.name is name)
 
 
-def answer(question: Snapshot, policy: Policy) -> Answer:
+def answer(question: Snapshot, policy: Policy, parameters: SearchParameters = DEFAULTS) -> Answer:
     """What the engine says, judged: no rule is broken and every value is what it claims."""
     prepared = prepare(question, policy)
     problem = formulate(question, policy, prepared)
     found: list[Solution] = [first_answer(problem)]
-    found.append(search(problem, found[0], deadline=time.monotonic() + LONG, report=found.append))
+    found.append(
+        search(
+            problem,
+            found[0],
+            deadline=time.monotonic() + LONG,
+            report=found.append,
+            parameters=parameters,
+        )
+    )
     for solution in found:
         plan = name_plan(question, policy, prepared, solution.assignments)
         assert not verify(question, policy, *plan)
@@ -167,3 +178,20 @@ def test_a_gang_whose_minimum_moves_moves_whole() -> None:
     result = answer(Snapshot(nodes, (pair, waiting)), REPACK)
     assert result.evicted() == ["pair", "pair"]
     assert len(result.bindings) == 2
+
+
+def test_the_model_of_victims_gives_room_to_extras_of_running_gangs() -> None:
+    """Two more pods would like to run beside one of the gang, and one has room."""
+    elastic = running("elastic", "n0", gpus=4)
+    [group] = elastic.groups
+    more = replace(
+        group.pod_sets[0], pods=(Pod("namespaces/ml/pods/a"), Pod("namespaces/ml/pods/b"))
+    )
+    question = cluster(replace(elastic, groups=(replace(group, pod_sets=(more,)),)), used=4)
+    problem = formulate(question, REPACK)
+    model = VictimModel(problem)
+    [extra] = [g for g in goals(problem) if g.tier is TierName.EXTRA and g.reported]
+    terms = extra.terms(model)
+    assert terms is not None
+    assert model.relaxed(terms, maximize=True, seconds=LONG).bound == 1
+    assert answer(question, REPACK, SearchParameters(victim_gangs=1)).solution.proven

@@ -1,0 +1,61 @@
+"""Nodes that the victim model need not tell apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import ClassIdx, GangIdx
+from placement_service.formulation.problem import Budget, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes alike; `pods` are units by (gang, demand's pod class) on each of them."""
+
+    nodes: Ints
+    pods: Mapping[tuple[int, int], int]
+
+
+def node_classes(
+    problem: Problem, asked: Sequence[ClassIdx], levels: Sequence[int]
+) -> list[NodeClass]:
+    """The nodes by what they have, who runs there, and which pods that come they take."""
+    pods: defaultdict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+    for gang in (g for g in problem.gangs if g.home):
+        for home in gang.home:
+            key = (gang.index, gang.demands[home.demand].pod_class)
+            here = pods[home.node]
+            here[key] = here.get(key, 0) + home.units
+    eligible = problem.eligible[list(asked)]
+    domains = np.array([problem.levels[i].domain for i in levels], dtype=np.int64)
+    # Pod classes of homes are a node's own, but nodes may be alike but for that.
+    requests: dict[int, bytes] = {}
+    budgets = [covered_by(problem, budget) for budget in problem.budgets]
+    found: dict[object, list[int]] = {}
+    for n in range(problem.node_count):
+        alike = []
+        for (g, s), units in sorted(pods[n].items()):
+            if s not in requests:
+                requests[s] = problem.request[s].tobytes()
+            alike.append((g, requests[s], units, *(s in b.get(GangIdx(g), ()) for b in budgets)))
+        content: object = (
+            domains[:, n].tobytes() if len(domains) else b"",
+            problem.free[n].tobytes(),
+            eligible[:, n].tobytes(),
+            tuple(alike),
+        )
+        found.setdefault(content, []).append(n)
+    return [NodeClass(np.array(nodes), pods[nodes[0]]) for nodes in found.values()]
+
+
+def covered_by(problem: Problem, budget: Budget) -> Mapping[GangIdx, set[ClassIdx]]:
+    """The pod classes that a budget counts, by gang."""
+    covered: defaultdict[GangIdx, set[ClassIdx]] = defaultdict(set)
+    for g, d in budget.demands:
+        covered[g].add(problem.gangs[g].demands[d].pod_class)
+    return covered

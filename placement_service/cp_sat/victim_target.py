@@ -1,0 +1,84 @@
+"""What a solution of the victim model means: who stays with how much, and who comes where."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement_service.cp_sat.linear_model import Floats
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Units, units_of
+from placement_service.formulation.problem import Problem
+
+_NOWHERE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Worth aiming at: units that stay, by gang, and nodes for each gang that comes."""
+
+    staying: Mapping[GangIdx, Units]
+    places: Mapping[int, Ints]
+
+
+def target_of(model: VictimModel, values: Floats) -> Target:
+    """Who stays with how much, and the nodes that each waiting gang is meant to use."""
+    staying: dict[GangIdx, dict[tuple[int, int], int]] = {}
+    for gang in model.running:
+        if values[model.placed[gang.index]] > 0.5:
+            staying[gang.index] = {}
+    for (g, j, s), (v, units) in sorted(model.kept.items()):
+        left = round(values[v] * units) if g in staying else 0
+        each = model.classes[j].pods[g, s]
+        for n in model.classes[j].nodes[: -(-left // each)].tolist():
+            here = min(each, left)
+            staying[g][s, n] = here
+            left -= here
+    number: dict[int, int] = {s: a for a, s in enumerate(model.asked)}
+    used: dict[int, list[int]] = defaultdict(list)
+    for (a, j), v in model.load.items():
+        if values[v] > 0.5:
+            used[a].append(j)
+    domains: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (p, d), v in model.here.items():
+        if values[v] > 0.5:
+            domains[model.parts[p].gang].append((model.parts[p].level, d))
+    places: dict[int, Ints] = {}
+    for gang in model.waiting:
+        if values[model.placed[gang.index]] > 0.5:
+            js = sorted({j for d in gang.demands for j in used[number[d.pod_class]]})
+            nodes = np.sort(np.concatenate([model.classes[j].nodes for j in js] or [_NOWHERE]))
+            if domains[gang.index]:
+                inside = [
+                    model.problem.levels[level].domain[nodes] == d
+                    for level, d in domains[gang.index]
+                ]
+                nodes = nodes[np.any(inside, axis=0)]
+            places[gang.index] = nodes
+    return Target(
+        {
+            g: units_of({(_demand_at(model.problem, g, s, n), n): k for (s, n), k in mine.items()})
+            for g, mine in staying.items()
+        },
+        places,
+    )
+
+
+def _demand_at(problem: Problem, gang: GangIdx, pod_class: int, node: int) -> int:
+    """The demand of a running gang whose pods of a class are on a node."""
+    demands = problem.gangs[gang].demands
+    return next(
+        h.demand
+        for h in problem.gangs[gang].home
+        if h.node == node and _alike(problem, demands[h.demand].pod_class, pod_class)
+    )
+
+
+def _alike(problem: Problem, one: int, other: int) -> bool:
+    request = problem.request
+    return one == other or bool((request[one] == request[other]).all())

@@ -1,0 +1,42 @@
+"""What of gangs that wait lies in one domain each, whichever that is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.scope_tree import Part, tree_of
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPart:
+    """What of a waiting gang lies in one domain of a level: units by pod class."""
+
+    gang: GangIdx
+    level: int
+    pin: int
+    units: Mapping[int, int]
+
+
+def parts_of(problem: Problem, gang: Gang) -> Iterator[WaitingPart]:
+    """The parts of a gang that require a domain, with their minimum; none where scopes overlap."""
+    tree = tree_of(problem, gang)
+    if tree is None:
+        return
+    stack: list[Part] = [tree]
+    while stack:
+        part = stack.pop()
+        stack += part.children
+        if part.required < 0 or part.scope is None:
+            continue
+        inside = set(part.demands)
+        units: defaultdict[int, int] = defaultdict(int)
+        for q in gang.requirements:
+            classes = {gang.demands[d].pod_class for d in q.demands}
+            if q.missing and inside.issuperset(q.demands) and len(classes) == 1:
+                units[classes.pop()] += q.missing
+        if units:
+            yield WaitingPart(gang.index, part.required, part.scope.pin, dict(units))
