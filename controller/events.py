@@ -20,6 +20,9 @@ from typing import Any, Final
 from placement.cluster import MERGE_PATCH, ApiError, Cluster
 from placement.resources import EVENTS
 
+#: Annotation of an event: the digest of the latest request whose answer it tells, by which the
+#: service may have saved it.
+REQUEST: Final = "placement-service/request-digest"
 #: What the API server takes.
 _LONGEST_NOTE: Final = 1024
 #: Events remembered; the oldest are forgotten.
@@ -66,10 +69,13 @@ class Recorder:
         topic: str,
         action: str,
         note: str,
+        request: str = "",
     ) -> bool:
         """Writes an event, or counts up the one with the same note; false when neither.
 
-        `topic` is finer than the reason and coarser than the note. Raises `ApiError`.
+        `topic` is finer than the reason and coarser than the note. `request` is the digest of the
+        request that was answered: the annotation `REQUEST` names the latest, for no two are alike,
+        and a note cannot be changed. Raises `ApiError`.
         """
         metadata = about["metadata"]
         note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
@@ -82,7 +88,7 @@ class Recorder:
         if recorded is not None and recorded.note == note:
             recorded.at = now
             try:
-                self._count_up(namespace, recorded)
+                self._count_up(namespace, recorded, request)
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -101,7 +107,7 @@ class Recorder:
             body={
                 "apiVersion": EVENTS.api_version,
                 "kind": EVENTS.kind,
-                "metadata": {"namespace": namespace, "name": name},
+                "metadata": {"namespace": namespace, "name": name, **_annotations(request)},
                 "eventTime": _micro_time(),
                 "reportingController": self._controller,
                 "reportingInstance": self._instance[:128],
@@ -120,14 +126,19 @@ class Recorder:
         )
         return True
 
-    def _count_up(self, namespace: str, recorded: _RecordedEvent) -> None:
+    def _count_up(self, namespace: str, recorded: _RecordedEvent, request: str) -> None:
         recorded.count += 1
+        series = {"count": recorded.count, "lastObservedTime": _micro_time()}
         self._cluster.request(
             "PATCH",
             EVENTS.path_of(recorded.name, namespace),
-            body={"series": {"count": recorded.count, "lastObservedTime": _micro_time()}},
+            body={"metadata": _annotations(request), "series": series},
             content_type=MERGE_PATCH,
         )
+
+
+def _annotations(request: str) -> dict[str, dict[str, str]]:
+    return {"annotations": {REQUEST: request}} if request else {}
 
 
 def _micro_time() -> str:

@@ -288,9 +288,8 @@ class Reporter:
             reason=SCHEDULED if wanted.scheduled else FAILED_SCHEDULING,
             topic=wanted.reason,
             action="Scheduling",
-            note=wanted.message
-            if wanted.scheduled
-            else f"{wanted.reason}: {wanted.message}{_named(wanted.request)}",
+            note=wanted.message if wanted.scheduled else f"{wanted.reason}: {wanted.message}",
+            request="" if wanted.scheduled else wanted.request,
         )
 
     def _write_gang(self, gang: Body, wanted: GangStatus) -> bool:
@@ -352,13 +351,9 @@ class Reporter:
             reason=FAILED_SCHEDULING,
             topic=notice.reason,
             action="Scheduling",
-            note=wanted["message"] + _named(notice.request),
+            note=wanted["message"],
+            request=notice.request,
         )
-
-
-def _named(request: str) -> str:
-    """The digest of a request, by which the service may have saved it."""
-    return f" (request {request})" if request else ""
 
 
 def report_eviction(recorder: Recorder, victim: Victim, plan: EvictionPlan) -> None:

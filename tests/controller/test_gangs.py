@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from controller.events import REQUEST
 from tests.cluster.api import NODES, POD_GANGS, PODS, Body
 from tests.cluster.build import (
     clique,
@@ -85,20 +86,21 @@ def test_a_gang_that_does_not_fit_whole_gets_nothing_and_says_why(
     unschedulable = ("False", "Unschedulable", sentence)
     cluster.wait_until(lambda: on_pods() == [unschedulable] * 3, "every pod says the same")
 
-    def events() -> set[tuple[str, str, str, str]]:
+    def events() -> set[tuple[str, ...]]:
         return {
             (
                 e["type"],
                 e["reason"],
                 e["involvedObject"]["name"],
-                # An event also names the request that was answered.
-                e["message"].partition(" (request sha256:")[0],
+                e["message"],
+                # The request that was answered.
+                e["metadata"].get("annotations", {}).get(REQUEST, "")[:7],
             )
             for e in cluster.events()
         }
 
     names = {"g-0", *(pod["metadata"]["name"] for pod in cluster.pods())}
-    failed = {("Warning", "FailedScheduling", name, sentence) for name in names}
+    failed = {("Warning", "FailedScheduling", name, sentence, "sha256:") for name in names}
     cluster.wait_until(lambda: events() == failed, "one event each says the same")
     assert cluster.bound() == {}
     # Room appears: the wait ends.
