@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from placement.kubernetes import protobuf
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.translate import Translation, translate
@@ -26,9 +27,6 @@ from placement.kubernetes.v1 import (
 from placement.v1 import ComputePlacementRequest, Placement
 from placement_service.api.snapshots.objects import NOTHING, ObjectsVersion, step
 from placement_service.entities.errors import InvalidRequest, Violation
-
-#: What Kubernetes' own protobuf encoding of objects begins with.
-_PROTOBUF = b"k8s\x00"
 
 #: An escape that may be half a character: what JSON lets through and no message can hold.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -142,7 +140,10 @@ def _translated(objects: Objects, as_of: datetime | None = None) -> Translation:
 
 
 def read_objects(contents: Iterable[bytes]) -> Objects:
-    """Objects from JSON. What cannot be parsed is a problem, and the others are read on."""
+    """Objects from JSON, or Kubernetes' protobuf encoding.
+
+    What cannot be parsed is a problem, and the others are read on.
+    """
     problems: list[Problem] = []
     found = []
     for index, content in enumerate(contents):
@@ -153,14 +154,9 @@ def read_objects(contents: Iterable[bytes]) -> Objects:
     return collect(found, problems)
 
 
-class _ProtobufError(Exception):
-    """Not read: the only messages of Kubernetes for Python are of 2019, and custom resources,
-    gangs among them, are never in protobuf."""
-
-
 def _parse(content: bytes) -> Any:
-    if content.startswith(_PROTOBUF):
-        raise _ProtobufError
+    if content.startswith(protobuf.MAGIC):
+        return protobuf.decode(content)
     body = json.loads(content.decode("utf-8"))
     if _SURROGATE.search(content):
         json.dumps(body, ensure_ascii=False).encode("utf-8")
@@ -171,8 +167,8 @@ def _parse(content: bytes) -> Any:
 def _parse_errors(place: str, problems: list[Problem]) -> Iterator[None]:
     try:
         yield
-    except _ProtobufError:
-        what = "is in Kubernetes' protobuf encoding; send JSON (Accept: application/json)"
+    except protobuf.ProtobufError as error:
+        what = f"is in Kubernetes' protobuf encoding, and {error}"
         problems.append(Problem(place, "", "", what))
     except UnicodeDecodeError:
         problems.append(Problem(place, "", "", "is not text in UTF-8"))

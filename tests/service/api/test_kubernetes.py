@@ -104,6 +104,15 @@ def test_a_list_is_taken_apart_as_kubectl_writes_it(stub: Any) -> None:
     assert response.request == translate(Objects.of(OBJECTS)).request
 
 
+def test_objects_may_come_in_the_protobuf_encoding_of_kubernetes(stub: Any) -> None:
+    metadata = b"\x0a\x06\x0a\x04free"
+    content = b"k8s\x00\x0a\x0a\x0a\x02v1\x12\x04Node\x12\x08" + metadata
+    found = stub.TranslateObjects(TranslateObjectsRequest(objects=[content]), timeout=LONG)
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "free"}}
+    direct = stub.TranslateObjects(TranslateObjectsRequest(objects=encoded(bare)), timeout=LONG)
+    assert found.request == direct.request
+
+
 def test_other_kinds_are_skipped_with_a_warning(stub: Any) -> None:
     other = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}
     request = PlaceObjectsRequest(objects=encoded(*OBJECTS, other))
@@ -137,7 +146,7 @@ def test_every_problem_of_every_object_is_told_with_its_place(stub: Any) -> None
         pytest.param(b'{"kind":"Pod","n":' + b"1" * 10_000 + b"}", "cannot be parsed", id="digits"),
         pytest.param(b'{"kind":"\\ud800"}', "half a character", id="half a character"),
         pytest.param(b"7", "is not a Kubernetes object", id="a number"),
-        pytest.param(b"k8s\x00\n\x0b\n\x02v1\x12\x03Pod", "protobuf encoding", id="protobuf"),
+        pytest.param(b"k8s\x00\n\xff\n\x02v1\x12\x03Pod", "is cut off", id="half a protobuf"),
     ],
 )
 def test_what_is_no_object_is_refused_by_its_index(stub: Any, content: bytes, want: str) -> None:

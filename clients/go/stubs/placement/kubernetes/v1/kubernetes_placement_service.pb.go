@@ -31,11 +31,13 @@ const (
 // changed since the objects that the service was told before.
 type PlaceObjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// objects of the cluster, each in JSON, as the API server gives it: Node,
-	// Pod, PriorityClass, PodGang, PodCliqueSet, ClusterTopologyBinding, or a
-	// list of them. "kind" and "apiVersion" must be there; what does not bear on
-	// placement, such as managedFields, may be left out. Objects of other kinds
-	// are skipped with a warning. Kubernetes' own protobuf encoding is refused.
+	// objects of the cluster, each as the API server gives it, in JSON or in
+	// Kubernetes' own protobuf encoding (application/vnd.kubernetes.protobuf,
+	// which begins with "k8s" and a zero): Node, Pod, PriorityClass, PodGang,
+	// PodCliqueSet, ClusterTopologyBinding, or a list of them. "kind" and
+	// "apiVersion" must be there; what does not bear on placement, such as
+	// managedFields, may be left out. Objects of other kinds are skipped with a
+	// warning. Custom resources have no protobuf encoding.
 	Objects [][]byte `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
 	// revision of the objects, opaque to the service, returned in
 	// Placement.revision.
