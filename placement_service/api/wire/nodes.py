@@ -5,9 +5,9 @@ What is alike on many nodes is read once, see `slices`.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
+from operator import methodcaller
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -79,11 +79,9 @@ class _Column(Generic[_S]):
     """A slice of each node: every different one is read once."""
 
     def __init__(self, slices: Sequence[_S]) -> None:
-        numbers: dict[_S, int] = {}
-        self.number: Ints = np.fromiter(
-            [numbers.setdefault(s, len(numbers)) for s in slices], np.int64, len(slices)
-        )
-        self.slices = tuple(numbers)
+        self.slices = tuple(dict.fromkeys(slices))
+        numbers = {content: k for k, content in enumerate(self.slices)}
+        self.number: Ints = np.fromiter(map(numbers.__getitem__, slices), np.int64, len(slices))
         self._found: list[tuple[int, Found]] = []
 
     def total(self, measure: Callable[[_S], int]) -> int:
@@ -122,7 +120,7 @@ def parse_nodes(snapshot: cluster_pb2.ClusterSnapshot, violations: list[Violatio
     labels = _Column(_label_slices(nodes, names))
     allocatable = _Column([node.allocatable for node in nodes])
     requested = _Column([node.requested for node in nodes])
-    taints = _Column([tuple(node.taints) for node in nodes])
+    taints = _Column([tuple(node.taints) if node.taints else () for node in nodes])
     parts = _Column(_part_slices(slices))
     size.check_node_parts(
         devices=parts.total(lambda part: len(part[1])),
@@ -158,14 +156,26 @@ def _label_slices(nodes: Sequence[NodeSlices], names: Sequence[str]) -> list[tup
     With it, no two nodes would have the same.
     """
     found = []
-    for node, name in zip(nodes, names, strict=True):
-        entries = list(node.labels)
-        own = name.removeprefix("nodes/").encode()
-        if len(own) < _SHORT:
-            with contextlib.suppress(ValueError):
-                entries.remove(_HOSTNAME + bytes((len(own),)) + own)
+    last = 0
+    for node, own in zip(nodes, _own_entries(names), strict=True):
+        entries = node.labels[:]
+        # Nodes have much the same keys, in one order.
+        if last >= len(entries) or entries[last] != own:
+            if own not in entries:
+                found.append(tuple(entries))
+                continue
+            last = entries.index(own)
+        del entries[last]
         found.append(tuple(entries))
     return found
+
+
+def _own_entries(names: Sequence[str]) -> Iterator[bytes]:
+    """The hostname labels of nodes on the wire, where they are the nodes' own names."""
+    for name in names:
+        own = name.removeprefix("nodes/").encode()
+        # No entry is empty.
+        yield b"%b%c%b" % (_HOSTNAME, len(own), own) if len(own) < _SHORT else b""
 
 
 class _Labels:
@@ -225,12 +235,8 @@ _PartSlices = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], int
 def _part_slices(slices: Slices) -> list[_PartSlices]:
     nodes = slices.nodes
     if any(
-        any(has_some)
-        for has_some in (
-            [node.HasField("host_ports") for node in nodes],
-            [node.HasField("devices") for node in nodes],
-            [node.HasField("partitions") for node in nodes],
-        )
+        any(map(methodcaller("HasField", part), nodes))
+        for part in ("host_ports", "devices", "partitions")
     ):
         return [
             (
@@ -242,10 +248,9 @@ def _part_slices(slices: Slices) -> list[_PartSlices]:
             )
             for part in slices.parts()
         ]
-    none = repeat(())
     policies = [node.partition_policy for node in nodes]
     domains = [node.compute_domain for node in nodes]
-    return list(zip(none, none, none, policies, domains, strict=False))
+    return [((), (), (), policy, domain) for policy, domain in zip(policies, domains, strict=True)]
 
 
 def _parse_parts(content: _PartSlices, found: Found) -> Parts:

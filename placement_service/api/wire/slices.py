@@ -11,7 +11,7 @@ its text has been checked, and nothing stands in it twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -28,7 +28,7 @@ class NodeSlices(Protocol):
     """
 
     name: str
-    labels: Sequence[bytes]
+    labels: MutableSequence[bytes]
     allocatable: bytes
     requested: bytes
     taints: Sequence[bytes]
