@@ -62,6 +62,7 @@ class _Templates:
         self._named = named
         self._violations = violations
         #: By bytes and namespace, which the terms of a template may mean.
+        self._written: dict[tuple[bytes, str], tuple[PodTemplate, Found]] = {}
         self._inline: dict[tuple[bytes, str], tuple[PodTemplate, Found]] = {}
         self._by_name: dict[tuple[str, str], PodTemplate] = {}
         self._told: set[str] = set()
@@ -91,11 +92,15 @@ class _Templates:
         return self._by_name[key]
 
     def _read(self, message: workload_pb2.PodTemplate, namespace: str, path: str) -> PodTemplate:
-        key = (message.SerializeToString(deterministic=True), namespace)
-        known = self._inline.get(key)
+        written = (message.SerializeToString(), namespace)
+        known = self._written.get(written)
         if known is None:
-            found: Found = []
-            known = self._inline[key] = (_parse_template(message, namespace, found), found)
+            # Maps may stand in any order: equal templates are written alike only on request.
+            key = (message.SerializeToString(deterministic=True), namespace)
+            if key not in self._inline:
+                found: Found = []
+                self._inline[key] = (_parse_template(message, namespace, found), found)
+            known = self._written[written] = self._inline[key]
         template, found = known
         if found:
             add_violations(self._violations, path, found)
