@@ -218,11 +218,11 @@ class PodGroup:
 
     @property
     def running_count(self) -> int:
-        return len(self.fixed_pods) + sum(len(s.bound_pods) for s in self.pod_sets)
+        return len(self.fixed_pods) + sum([len(s.bound_pods) for s in self.pod_sets])
 
     @property
     def pending_count(self) -> int:
-        return sum(len(s.pods) for s in self.pod_sets)
+        return sum([len(s.pods) for s in self.pod_sets])
 
     @property
     def missing(self) -> int:

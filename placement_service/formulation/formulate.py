@@ -91,7 +91,9 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     gangs = tuple(_with_queues(gangs, queue_rows))
     guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
     guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}
-    gangs = tuple(replace(g, guarantee=guarantee_of.get(g.index, -1)) for g in gangs)
+    gangs = tuple(
+        replace(g, guarantee=guarantee_of[g.index]) if g.index in guarantee_of else g for g in gangs
+    )
     gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
     if gpu_counts.any():
         used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))

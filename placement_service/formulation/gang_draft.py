@@ -80,6 +80,7 @@ class GangDraft:
         self._levels = levels
         self._node = node
         self._group = {g.name: i for i, g in enumerate(gang.groups)}
+        self._running = {i: pods for i, g in enumerate(gang.groups) if (pods := g.running_pods)}
         self._scopes = [
             _ScopeDraft(
                 frozenset(self._group[name] for name in scope.groups),
@@ -98,9 +99,11 @@ class GangDraft:
 
     def _running_places(self, groups: frozenset[int], places: Ints) -> tuple[int, ...]:
         """Places of the running pods of some groups, as in `Scope.running`."""
+        if not self._running:
+            return ()
         found: list[int] = []
-        for i in sorted(groups):
-            for pod in self.gang.groups[i].running_pods:
+        for i in sorted(groups & self._running.keys()):
+            for pod in self._running[i]:
                 node = self._node.get(pod.node)
                 found.append(self._gone[pod.node] if node is None else int(places[node]))
         return tuple(sorted(set(found)))

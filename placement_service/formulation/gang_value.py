@@ -41,18 +41,21 @@ def gang_value(gang: PodGang, policy: Policy, totals: Resources) -> int:
     a group of which no pod's requests are known counts nothing. `totals` are those of
     `cluster_totals`.
     """
-    milli_gpus = 0
-    amounts: dict[str, int] = {}
-    for group in gang.groups:
-        templates = [s.template for s in group.pod_sets if s.pods or s.bound_pods]
-        if not templates:
-            continue
-        milli_gpus += group.min_replicas * min(policy.milli_gpus(t) for t in templates)
-        for resource in _asked(t.requests for t in templates) & totals.keys():
-            least = min(t.requests.get(resource, 0) for t in templates)
-            amounts[resource] = amounts.get(resource, 0) + group.min_replicas * least
+    sets = [
+        (group.min_replicas, [s.template for s in group.pod_sets if s.pods or s.bound_pods])
+        for group in gang.groups
+    ]
+    known = [(count, templates) for count, templates in sets if templates]
+    milli_gpus = sum(
+        [count * min([policy.milli_gpus(t) for t in templates]) for count, templates in known]
+    )
     if milli_gpus:
         return min(milli_gpus * (UNITS_PER_GPU // 1000), MAX_VALUE)
+    amounts: dict[str, int] = {}
+    for count, templates in known:
+        for resource in _asked(t.requests for t in templates) & totals.keys():
+            least = min(t.requests.get(resource, 0) for t in templates)
+            amounts[resource] = amounts.get(resource, 0) + count * least
     # Exact: the share of the scarcest resource, divided by how many resources there are.
     share = max(
         (WITHOUT_GPUS * n // (totals[r] * len(totals)) for r, n in amounts.items()), default=0

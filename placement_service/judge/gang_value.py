@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from placement_service.entities.request import PODS, PodGang, Policy, Snapshot
+from placement_service.entities.request import PODS, PodGang, PodTemplate, Policy, Snapshot
 
 #: Values are in millionths of a GPU.
 MILLIONTHS = 1_000_000
@@ -30,15 +30,17 @@ def gang_values(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
 
 def _value(gang: PodGang, policy: Policy, there: Counter[str]) -> int:
     thousandths = 0
-    asked: Counter[str] = Counter()
+    of_group: list[tuple[int, list[PodTemplate]]] = []
     for group in gang.groups:
         pods = [s.template for s in group.pod_sets if len(s.pods) + len(s.bound_pods)]
         if pods:
+            of_group.append((group.min_replicas, pods))
             thousandths += group.min_replicas * min(map(policy.milli_gpus, pods))
-            for resource in there:
-                least = min(pod.requests.get(resource, 0) for pod in pods)
-                asked[resource] += group.min_replicas * least
     if thousandths:
         return min(thousandths * MILLIONTHS // 1000, MOST)
+    asked: Counter[str] = Counter()
+    for count, pods in of_group:
+        for resource in there:
+            asked[resource] += count * min(pod.requests.get(resource, 0) for pod in pods)
     shares = [Fraction(asked[r] * SHARED, there[r] * len(there)) for r in there]
     return min(1 + int(max(shares, default=Fraction(0))), MOST)
