@@ -1,8 +1,8 @@
-"""How many further domains are needed at least for everyone that waits, by counting.
+"""At least how many further domains all waiting gangs need, by counting.
 
-As `added_nodes`, but whole domains are added: at their own level and inside it they are domains
-of their own, above it they make their parents larger. And the most copies of a gang beside
-everyone else.
+As `added_nodes`, but whole domains are added: at their own level and inside it they are new
+domains, above it they make their parents larger. Also the most copies of a gang that fit beside all
+others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement_service.bounds.together import Lack, Offers, lacks, queues_allow
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.problem import Gang
 
-#: No more domains than this are thought of.
+#: No more domains than this are considered.
 MOST_DOMAINS = 1 << 16
 
 
@@ -113,7 +113,7 @@ def most_copies(counting: Counting, gang: Gang, most: int) -> int:
 
 
 def _first_with(holds: Callable[[int], bool]) -> int:
-    """The first number from 1 on for which something holds that goes on to; `NEVER` for none."""
+    """The first number from 1 on for which a monotone condition holds; `NEVER` for none."""
     low, high = 0, 1
     while not holds(high):
         if high >= MOST_DOMAINS:

@@ -1,10 +1,10 @@
-"""How many further nodes are needed at least for everyone that waits, by counting.
+"""At least how many further nodes all waiting gangs need, by counting.
 
 Every row of `counting` says what all gangs together weigh and what the nodes offer, domain by
 domain. A further node adds to its own domain, so the least number of nodes of one kind that
 makes up for what a row lacks follows at once. The same for a scope that must lie in one domain.
 
-The kinds are nodes at the end of the problem, one of each, that are not there yet.
+The kinds are nodes at the end of the problem, one of each, that do not exist yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placement_service.bounds.together import Lack, Offers, lacks
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang, Scope
 
-#: More nodes than anybody adds: no number is enough.
+#: More nodes than anybody would add: no number is enough.
 NEVER = 1 << 40
 
 
@@ -75,7 +75,7 @@ class AddedNodes:
     # --- scopes -----------------------------------------------------------------
 
     def _needs(self, gang: Gang, scope: Scope) -> Ints | None:
-        """What a scope weighs [K]; None when some domain that is there may hold it."""
+        """What a scope weighs [K]; None when some existing domain may hold it."""
         level = self.problem.levels[scope.required]
         content = self.counting.content(gang, scope.demands)
         if not content:

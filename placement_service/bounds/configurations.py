@@ -6,7 +6,7 @@ set of parts fits into a domain only if its units can be given nodes of their ow
 nodes that accept them. Domains with the same number of nodes of each type, which is the set of
 shapes that a node accepts, are of one signature and hold the same sets.
 
-Given a price for each kind, `price` finds the dearest set of each signature without a solver.
+Given a price for each kind, `price` finds the most valuable set of each signature without a solver.
 For each shape, what at most m units are worth is a knapsack over the kinds of the shape. Of a
 domain's types one is open, the one with most nodes; for the nodes of all others every way to
 give them to shapes is tried, and the open nodes go to the shapes by a max-plus convolution:
@@ -42,7 +42,7 @@ class PartKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationParameters:
-    """Beyond these limits less is told apart, and bounds are weaker."""
+    """Beyond these limits fewer cases are told apart, and bounds are weaker."""
 
     #: Nodes of one domain up to which configurations are priced.
     nodes: int = 128
@@ -194,7 +194,7 @@ class Configurations:
         return tuple(self._signature(n, tuple(mine), most) for n, mine in domains.items())
 
     def _told(self, nodes: Sequence[int], most: int) -> tuple[list[int], int]:
-        """Types but the widest that can be told apart with so many ways, and their ways."""
+        """All types but the widest that can be told apart within so many ways, and these ways."""
         there = [t for t, n in enumerate(nodes) if n]
         more = {t: comb(nodes[t] + int(self._open[t].sum()) - 1, nodes[t]) for t in there}
         del more[self._widest(nodes)]
@@ -276,7 +276,7 @@ class Configurations:
         return worth, chosen
 
     def trim(self, signature: Signature, column: Ints, prices: Ints) -> Ints:
-        """The dearest parts of a column, one after another, that fit a domain together."""
+        """The most valuable parts of a column, one after another, that fit a domain together."""
         kept = np.zeros_like(column)
         units = np.zeros(len(self.accepts), dtype=np.int64)
         order = sorted(
@@ -317,7 +317,7 @@ def give_nodes(
     """
     given: dict[tuple[int, int], int] = {}
     left = list(nodes)
-    # Nodes that accept least first, so that the others stay for those who need them.
+    # Nodes that accept the fewest shapes first, so that the others stay for units that need them.
     order = sorted(range(len(left)), key=lambda t: int(accepts[t].sum()))
 
     def place(shape: int, tried: set[int]) -> bool:
@@ -425,7 +425,7 @@ def _convolve(worth: Ints, open_shapes: Bools, ways: Ints, most: int) -> list[tu
         # What is left of the nodes stays empty, so values rise with them from the start.
         after = before + row[ways[:, shape]][:, None]
         for j in range(1, most + 1):
-            # Where some unit more is worth nothing, one node less does as well.
+            # Where a further unit is worth nothing, one node less is as good.
             if _rises(row, ways[:, shape], j):
                 gain = row[ways[:, shape] + j]
                 np.maximum(

@@ -266,7 +266,7 @@ class Counting:
             weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
             for k in range(len(self.units)):
                 sizes = np.unique(weights[:, k])[::-1]
-                # On single nodes a rounding is but another reference.
+                # On single nodes a rounding is just another reference.
                 large = sizes[sizes > 1][: self.parameters.roundings] if level >= 0 else ()
                 for t in (1, *(int(w) for w in large)):
                     rounded = weights[:, k] // t * times
@@ -382,13 +382,13 @@ def _largest_sums(offers: Ints) -> Ints:
 
 
 def _counters(problem: Problem, parameters: CountingParameters) -> tuple[Ints, Ints]:
-    """Units [K, S] and room [K, N] by reference and node set, then by Hall's condition."""
+    """Units [K, S] and room [K, N]: by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
     fits = usable_nodes(problem)
     found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
 
     def add(units: Ints, room: Ints) -> None:
-        # What is asked for in all is as good as any larger room.
+        # Room for all that is asked for is as good as any larger room.
         asked = float(demand.astype(float) @ units)
         if asked >= MAX_SUM:
             return

@@ -1,4 +1,4 @@
-"""What some gangs lack when all of them are to run, by counting.
+"""What is missing for all of some gangs to run, by counting.
 
 The same rows as those of `counting`, with every gang admitted: what the gangs weigh together
 against what the nodes offer, domain by domain.

@@ -1,10 +1,9 @@
-"""The master: which gangs can be admitted at all, by rows and rack patterns.
+"""The master: which gangs can be admitted at all, by rows and patterns of domains.
 
-A small integer program over classes of identical gangs. It knows domains only
-through `rows` and through patterns of what fits one domain, so its size does
-not grow with nodes or pods, and everything that it forgets makes it a
-relaxation: its optimum bounds every plan, and its solution is the target that
-the decoder then tries to place.
+A small integer program over classes of identical gangs. It knows domains only through rows
+(`bounds.counting`) and through patterns of what fits one domain, so its size does not grow with
+nodes or pods, and everything that it leaves out makes it a relaxation: its optimum bounds every
+plan, and its solution is the target that the decoder then tries to place.
 
 Patterns (Gilmore and Gomory 1961): at the level with most parts, let a domain
 have c nodes that fit a unit of which no node holds two. The parts of two and
@@ -236,7 +235,7 @@ def _count_parts(counting: Counting, i: int, units: Ints) -> int:
 
 
 def whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
-    """PodClasses of which no node holds two [S], and nodes that fit one of them [N].
+    """Pod classes of which no node holds two [S], and nodes that fit one of them [N].
 
     Of several such families the one that asks for most GPUs, then most units.
     """

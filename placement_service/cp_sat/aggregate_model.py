@@ -3,8 +3,8 @@
 Where the exact model (`exact_model`) asks of every gang which of its units lie on
 which class of nodes, this one asks only how many parts of which kind open in
 which domain (`part_types`, `domain_forest`), and how many units of which pod class lie on
-which class of nodes (`node_classes`, `node_packing`). It says the same of gangs that kinds can
-describe, is much smaller, and knows no two gangs apart that are alike:
+which class of nodes (`node_classes`, `node_packing`). It says the same about gangs that kinds can
+describe, is much smaller, and does not tell like gangs apart:
 
     z[G]         gangs of a group placed
     set[F, D]    whole sets of a family in domain D
@@ -16,9 +16,9 @@ describe, is much smaller, and knows no two gangs apart that are alike:
 In order: the variables (`aggregate_variables`), the constraints (`aggregate_constraints`), cuts
 where they are asked for (`packing_cuts`), and here the goals.
 
-What it takes for less than it is: a part that is split counts as using two
-domains, or as many as counting proves. Parts that fill a large share of a
-domain are told apart, and count the domains that they use one by one.
+Where it counts too little: a part that is split counts as using two domains, or as many as counting
+proves. Parts that fill a large share of a domain are told apart, and count the domains that they
+use one by one.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class AggregateModel:
         return [t for p, terms in extras.items() if priority in (None, p) for t in terms]
 
     def kept_pods(self) -> Terms[Var]:
-        # Gangs that are open to decision are no part of the model.
+        # Running gangs that may give way are not in the model.
         return []
 
     def topology_cost(self) -> Terms[Var]:

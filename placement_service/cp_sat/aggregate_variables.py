@@ -30,7 +30,7 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
 
 class Located(NamedTuple):
-    """So many times a variable, in a vertex."""
+    """A multiple of a variable, in a vertex."""
 
     vertex: int
     var: Var

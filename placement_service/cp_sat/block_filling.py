@@ -40,7 +40,8 @@ K = TypeVar("K")
 #: where need not be told apart.
 SMALL = 8
 
-#: Gangs of a class that are newly told apart: more at once are not worth their variables.
+#: Gangs of a class that are told apart for the first time: more at once are not worth their
+#: variables.
 MOST_NEW = 2
 
 #: A pattern: (size, how many parts of it).
@@ -76,7 +77,7 @@ class Filled:
     racks: dict[tuple[RackSort, Sizes], int] = field(default_factory=dict)
 
     def only(self, blocks: Collection[int]) -> Filled:
-        """What of it lies in some blocks."""
+        """The part of it that lies in some blocks."""
         return Filled(
             {key: n for key, n in self.whole.items() if key[1] in blocks},
             {key: n for key, n in self.away.items() if key[1] in blocks},
@@ -289,7 +290,7 @@ class BlockFilling:
         return most
 
     def _is_large(self, mine: Class) -> bool:
-        """Whether it may be split and takes a good part of any block."""
+        """Whether it may be split and takes a large part of any block."""
         shape = mine.shape
         return bool(shape.splits) and mine.base < 0 and SMALL * shape.size > self._best
 

@@ -242,7 +242,7 @@ class Blocks:
     # --- what gangs ask of them -------------------------------------------------------
 
     def classes(self, gangs: Sequence[Gang]) -> list[Class]:
-        """Gangs in classes; those that blocks say nothing of are in none."""
+        """Gangs in classes; those that blocks cannot describe are in none."""
         found: dict[object, int] = {}
         result: list[Class] = []
         member: dict[int, int] = {}
@@ -320,7 +320,7 @@ class Blocks:
                 yield ExtraUnits(d, kind, q.pending - q.missing)
 
     def pieces(self, gang: Gang) -> tuple[Piece, ...] | None:
-        """What a gang consists of, None where racks and blocks do not say it."""
+        """What a gang consists of, None where racks and blocks cannot describe it."""
         tree = self.counting.topology.tree(gang)
         found: list[Piece] = []
         if tree is None or not self._collect(gang, tree, mandatory(gang), found):

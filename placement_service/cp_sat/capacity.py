@@ -1,6 +1,6 @@
 """Bounds of how much fits, by the admission master: one more number in it.
 
-Both are relaxations: no plan has more copies, none does with fewer domains.
+Both are relaxations: no plan has more copies, and none gets by with fewer domains.
 """
 
 from __future__ import annotations

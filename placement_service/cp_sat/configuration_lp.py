@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 PRICE_DIGITS = 10**7
 DUAL_BITS = 40
 
-#: How many times what it is worth a part costs that no column has.
+#: The price of a part that is in no column, as a multiple of what it is worth.
 MISSING = 20
 
 #: Beyond this a row has no limit on a side.
@@ -172,7 +172,7 @@ class _Relaxation:
         for v, w in self.value.items():
             objective.SetCoefficient(self._variables[v], w / self._unit)
         objective.SetMaximization()
-        # What is held may need parts for which there are no columns yet: they have a price.
+        # Goals that are held may need parts for which there are no columns yet: these have a price.
         dearest = float((self._guess().kinds / self._sizes()).max(initial=0.0)) or self._unit
         for k, size in enumerate(self._sizes().tolist()):
             missing = solver.NumVar(0, infinity, "")
@@ -191,7 +191,7 @@ class _Relaxation:
         """The value, the duals of rows and kinds, and those of signatures."""
         if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
-        # All of them now: they are not valid any more when a column was added.
+        # All of them now: once a column is added they are not valid any more.
         rows = np.array([c.dual_value() for c in self._row_limits]) * self._unit
         kinds = np.array([c.dual_value() for c in self._kind_limits]) * self._unit
         signatures = np.array([c.dual_value() for c in self._signature_limits]) * self._unit

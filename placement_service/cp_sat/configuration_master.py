@@ -66,7 +66,7 @@ class ConfigurationMaster(AdmissionMaster):
         effort: float,
         slack: int,
     ) -> Answer:
-        """The best that some of the configurations at hand allow; the answer has no bound.
+        """The best solution with the known configurations; the answer has no bound.
 
         `bound` is the proven one, at which the search may end. Configurations are left out
         that cost more than `slack`, in the goal's units, of the bound where they are used.

@@ -1,9 +1,8 @@
 """Counts of the aggregate model, disaggregated to gangs and nodes, and a plan counted back.
 
-Parts and units of a kind are interchangeable, so a count per domain can be
-given out in any way that serves the narrowest domains first: what a narrow
-domain needs can come from nowhere else, and a domain was counted to hold all
-that is needed inside it.
+Parts and units of a kind are interchangeable, so a count per domain can be assigned in any way that
+serves the narrowest domains first: what a narrow domain needs can come from nowhere else, and a
+domain was counted to hold all that is needed inside it.
 """
 
 from __future__ import annotations
@@ -315,7 +314,7 @@ class Disaggregation:
 
 
 def _spread_evenly(totals: Sequence[int], shares: int) -> list[list[int]]:
-    """Give units of several sorts out one by one, so that all shares are alike."""
+    """Divide units of several sorts one by one, so that all shares are alike."""
     counts = [[0] * len(totals) for _ in range(shares)]
     at = 0
     for i, total in enumerate(totals):

@@ -2,8 +2,8 @@
 
 Levels need not nest. A level joins the forest when each of its domains lies
 wholly inside or wholly outside every domain of the broader levels that joined
-before; hierarchies of different hardware can so stand side by side. What is
-said of other levels has to be said elsewhere.
+before; so hierarchies of different hardware can stand side by side. Rules about other levels have
+to be kept elsewhere.
 """
 
 from __future__ import annotations

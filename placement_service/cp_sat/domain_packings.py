@@ -55,7 +55,7 @@ class Budget:
 
 
 class _TooMany(Exception):
-    """There are more multisets than are worth while, or than may be tried."""
+    """There are more multisets than are worth the effort, or than may be tried."""
 
 
 class DomainPackings:

@@ -1,6 +1,6 @@
 """The constraints of the exact model: one function for each rule.
 
-Only rules whose linear form needs them add helping variables: patterns of nodes (`node_packing`),
+Only rules whose linear form needs them add auxiliary variables: patterns of nodes (`node_packing`),
 presence in a domain (`rules`), pods that stay at home (`home_pods`).
 """
 

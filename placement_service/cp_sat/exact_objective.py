@@ -1,7 +1,7 @@
 """What the exact model optimises: the tiers as linear goals over its variables.
 
 Each goal adds the variables and constraints that it needs when it is first
-asked for. What the terms count is said in `formulation.tiers`.
+asked for. `formulation.tiers` defines what the terms count.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class ExactVariables:
         return sorted(level for level in levels if level >= 0)
 
     def _marks(self) -> list[Bools]:
-        """What else tells nodes apart."""
+        """What tells nodes apart besides their domains."""
         problem = self.problem
         marks = [self.whole, problem.node_gpus > 0]
         named = (problem.levels[i] for i in problem.scope_levels)
@@ -185,7 +185,7 @@ class ExactVariables:
 
 
 def is_single(gang: Gang, scope: Scope) -> bool:
-    """Whether the scope holds one unit at most, so that packing it is nothing."""
+    """Whether the scope holds one unit at most, so that there is nothing to pack."""
     units = sum(
         q.pending for q in gang.requirements if not set(q.demands).isdisjoint(scope.demands)
     )

@@ -145,7 +145,7 @@ class _Model:
                 cp.add(dot(terms + room) <= whole)
 
     def _forbid(self, times: tuple[int, ...]) -> None:
-        """More, or others, must go than this set, of which it is known that it is too little."""
+        """More pods, or others, must go than this set, which is known not to be enough."""
         cp = self.cp
         more: list[Var] = []
         for z, k, leaver in zip(self.leaving, times, self.question.leavers, strict=True):

@@ -20,9 +20,9 @@ from placement_service.formulation.tiers.goal import Terms
 
 Floats = NDArray[np.float64]
 
-#: Part of a bound that arithmetic of floats may be wrong by.
+#: The relative error that float arithmetic may cause in a bound.
 ROUNDING = 1e-9
-#: What a bound of whole numbers may miss a number by and still mean it.
+#: How far a bound may be from a whole number and still mean that number.
 SLACK = 1e-4
 
 
@@ -146,7 +146,7 @@ class LinearModel:
         matrix: tuple[NDArray[np.int64], NDArray[np.int64], Floats],
         prices: Floats,
     ) -> int | None:
-        """What no solution passes, whatever the prices of the rows are.
+        """A value that no solution exceeds, whatever the prices of the rows are.
 
         Priced rows and what is left of the goal bound it term by term: so it holds however
         the solver rounded.

@@ -1,8 +1,8 @@
 """How units fill nodes: constraints of a CP-SAT model over classes of nodes.
 
-A class is filled after patterns of what one of its nodes holds; see `cells`.
+A class is filled after patterns of what one of its nodes holds; see `node_classes`.
 Whatever lies on a node is below a maximal pattern, and what is below n patterns
-can be given out to n nodes, so nothing is lost by counting.
+can be divided among n nodes, so nothing is lost by counting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placement_service.formulation.problem import Problem
 class Filling:
     """`load[k, j]` are the variables that count units of pod class k on class j.
 
-    PodClasses of one sort (`cells.sorts_of`) fill a node alike. `patterns[j, p]` says how
+    Pod classes of one sort (`node_classes.sorts_of`) fill a node alike. `patterns[j, p]` says how
     many nodes of class j follow its p-th pattern, and `opened[j, p]`, once it is asked
     for, how many of these hold a unit of some sorts.
     """

@@ -109,7 +109,7 @@ class PackingCuts:
         parts.sort(key=lambda p: -packing.size(p.need))
         found: list[Multiset] | None = None
         while parts and found is None:
-            # Half of what is left, lest the next try have nothing.
+            # Half of what is left, so that something is left for the next try.
             mine = budget.share(2)
             found = packing.maximal([p.need for p in parts], [p.most for p in parts], mine)
             budget.give_back(mine)

@@ -35,7 +35,8 @@ class ModelParameters:
     #: Maximal multisets of one domain: more are not worth their variables.
     packing_multisets: int = 400
 
-    #: How far prices of configurations stay with the best so far: column generation swings less.
+    #: How close prices of configurations stay to the best so far, so that column generation
+    #: oscillates less.
     stabilisation: float = 0.5
 
 

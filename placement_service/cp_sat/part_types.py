@@ -60,7 +60,7 @@ class Kind:
 
     With a `preferred` depth it is either `whole` in one domain there or `apart`.
     The places `running` are used anyway. A part costs `fixed` domains, and one
-    more where it needs a place that is not bound; apart it needs `least` places.
+    more where it needs a place that is not among these; apart it needs `least` places.
     """
 
     at: int
@@ -146,7 +146,7 @@ class Family:
 class Kinds:
     """Groups, families and kinds of some gangs; the rest stays as `fixed` says.
 
-    `exact` is false where costs are only guesses, so that nothing can be proven.
+    `exact` is false where costs are only estimates, so that nothing can be proven.
     """
 
     def __init__(
@@ -391,7 +391,7 @@ class Kinds:
 
 
 def is_plain(counting: Counting, forest: Forest, gang: Gang) -> bool:
-    """Whether kinds say all there is to say of a pending gang."""
+    """Whether kinds describe a pending gang completely."""
     problem = counting.problem
     tree = counting.topology.tree(gang) if gang.placeable else None
     if tree is None or not gang.pending or gang.previous or gang.home:
@@ -410,7 +410,7 @@ def is_plain(counting: Counting, forest: Forest, gang: Gang) -> bool:
 
 
 def _requirements_are_whole(gang: Gang, part: Part) -> bool:
-    """Whether no requirement is torn between parts."""
+    """Whether every requirement lies in one part."""
     mine = set(part.demands)
     if any(
         mine.intersection(q.demands) and not mine.issuperset(q.demands) for q in gang.requirements

@@ -1,8 +1,7 @@
 """What parts are worth where they are scarce: duals of a linear program over all racks.
 
-A gang is worth what its parts take from others; one whose value is more than that should
-get room somewhere, but one block has no reason to prefer it to the parts that fit nowhere
-else. With these worths as weights the first blocks do not take what later ones need.
+A part costs what it takes from others. With these prices as weights, blocks that are filled first
+leave the parts that later ones need.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from placement_service.formulation.gang_value import UNITS_PER_GPU
 
 
 def class_worths(blocks: Blocks, classes: Sequence[Class], most_patterns: int) -> list[float]:
-    """By class, in GPUs, what its parts and pods are worth; the values where that is unknown."""
+    """What the parts and pods of each class are worth, in GPUs; the value of its gangs where that
+    is unknown."""
     values = [blocks.problem.gangs[c.gangs[0]].value / UNITS_PER_GPU for c in classes]
     lp = mathopt.Model()
     placed = [lp.add_variable(lb=0.0, ub=float(len(c.gangs))) for c in classes]

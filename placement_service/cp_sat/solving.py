@@ -1,4 +1,4 @@
-"""One call of CP-SAT: a linear goal, limits, and what came of it."""
+"""One call of CP-SAT: a linear goal, limits, and the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which running gangs give way, and where those that wait go: a relaxation of the whole problem.
+"""Which running gangs give way, and where waiting gangs go: a relaxation of the whole problem.
 
 Nodes of one domain with the same room and the same pods are a class *J*. With `stay[g]` 1 for
 a running gang that keeps its minimum, `keep[g, J]` its pods that stay on *J*, `load[s, J]`
@@ -12,7 +12,7 @@ units of a pod class *s* that waits, `here[p, D]` 1 for a part *p* that lies in 
 *Why its optimum is a bound:* each plan gives a solution, as nothing here says more than the
 rules do: rows of nodes alike are added up, which parts lie where is only counted, and rules
 between pods are left out. The room that each gang may use is a column of its own (see
-`formulation.running_gangs`), so nobody gains by a victim that it may not have.
+`formulation.running_gangs`), so no gang gains from a victim that it may not evict.
 
 With moves everything runs after the plan; `stay` says that a gang stays at home, and where
 it goes otherwise is only counted in all.
@@ -339,7 +339,7 @@ class VictimModel(LinearModel):
                 self.row([(v, w) for v, w in terms.items() if w], most=row.capacity - rest)
 
     def _budgets(self) -> None:
-        """Enough pods stay; which of equal pods a demand's are is told by their class."""
+        """Enough pods stay; the class of a pod tells which demand it belongs to."""
         for budget in self.problem.budgets:
             covered = covered_by(self.problem, budget)
             terms: defaultdict[int, float] = defaultdict(float)

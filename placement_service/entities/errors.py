@@ -1,4 +1,4 @@
-"""Why the service could not answer: one small tree, with fields and without gRPC.
+"""Why the service could not answer: a small tree of errors with fields, without gRPC.
 
 Not placing a gang is an answer, not an error. `status` turns these errors into
 what goes over the wire; `reason` is the name of a `placement.v1.ErrorReason`
@@ -79,13 +79,13 @@ class Draining(PlacementError):
 
 
 class DeadlineTooShort(PlacementError):
-    """The call's deadline passed before even the first answer stood."""
+    """The call's deadline passed before there was even a first answer."""
 
     reason = "DEADLINE_TOO_SHORT"
 
     def __init__(self, *, elapsed_seconds: float) -> None:
         self.elapsed_seconds = elapsed_seconds
-        super().__init__(f"no answer stood after {elapsed_seconds:.3f} s")
+        super().__init__(f"there was no answer after {elapsed_seconds:.3f} s")
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class DeadlineTooShort(PlacementError):
 
 
 class NotArrived(DeadlineTooShort):
-    """The call was made, and its request did not come."""
+    """A call was made, but its request did not come."""
 
     def __init__(self, *, seconds: float) -> None:
         super().__init__(elapsed_seconds=seconds)
@@ -101,7 +101,7 @@ class NotArrived(DeadlineTooShort):
 
 
 class SnapshotUnknown(PlacementError):
-    """The base of the request is no snapshot that the service holds, or none any more."""
+    """The service does not hold the snapshot that the request is based on, or no longer."""
 
     reason = "SNAPSHOT_UNKNOWN"
 

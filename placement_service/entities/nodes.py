@@ -3,8 +3,8 @@
 Machines come in few kinds. What is alike on many nodes (labels, what they can allocate,
 taints, devices) is kept once, as a row of a table, and each node has the number of its row;
 what differs on every node of a busy cluster (what is requested there) is a column of numbers.
-A `Nodes` is a sequence of `Node` all the same: for those who want a few nodes as values, and
-for rules that are rarely used.
+`Nodes` is still a sequence of `Node`, for code that wants a few nodes as values and for rules that
+are rarely used.
 
 It never changes. `updated` gives another version, which copies the numbers and shares the
 rest, so that a cluster of which ten nodes changed costs little more than those ten.
@@ -41,7 +41,7 @@ NO_LIMIT = 2**62
 
 _PREFIX = "nodes/"
 
-#: So many kinds may be left over from before.
+#: How many kinds may be left over from earlier versions.
 _FEW_KINDS = 64
 
 _K = TypeVar("_K")
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class Parts(NamedTuple):
-    """What few nodes say of themselves; see `Node`."""
+    """What only few nodes have; see `Node`."""
 
     host_ports: tuple[HostPort, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -62,7 +62,7 @@ NO_PARTS = Parts()
 
 
 class KindColumn(Generic[_K]):
-    """A value for each of N things, of which few are different: `kinds[number[i]]`."""
+    """A value for each of N things, few of them different: `kinds[number[i]]`."""
 
     __slots__ = ("_derived", "_number_of", "kinds", "number")
 
@@ -79,7 +79,7 @@ class KindColumn(Generic[_K]):
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What follows from this column alone, made once; versions that share it share that."""
+        """What follows from this column alone, computed once for all versions that share it."""
         if key not in self._derived:
             self._derived[key] = make()
         found: _T = self._derived[key]
@@ -96,7 +96,7 @@ class KindColumn(Generic[_K]):
         return np.array([measure(kind) for kind in self.kinds], dtype=np.int64)[self.number]
 
     def where(self, holds: Callable[[_K], object]) -> Bools:
-        """Of which things something holds [N], asked once for each kind."""
+        """For which things something is true [N], asked once for each kind."""
         return np.array([bool(holds(kind)) for kind in self.kinds], dtype=bool)[self.number]
 
     def counts(self) -> Iterator[tuple[_K, int]]:
@@ -109,13 +109,14 @@ class KindColumn(Generic[_K]):
         return ((k, self.kinds[k]) for k in np.unique(self.number).tolist())
 
     def taken(self, rows: Ints) -> KindColumn[_K]:
-        """Of some things, in this order."""
+        """The column of some things, in this order."""
         return KindColumn(self.kinds, self.number[rows], self._number_of)
 
     def updated(
         self, size: int, at: Ints, values: Sequence[_K], content: Callable[[_K], Hashable]
     ) -> KindColumn[_K]:
-        """Of `size` things, with other values in the rows `at`; equal by their content."""
+        """The column of `size` things with other values in the rows `at`; equal ones are one
+        kind."""
         number_of = self._number_of
         if number_of is None:
             number_of = {content(kind): k for k, kind in enumerate(self.kinds)}
@@ -260,7 +261,7 @@ class Nodes(Sequence[Node]):
         return np.sum(columns, axis=0, dtype=np.int64) if columns else np.zeros(len(self), np.int64)
 
     def updated(self, changed: Iterable[Node], gone: Collection[str] = ()) -> Nodes:
-        """The same cluster with some nodes other than they are, new ones behind, others gone."""
+        """The same cluster with some nodes changed, new ones at the end, and others gone."""
         old = self._without(gone) if gone else self
         latest = {node.name: node for node in changed}
         place = old.row_of
@@ -339,7 +340,7 @@ def _without_own_name(node: Node) -> Labels:
 
 
 def _set(column: NDArray[Any], size: int, at: Ints, values: Sequence[object]) -> NDArray[Any]:
-    """The column, made longer, with other values in some rows."""
+    """The column made longer, with other values in some rows."""
     result = np.zeros(size, dtype=column.dtype)
     result[: len(column)] = column
     result[at] = np.array(values, dtype=column.dtype)

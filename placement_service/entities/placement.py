@@ -102,7 +102,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What the computation took; times in seconds since the request arrived.
+    """How long the computation took; times in seconds since the request arrived.
 
     `proof_seconds` is None when the three tiers are not proven.
     """

@@ -1,7 +1,7 @@
 """What planning answers: remedies for a gang that waits, amounts with bounds, moves.
 
-Names are resource names as on the wire. A remedy is the least of its kind that was found;
-`proven` says that it is known to be enough, and all lesser ones not to be.
+Names are resource names as on the wire. A remedy is the smallest of its kind that was found;
+`proven` says that it is known to be enough, and that all smaller ones are known not to be.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Uncordon:
 
 @dataclass(frozen=True, slots=True)
 class Relax:
-    """A packing scope that would have to be content with a coarser level, "" for none.
+    """A packing scope that would have to accept a coarser level, "" for none.
 
     `scope` is "" for the scope of the whole gang.
     """
@@ -41,7 +41,7 @@ class Relax:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """A group that would have to be content with `to` pods instead of its minimum."""
+    """A group that would have to accept `to` pods instead of its minimum."""
 
     group: str
     minimum: int
@@ -51,7 +51,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """So many further nodes like one that is there."""
+    """`count` further nodes like one that exists."""
 
     like: str
     count: int
@@ -63,7 +63,7 @@ Remedy = Evict | Uncordon | Relax | Reduce | AddNodes
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """What was reached, and the proven bound; None where nothing is known."""
+    """What was reached and the proven bound; None where nothing is known."""
 
     value: int | None
     bound: int | None
@@ -71,7 +71,7 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One pod that moves, in a step that has room when all steps before are done."""
+    """One pod that moves, in a step that has room once all earlier steps are done."""
 
     step: int
     pod: str
@@ -82,7 +82,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Repacking:
-    """The moves in order of their steps, the domains that are free after, and their pods.
+    """The moves in order of their steps, and the domains that are free afterwards.
 
     No moves and fewer domains than were asked for: it was not found to be possible.
     """

@@ -36,7 +36,7 @@ def name_pods(snapshot: Snapshot, assignments: Iterable[Assignment]) -> tuple[Bi
 
 
 class Naming:
-    """Names the pods of solutions of one snapshot: what they have in common is read once."""
+    """Names the pods in solutions of one snapshot; what these have in common is read once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -27,7 +27,7 @@ SILENT: Observer = silent
 
 
 class Interrupted(Exception):
-    """Nobody waits for the answer any more: the caller left or hung up."""
+    """Nobody waits for the answer any more: the caller has gone."""
 
 
 class Interrupter(Protocol):
@@ -45,7 +45,7 @@ class Interrupter(Protocol):
 
 
 class Switch:
-    """The interrupter that a thread throws with `interrupt`; idempotent."""
+    """An interrupter that any thread triggers with `interrupt`; idempotent."""
 
     def __init__(self) -> None:
         # Reentrant, because a callback may end in the interrupter again; held

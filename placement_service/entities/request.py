@@ -36,7 +36,8 @@ from placement_service.entities.selectors import Labels, LabelSelector, NodeSele
 
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 
-#: How the resources begin that are slices of a GPU: ``nvidia.com/mig-{slices}g.{memory}gb``.
+#: How the names of resources begin that are slices of a GPU:
+#: ``nvidia.com/mig-{slices}g.{memory}gb``.
 MIG = "nvidia.com/mig-"
 #: Compute slices of a whole GPU.
 MIG_SLICES = 7
@@ -200,8 +201,8 @@ class PodSet:
 class PodGroup:
     """The pods of one role.
 
-    `fixed_pods` run, and what they ask for is not told, so that they stay where
-    they are. All that run, these and those of the sets, are `running_pods`.
+    `fixed_pods` run, and the request does not say what they ask for, so they stay where they are.
+    `running_pods` are these and the running pods of the sets.
     """
 
     name: str
@@ -326,7 +327,7 @@ class ExtrasPolicy(Enum):
 
 
 class Tolerance(NamedTuple):
-    """What the tiers behind the named one may spend of its best value, from 0 to 1."""
+    """The share of a tier's best value that later tiers may give up, from 0 to 1."""
 
     tier: str
     share: float
@@ -379,7 +380,7 @@ class Policy:
         return total
 
     def tolerance(self, tier: str) -> float:
-        """What may be spent of a tier, 0 where nothing is said."""
+        """The share of a tier that later tiers may give up; 0 by default."""
         return next((t.share for t in self.tolerances if t.tier == tier), 0.0)
 
 
@@ -396,7 +397,7 @@ class Request:
 
 
 def _slices(resource: str) -> int:
-    """The compute slices in the name of a MIG resource, 0 where it does not tell."""
+    """The compute slices in the name of a MIG resource, 0 where the name does not say."""
     digits = resource.removeprefix(MIG).partition("g")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 3 else 0
 

@@ -1,4 +1,4 @@
-"""Which pod uses which reservation: named once it is known which pods are on which node.
+"""Which pod uses which reservation, decided once it is known which pods are on which node.
 
 Owners beside a reservation use it as far as it goes: pods that require one first, one pod
 for an allocate-once reservation, as many as fit for a restricted one, all others for the
@@ -89,7 +89,7 @@ class _Users:
         self._used: Counter[str] = Counter()
         self._left = {r.name: [r.held[s] for s in sorted(r.held)] for r in reservations}
         for pod in [p for p in self._waiting if p.template.required_reservation is not None]:
-            # Of several the one with least to spare.
+            # Of several, the one with the least left over.
             mine = [r for r in reservations if self._able(pod, r)]
             if mine:
                 least = min(

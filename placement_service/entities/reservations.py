@@ -10,7 +10,7 @@ from placement_service.entities.selectors import Labels, LabelSelector, NodeSele
 
 @dataclass(frozen=True, slots=True)
 class ReservationOwner:
-    """Names pods; all its parts must hold, and an empty one always does."""
+    """Names pods; all its parts must match, and an empty part always does."""
 
     gang: str = ""
     pod: str = ""
@@ -32,7 +32,7 @@ class Reservation:
 
     `restricted`: a pod gets no more than `held` of what `held` lists.
     `allocate_once`: one pod uses it up, and what that leaves over is free.
-    `closed`: it takes no new pods, and holds its room all the same.
+    `closed`: it takes no new pods but still holds its room.
     """
 
     name: str

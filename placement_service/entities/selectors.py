@@ -61,7 +61,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """Matches when all parts do; without any part it matches nothing."""
+    """Matches when all its parts match; without any part it matches nothing."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()

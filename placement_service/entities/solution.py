@@ -1,8 +1,8 @@
 """What the engine says: counts on nodes, tiers with bounds, how it ended.
 
 Everything is indices into the snapshot, in its order; nothing of the solver
-escapes. Pods of one pod set are interchangeable, so the engine only counts
-them, and `bindings` names them.
+escapes. Pods of one pod set are interchangeable, so the engine only counts them, and
+`pod_assignment` names them.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class Solution:
 
     @property
     def proven(self) -> bool:
-        """Whether every tier is that can be."""
+        """Whether every tier that can be proven is proven."""
         return all(t.proven for t in self.tiers if t.name.provable)
 
     @property
     def gap(self) -> float | None:
-        """Gap of the first tier that is not proven though it can be, else 0."""
+        """The gap of the first tier that could be proven and is not, else 0."""
         return next((t.gap for t in self.tiers if t.name.provable and not t.proven), 0.0)

@@ -1,11 +1,11 @@
-"""Where the time of a request goes: the stages that it passes, and who is told of them.
+"""Where the time of a request goes: the stages that it passes, and who hears of them.
 
     with stage(Stage.FORMULATE):
         ...
 
-Stages are told beside the values, as log lines are: what is computed never depends on them. Who
-wants to know (a compute process, a solver process) says so once, for everything that runs in
-its context; nobody pays for what nobody wants to know.
+Stages are told beside the values, as log lines are: what is computed never depends on them. A
+compute process or a solver process that wants to know says so once, for everything that runs in its
+context; otherwise it costs nothing.
 """
 
 from __future__ import annotations

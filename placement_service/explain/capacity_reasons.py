@@ -1,7 +1,7 @@
 """What counting rules out: which pods lack room, where, and what stands in their way.
 
 Every finding is certain: in each domain that it speaks of fewer pods fit than are
-asked for (see `headroom`), so no placement exists on that state of the nodes.
+asked for (see `capacity_bounds`), so no placement exists on that state of the nodes.
 Where nothing is found, a placement may exist or not.
 """
 

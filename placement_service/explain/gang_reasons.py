@@ -7,7 +7,7 @@ For a gang that is not placed, in this order and as far as it goes:
    On the snapshot as if no other gang waited, and, where that says something
    else, on what the plan leaves.
 3. When counting rules nothing out, a trial: whether the gang fits alone. Then
-   others took its room, and the gangs to blame are found (see `rivals`).
+   others took its room, and the gangs to blame are found (see `blocking_gangs`).
 
 For a placed gang, why pods beyond its minimum wait.
 

@@ -11,7 +11,7 @@ Bools = NDArray[np.bool_]
 #: More pods than any domain can hold, so that one pod can fill a knapsack row.
 MANY = 1 << 20
 
-#: From here on an amount means that there is no limit.
+#: Amounts from here on mean that there is no limit.
 UNLIMITED = 1 << 61
 
 
@@ -30,5 +30,5 @@ def fit(free: Ints, request: Ints) -> Ints:
 
 
 def pods_that_fit(free: Ints, request: Ints) -> Ints:
-    """As `fit`, and at most MANY, so that sums over nodes stay small."""
+    """As `fit`, but at most MANY, so that sums over nodes stay small."""
     return np.minimum(fit(free, request), MANY)

@@ -1,8 +1,8 @@
 """ComputeDomains (rule 17): a node serves pods of one at a time.
 
-Said in rules that every stage knows: the domain becomes a label of the pods and of the
-nodes that serve one, pods keep off nodes that serve another, and pods of different domains
-repel each other on a host. The label key cannot be one of Kubernetes'.
+Expressed in rules that every stage knows: the domain becomes a label of pods and of the nodes that
+serve it, pods avoid nodes that serve another domain, and pods of different domains repel each other
+on a host. The label key cannot occur in Kubernetes.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ from placement_service.entities.request import Node
 from placement_service.formulation.device_boards import left_of
 from placement_service.formulation.device_wants import WHOLE, Want
 
-#: What a node offers of a column that says nothing about it.
+#: What a node offers of a column that does not limit it.
 PLENTY = 1 << 40
 
 #: The column of GPUs of which nothing is in use.
 FREE = "a whole GPU"
-#: The column that holds back pods for which blocks have no word.
+#: The column that holds back pods which blocks cannot describe.
 NETWORK = "a network device beside GPUs"
 
 #: The partitions of a node, as sorted sets of devices.
@@ -65,7 +65,7 @@ class Blocks:
         self._tables = [nested(table) for table in tables]
         self._table_of = {table: i for i, table in enumerate(tables)}
         self._networked = any(want.nics for want in wants)
-        #: Whether the columns say all there is to say.
+        #: Whether the columns describe exactly what fits.
         self.exact = (
             all(s.exact for s in self._sizes.values())
             and _in_one_amount(shares, nodes)
@@ -108,7 +108,7 @@ class Blocks:
                 yield _partition_column(own, size), parts
 
     def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:
-        """What a node offers when some devices are taken besides."""
+        """What a node offers when some further devices are taken."""
         taken = frozenset(busy)
         left = {d.index: 0 if d.index in taken else min(left_of(d)) for d in node.devices}
         offers = dict.fromkeys(self.names, PLENTY)
@@ -189,7 +189,7 @@ class _Sizes:
 
 
 def _sizes(asked: Iterable[int]) -> _Sizes:
-    # What no device holds is kept out by the blocks of a whole one.
+    # The blocks of a whole device keep out what no device can hold.
     found = sorted({min(milli, WHOLE) for milli in asked})
     if all(large % small == 0 for small, large in pairwise(found)):
         return _Sizes({milli: milli for milli in found}, exact=True)
@@ -205,7 +205,8 @@ def _sizes(asked: Iterable[int]) -> _Sizes:
 def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node]) -> bool:
     """Whether one number says what shares take of one device, and what is left of each device.
 
-    Compute and memory that are always taken alike are one amount, and the lesser is left.
+    Compute and memory that are always taken alike are one amount; what is left is the lesser of
+    both.
     """
     taken: set[tuple[bool, bool]] = set()
     for share in shares:
@@ -220,7 +221,7 @@ def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node]) -> bool:
 
 
 def _milli(share: Want, memory_bytes: int) -> int:
-    """The more of compute and memory; more than a whole where a device cannot serve it."""
+    """The larger of compute and memory; more than a whole where a device cannot serve it."""
     load = share.load(memory_bytes)
     return WHOLE + 1 if load is None else max(*load, 1)
 

@@ -1,8 +1,8 @@
 """The devices of one node: what is left of them, and the ways to give a pod some.
 
-Two states are alike when partitions and switches can be exchanged so that one becomes the
-other; `Board.key` is equal for such states where partitions and switches lie inside each
-other or apart, as they do on every board we know.
+Two states are alike when exchanging partitions and switches turns one into the other; `Board.key`
+is equal for such states where partitions and switches nest or are disjoint, as they are on every
+board we know.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What of a node's devices does not change. Devices are told by their position.
+    """What does not change about a node's devices. A device is known by its position.
 
     `switches` are devices by switch, where that matters. `insists` says that whole devices
     are given as a partition only. `singles` are devices that are partitions of their own.

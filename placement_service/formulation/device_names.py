@@ -1,12 +1,12 @@
-"""Which devices each pod gets, once it is settled which pods a node gets.
+"""Which devices each pod gets, once it is decided which pods a node gets.
 
 The largest first: a pod of whole GPUs gets the free partition of its size inside the
 smallest wholly free partition that holds one. That keeps the most of every size: taking
 from a block of size u costs one block of each size up to u, and the least u costs least.
 Where no partition of its size is free and the node does not insist, it gets free devices,
 again out of the smallest free partitions. Shares go to the fullest device that has room.
-Where that leads nowhere, as network devices and overlapping partitions may, the next best is
-tried. Pods in a reservation get its devices first, others none of them.
+Where that fails, as it may with network devices and overlapping partitions, the next best is tried.
+Pods in a reservation get its devices first, others none of them.
 
 Source of the rule: the partitions of an NVSwitch board nest, and so do binary buddies.
 """

@@ -28,7 +28,7 @@ from placement_service.formulation.device_boards import Board, State
 from placement_service.formulation.device_wants import Load, Want
 from placement_service.formulation.separation import Point, separate
 
-#: Multisets that may be looked at for all boards together; beyond that nothing is listed.
+#: Multisets that are listed for all boards together at most; with more, nothing is listed.
 MOST_STEPS = 300_000
 #: Patterns of one board between which columns are sought.
 MOST_PATTERNS = 400
@@ -39,7 +39,7 @@ MOST_ROWS = 400
 
 
 class TooManyError(Exception):
-    """There is more to list than is worth it."""
+    """There are more multisets than are worth listing."""
 
 
 class Home(NamedTuple):
@@ -71,7 +71,7 @@ class Columns:
 
     @property
     def exact(self) -> bool:
-        """Whether the columns say all there is to say."""
+        """Whether the columns describe exactly what fits."""
         return self.offers == self.most
 
 
@@ -85,7 +85,7 @@ def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Column
     sets = {found: _Set.of(found) for found in dict.fromkeys(fitting)}
     most = {found: s.patterns for found, s in sets.items()}
     rows: dict[Point, None] = {}
-    # The largest first: what tells most of them apart tells the others apart as well.
+    # The largest first: rows that tell these apart tell the others apart as well.
     for found in sorted(sets, key=lambda s: (-len(s), sorted(s))):
         sets[found].tell_apart(rows)
     takes = _needed(np.array(list(rows), dtype=np.int64), list(sets.values()))
@@ -201,7 +201,7 @@ class _Set:
                     if len(rows) > MOST_ROWS:
                         raise TooManyError
                     break
-                # Of those that it lies between the one goes that serves fewest pods.
+                # Of the patterns around it, the one that serves fewest pods is given up.
                 self._give_up(min(found.inside, key=lambda p: (sum(p), p)))
 
     def _give_up(self, gone: Point) -> None:
@@ -218,13 +218,13 @@ class _Set:
 
 
 def _needed(rows: Ints, sets: Sequence[_Set]) -> Ints:
-    """The rows without those that tell nothing apart which others do not."""
+    """The rows that are needed to tell apart what the others do not."""
     if not len(rows):
         return rows
     breaks = np.concatenate([s.breaks(rows) for s in sets], axis=1)
     times = breaks.sum(axis=0)
     kept = np.ones(len(rows), dtype=bool)
-    # What tells least apart goes first.
+    # Rows that tell the fewest apart are dropped first.
     for r in np.argsort(breaks.sum(axis=1), kind="stable"):
         if (times[breaks[r]] > 1).all():
             kept[r] = False

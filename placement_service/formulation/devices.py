@@ -329,7 +329,7 @@ def _situation(
 
 
 def _relaxed(question: _Question) -> _Words:
-    """What fits each device by itself, and the partitions that whole ones need."""
+    """What fits each device by itself, and the partitions that pods of whole devices need."""
     nodes = list(question.nodes.values())
     wholes = Blocks(nodes, [want._replace(nics=0) for want in question.wants if want.whole])
     parts = list(dict.fromkeys(_of_one(want) for want in question.wants))

@@ -1,7 +1,7 @@
 """Disruption budgets over the running pods that may give way.
 
-A budget allows some of its pods to go. Only budgets that could be passed are kept: those
-that allow nothing keep their gangs closed (see `running_gangs`).
+A budget allows some of its pods to go. Only budgets that could be exceeded are kept: those that
+allow nothing keep their gangs closed (see `running_gangs`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement_service.formulation.problem import Budget, Gang, OpenDemand, Prob
 def budgets(
     sources: Sequence[DisruptionBudget], requests: Sequence[PodGang], gangs: Sequence[Gang]
 ) -> Iterator[Budget]:
-    """The budgets that the open gangs among `gangs` could pass."""
+    """The budgets that the open gangs among `gangs` could exceed."""
     for source in sources:
         covered: set[OpenDemand] = set()
         pods = 0

@@ -18,7 +18,7 @@ from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import PodGang, Policy, Snapshot
 
-#: Unions of groups that share are added up to so many.
+#: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
 
 
@@ -180,8 +180,8 @@ class EvictionRights:
         """Every group of winners that may use the room of some victims and not of all.
 
         Together the winners of a sharing use no more than what is free and what its
-        victims leave. For priorities alone the groups form a chain, and say all there is
-        to say (Hall's condition); unions of others are added while they are few.
+        victims leave. For priorities alone the groups form a chain, which is enough (Hall's
+        condition); unions of other groups are added while they are few.
         """
         every = frozenset(self.victim(gang) for gang in victims)
         allowed = {

@@ -30,7 +30,7 @@ from placement_service.formulation.rules.reservations import Ownership
 #: Pod classes whose demand ranks nodes: those that ask for most.
 MOST_RANKED = 200
 
-#: So many that it does not matter how many, though sums over all pods stay in 64 bits.
+#: So many that the exact number does not matter, and sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
 
 
@@ -164,7 +164,7 @@ def _with_queues(gangs: Iterable[Gang], rows: Sequence[queues.QueueRow]) -> Iter
 
 
 def _gpus(policy: Policy, resources: Iterable[Resources]) -> Ints:
-    """The GPUs of each; what is beyond all reason counts as MANY_GPUS."""
+    """The GPUs of each; absurd numbers count as MANY_GPUS."""
     return np.array([min(policy.gpus(r), MANY_GPUS) for r in resources], dtype=np.int64)
 
 

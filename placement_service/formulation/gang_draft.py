@@ -190,7 +190,7 @@ class GangDraft:
                 )
                 for i in groups
             )
-            # A scope that cuts across the bundle could not be said of it.
+            # A scope that covers only a part of the bundle could not be kept.
             whole = all(
                 groups <= s.groups or not groups & s.groups or s.groups < groups
                 for s in self._scopes

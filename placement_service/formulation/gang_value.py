@@ -1,10 +1,10 @@
 """What admitting a gang is worth: the unit of the first tier.
 
 The value is the GPUs of the gang's minimum, whether its pods wait or run. A gang
-without GPUs gets a small share of a GPU, so that it counts and larger ones count
-more, yet never against one GPU: its dominant share of what the cluster has, scaled so
-that all such gangs that fit the cluster together stay below one GPU. Values are
-integers, in millionths of a GPU, and depend on neither names nor order.
+without GPUs gets a small share of a GPU, so that it counts and larger ones count more, but never as
+much as one GPU: its dominant share of what the cluster has, scaled so that all such gangs that fit
+the cluster together stay below one GPU. Values are integers, in millionths of a GPU, and depend on
+neither names nor order.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ UNITS = UNITS_PER_GPU // 1000
 
 
 class Guarantee(NamedTuple):
-    """`left` of a queue, and by gang what the minimum of each needs of it.
+    """What is `left` of a queue's guarantee, and how much of it the minimum of each gang needs.
 
     The minimums of running gangs that may give way are needs, as if these gangs waited; what
     else runs, their extras too, is taken off what is left.
@@ -63,7 +63,7 @@ def formulate(
 
 
 def _need(gang: PodGang, policy: Policy) -> int:
-    """The GPUs that the minimum lacks, in thousandths, at the least."""
+    """The least GPUs that the minimum lacks, in thousandths."""
     return sum(
         group.missing
         * min((policy.milli_gpus(s.template) for s in group.pod_sets if s.pods), default=0)

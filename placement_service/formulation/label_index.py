@@ -1,8 +1,8 @@
 """Which of many labelled things a selector matches, without asking each of them.
 
-Things are nodes, running pods and templates; a thousand selectors over
-thousands of them are no rarity. What a requirement means is said by
-`Requirement.matches`; here it is answered for all things at once.
+Things are nodes, running pods and templates; a thousand selectors over thousands of them are
+common. `Requirement.matches` defines what a requirement means; here it is answered for all things
+at once.
 """
 
 from __future__ import annotations

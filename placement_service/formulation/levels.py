@@ -50,7 +50,7 @@ class Levels:
         return self._index[key]
 
     def restricted(self, index: LevelIdx, nodes: Bools) -> LevelIdx:
-        """The level of which only some nodes [N] are in a domain; domains keep their numbers."""
+        """The level with only some nodes [N] in its domains; domains keep their numbers."""
         key = (index, nodes.tobytes())
         if key not in self._restricted:
             level = self._levels[index]

@@ -1,8 +1,8 @@
 """From the counts of a prepared request back to names: bindings, evictions and moves.
 
-The inverse of `prepare`. A running pod that is not at home in the plan is evicted or
-moved; of pods that are alike the last names go first. A gang that keeps fewer pods than its
-minimum moves whole, also the pods whose new node is the old one.
+The inverse of `prepare`. A running pod that is not at home in the plan is evicted or moved; of pods
+that are alike, those with the last names leave first. A gang that keeps fewer pods than its minimum
+moves whole, also the pods whose new node is the old one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def name_plan(
 
 
 class PlanNames:
-    """Names the plans of one request: what they have in common is read once."""
+    """Names the plans of one request; what these have in common is read once."""
 
     def __init__(self, request: Snapshot, policy: Policy, prepared: Prepared) -> None:
         self._request = request
@@ -62,8 +62,8 @@ class PlanNames:
         """Bindings and evictions of a solution, in order of gang and pod name.
 
         Raises ValueError and IndexError like `Naming.bindings` and `name_devices`, and
-        ValueError when a pod is evicted in favour of nobody who may take its room: all are
-        defects of the engine.
+        ValueError when a pod is evicted though no gang may take its room: all are defects of the
+        engine.
         """
         request, policy, prepared = self._request, self._policy, self._prepared
         if not self._running:

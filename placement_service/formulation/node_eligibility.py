@@ -1,6 +1,6 @@
 """Rules about single nodes as masks over all nodes: selector, affinity, taints.
 
-`node_rules` says in words which of them closes a node.
+`explain.node_reasons` says in words which of them closes a node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NodeMasks:
         by_name = any(term.match_fields for term in terms)
         names = nodes.short_names() if by_name else []
         self._fields = LabelTable([{NAME: name} for name in names], {NAME})
-        # Many templates are alike in this; that all of them differ shall not cost memory.
+        # Many templates are alike in this; if all of them differ, that must not cost memory.
         self._select = lru_cache(MASKS_KEPT)(self._selecting)
         self._tolerate = lru_cache(MASKS_KEPT)(self._tolerating)
         #: Hard taints, and those that a toleration of a key, or a key and a value, may mean.

@@ -1,7 +1,7 @@
 """What a plan is worth, goal by goal, and how it is reported tier by tier.
 
-The worth is recomputed from the plan alone, never taken from a solver. What the goals
-are is said in `tiers`; nothing here names one.
+The worth is recomputed from the plan alone, never taken from a solver. The goals are defined in
+`tiers`; nothing here names one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Goal
 
-#: A proven bound for each goal. It speaks of plans that reach the bounds before it.
+#: A proven bound for each goal. It holds for plans that reach the bounds before it.
 Bounds = tuple[int, ...]
 
 
@@ -24,8 +24,8 @@ Bounds = tuple[int, ...]
 class Worth:
     """The value of each goal of a plan, in the order of the goals.
 
-    `floors` are what is enough of each goal, None where only the best is: up to there
-    later goals may spend what a policy tolerates.
+    `floors` say how much of each goal is enough, None where only the best is: later goals may give
+    up the rest, as far as the policy tolerates it.
     """
 
     goals: tuple[Goal, ...]
@@ -34,7 +34,7 @@ class Worth:
 
     @property
     def enough(self) -> tuple[int, ...]:
-        """The values as they count for later goals: none better than its floor."""
+        """The values as they count for later goals: none is better than its floor."""
         return tuple(
             value
             if floor is None
@@ -46,7 +46,8 @@ class Worth:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """Larger is better. Between plans that are equal so far what goes beyond decides."""
+        """Larger is better. Between plans that are equal so far, what exceeds the floors
+        decides."""
         return self._signed(self.enough) + self._signed(self.values)
 
     def _signed(self, values: Iterable[int]) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ class Worth:
         return False
 
     def spending(self, tier: TierName, share: float) -> tuple[int | None, ...]:
-        """The floors when later tiers may also spend this share of one tier."""
+        """The floors when later tiers may also give up this share of one tier."""
         return tuple(
             floor
             if goal.tier is not tier or not goal.reported
@@ -83,7 +84,7 @@ class Worth:
 
 
 def spent(value: int, share: float) -> int:
-    """What a share of a value is, rounded to the strict side."""
+    """This share of a value, rounded to the strict side."""
     return int(share * abs(value))
 
 
@@ -95,7 +96,8 @@ def worth(problem: Problem, plan: Plan, floors: tuple[int | None, ...] = ()) -> 
 
 
 def trivial_bounds(every: Sequence[Goal]) -> Bounds:
-    """What holds before anything is counted: everybody, with all extras, side by side."""
+    """Bounds that hold before anything is counted: as if all gangs with all extras fit side by
+    side."""
     return tuple(goal.trivial_bound() for goal in every)
 
 

@@ -1,4 +1,4 @@
-"""A plan in indices, and its way to counts of pods and back."""
+"""A plan in indices, and how it becomes counts of pods and back."""
 
 from __future__ import annotations
 

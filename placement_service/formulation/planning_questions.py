@@ -38,7 +38,7 @@ class EvictionQuestion:
     N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
     is what a unit takes, `eligible[D, N]` where it may run. `needs` are (demands, units of them
     together). Each scope is (demands, domain of each node [N], -1 for none); its units share a
-    domain. No set of `forbidden` is asked for again: leavers with the times that they leave.
+    domain. The sets in `forbidden`, leavers with the times that they leave, are not chosen again.
     """
 
     free: Ints

@@ -1,4 +1,4 @@
-"""PodClasses: pods that no rule can tell apart, and what nodes offer them.
+"""Pod classes: pods that no rule can tell apart, and what nodes offer them.
 
 A bundle is the pod class of several pods that must share one host: the sum of what
 they ask for.

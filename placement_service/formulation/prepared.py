@@ -1,4 +1,4 @@
-"""What stands between the request and the arrays: the request with rules said plainly."""
+"""The step between the request and the arrays: some rules expressed in terms of others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Prepared:
     `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
     the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
     only where gangs are moved and not evicted, the pods of each (gang, group) that have to
-    stay at home for the rest of the gang to stay. `exact` is false where a rule is said more
+    stay at home for the rest of the gang to stay. `exact` is false where a rule is expressed more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
-    Where devices are said more strictly than they are, `relaxed` is the same snapshot with
-    them said less strictly: its bounds hold.
+    Where devices are expressed too strictly, `relaxed` is the same snapshot with looser columns:
+    its bounds hold.
     """
 
     snapshot: Snapshot

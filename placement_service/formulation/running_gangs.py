@@ -2,8 +2,8 @@
 
 Where the policy allows evictions, a running gang that may be disturbed enters the
 problem as if it waited, with its pods at home: the node that each runs on. Its room is
-free, and the plan in which nothing moves takes all of it again. So every model and every
-bound decides about evictions without a word of its own:
+free, and the plan in which nothing moves takes all of it again. So every model and every bound
+decides about evictions without code of its own:
 
     PREEMPT, RECLAIM   a pod stays at home or goes: one pod set for each node
     REPACK             every pod runs after the plan, at home or elsewhere
@@ -81,7 +81,7 @@ def open_running_gangs(
 
 
 def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -> bool:
-    """Whether the rules let some pod of a gang go, whatever the problem can say."""
+    """Whether the rules let some pod of a gang go, whether or not the problem can express it."""
     told = (s for group in gang.groups for s in group.pod_sets if s.bound_pods)
     return rights.may_be_disturbed(gang) and any(
         not _in_closed_budget(gang, s.template, snapshot) for s in told
@@ -180,7 +180,7 @@ def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
 
 
 def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
-    """Whether the problem can say all about the running pods of a gang."""
+    """Whether the problem can express all about the running pods of a gang."""
     running = [pod for group in gang.groups for pod in group.running_pods]
     return (
         bool(running)

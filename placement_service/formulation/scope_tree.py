@@ -1,6 +1,6 @@
 """The scopes of a gang as a tree of parts, when they nest.
 
-Scopes that overlap without nesting, or nest beyond all reason, have no tree; the
+Scopes that overlap without nesting, or nest absurdly deep, have no tree; the
 engine then keeps to methods that read the flat list.
 """
 

@@ -33,7 +33,7 @@ def separate(points: Ints, away: Point) -> Separation:
     for k, count in enumerate(away):
         if count and not reach[k]:
             return Separation(tuple(int(j == k) for j in range(len(away))))
-    # Few points matter: each time the one that is broken most comes in.
+    # Few points matter: each round adds the one that is broken most.
     chosen = [int(np.argmax(points[:, k])) for k, count in enumerate(away) if count]
     chosen = list(dict.fromkeys(chosen))
     while True:

@@ -33,7 +33,7 @@ class ResidualCapacity:
         self._changes: list[Ints] = []
         self._offers: dict[ClassIdx, _Offer] = {}
         self._journal: list[tuple[ClassIdx, Ints, Ints]] = []
-        #: Slots of a layout that are left, by (domain, size); see `layout`.
+        #: Slots of a layout that are left, by (domain, size); see `slot_layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
         self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]

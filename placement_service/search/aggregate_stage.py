@@ -32,7 +32,7 @@ def settle_aggregate(state: State, *, thorough: bool = False) -> None:
     most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
     plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
     gangs = [state.problem.gangs[i] for i in plain]
-    # What a split costs the model knows only roughly: it is not where topology is settled.
+    # The model knows only roughly what a split costs, so it is not used to settle topology.
     done = state.packs if thorough else state.proven
     if done or state.left <= 0 or not gangs:
         return
@@ -86,9 +86,9 @@ class _Descent:
         return state.worth.enough[i] - self.outside[i] if state.reaches(i) else None
 
     def _reach(self, i: int) -> None:
-        """Look for a plan that is as good as the bound, and no other.
+        """Look only for a plan that is as good as the bound.
 
-        Where little may be left over that is far easier than to climb there.
+        Where little room may be left over, this is far easier than improving step by step.
         """
         state = self.state
         if state.left <= 0:

@@ -1,9 +1,9 @@
 """Filling block after block with whole gangs, then placing what is left, then swapping.
 
-At full load a model of all blocks finds nothing in the time in which this is done: each
-block is a small model of its own, and so is what is left of the gangs once most of them
-are whole in a block. Two blocks at a time are then opened again, as long as some gang is
-in more domains than it need be. It gives plans, never bounds.
+At full load a model of all blocks finds nothing in the time in which this is done: each block is a
+small model of its own, and so are the remaining gangs once most gangs are whole in a block. Two
+blocks at a time are then opened again, as long as some gang is in more domains than it need be. It
+gives plans, never bounds.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class _Stage:
         )
 
     def _block_after_block(self) -> Held:
-        """Whole gangs by class and block, as valuable as each block holds in its turn."""
+        """Whole gangs by class and block: each block in turn takes the most valuable ones that it
+        holds."""
         held: Held = {}
         left = list(self.wanted)
         weights = self._weights()

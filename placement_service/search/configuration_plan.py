@@ -1,8 +1,9 @@
 """From parts in domains to a plan: gangs, nodes, and what configurations leave out.
 
-Which gang gets which of the parts that a filling has is free, so gangs get them that want one
-domain of a broader level: as many of them whole as can be. Then the units of the parts in a
-domain get its nodes, and what is left of the gangs, such as small pods, is placed greedily.
+A filling does not say which gang gets which of its parts. They go first to gangs that want one
+domain of a broader level, so that as many of these as possible are whole. Then the units of the
+parts in a domain get its nodes, and what is left of the gangs, such as small pods, is placed
+greedily.
 """
 
 from __future__ import annotations

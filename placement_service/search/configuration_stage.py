@@ -1,7 +1,7 @@
-"""Count by configurations: sharp bounds where nodes are unlike, and plans that reach them.
+"""Counting by configurations: tight bounds where nodes are unlike, and plans that reach them.
 
 Rows and patterns combine one reference and one set of nodes at a time. Where several shapes of
-units share domains with several types of nodes they promise more than fits, domain by domain.
+units share domains with several types of nodes, they allow more than fits in each domain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement_service.search.lexicographic import descend
 def settle_configurations(state: State) -> bool:
     """Bounds and plans of what gets room, where rows leave open what can be admitted.
 
-    Whether a plan came of it that is better than the one before.
+    Returns whether it found a better plan.
     """
     if state.open_tier is not TierName.ADMITTED or state.left <= 0:
         return False

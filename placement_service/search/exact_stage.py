@@ -59,7 +59,7 @@ def _best(
     for portfolio, share in ((False, effort), (True, p.exact_hard_effort))[:tries]:
         if state.left <= 0:
             break
-        # A goal that does not settle leaves half of the time to the neighbourhoods.
+        # A goal that is not settled leaves half of the time to the neighbourhoods.
         answer = model.solve(
             terms,
             maximize=maximize,

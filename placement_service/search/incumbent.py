@@ -1,4 +1,4 @@
-"""What the search knows so far: the best plan and what is proven of it.
+"""What the search knows so far: the best plan and what is proven about it.
 
 Better plans and better bounds are reported at once; the listener may stop
 listening at any time. Values come from plans alone and bounds from relaxations
@@ -29,8 +29,8 @@ Report = Callable[[Solution], None]
 class State:
     """The best plan and the best bounds so far; `target` are gangs worth aiming at.
 
-    `layout` says how their parts may fill the domains, None when nothing does. The bound of
-    a goal speaks of plans that reach the bounds of all goals before it.
+    `layout` says how their parts may fill the domains, None when nothing does. The bound of a goal
+    holds for plans that reach the bounds of all goals before it.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class State:
 
     @property
     def packs(self) -> bool:
-        """Whether it is settled what gets room, so that only where is open."""
+        """Whether it is settled what gets room, so that only where it lies is open."""
         return self.open_tier is None or self.open_tier.minimize
 
     def reaches(self, i: int) -> bool:
@@ -121,7 +121,7 @@ class State:
             self._report(self.solution())
 
     def learn_all(self, bounds: Sequence[int]) -> None:
-        """Take bounds of the first goals, each of which takes those before for granted."""
+        """Take bounds of the first goals, each of which holds for plans that reach those before."""
         if any([self._tighten(i, bound) for i, bound in enumerate(bounds)]):
             self._report(self.solution())
 
@@ -132,8 +132,8 @@ class State:
         old = self.bounds[i]
         if bound <= old if self.goals[i].tier.minimize else bound >= old:
             return False
-        # All that was proven of later goals took the old bound for granted: less of one
-        # may leave room for more of those below.
+        # All that was proven about later goals assumed the old bound: less of one goal may leave
+        # room for more of those below.
         self.bounds = (*self.bounds[:i], bound, *self._trivial[i + 1 :])
         return True
 

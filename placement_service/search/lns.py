@@ -163,12 +163,12 @@ class Improver:
     def _aim(self) -> tuple[int, list[Gang]] | None:
         """The goal to improve and the gangs that could gain, None when there are none.
 
-        The first goal that is not proven; once the value of gangs is, every other time a
-        later one, lest a goal without a proof keep those behind it from getting better.
+        The first goal that is not proven; once the value of gangs is, every other time a later one,
+        so that a goal without a proof does not keep those behind it from improving.
         """
         state = self.state
         reached = zip(state.goals, state.worth.enough, state.bounds, strict=True)
-        # What is behind the first open goal has no bound but the trivial one.
+        # Goals behind the first open one have only the trivial bound.
         aims = [
             i
             for i, (goal, value, bound) in enumerate(reached)
@@ -244,7 +244,7 @@ class Improver:
         residual.take_plan(self.state.plan)
         offers = residual.slots(pod_class, at)
         if target.index not in self.state.plan:
-            # What is left in splinters is worth gathering.
+            # Small pieces of free room are worth gathering.
             offers = self._left(target, residual, at)
         roomy = [int(d) for d in np.argsort(-offers, kind="stable")[: 2 * count]]
         able = [
@@ -347,7 +347,7 @@ class Improver:
     ) -> Answer:
         """One goal and, with less weight, those after it; those before are held.
 
-        With `better` only plans that are better in this goal will do.
+        With `better`, only plans that are better in this goal count.
         """
         state = self.state
         inside = [a - b for a, b in zip(state.worth.enough, fixed.values, strict=True)]

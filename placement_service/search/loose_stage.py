@@ -1,9 +1,9 @@
-"""The descent of the aggregate model without domains: units on nodes, wherever these lie.
+"""The descent of the aggregate model without domains: units on nodes, wherever the nodes lie.
 
 Where nodes are unlike and hold several units each, what fits is a question of nodes more than of
-domains. Without domains the model is small even where the whole is large, and as it forgets
-rules only its bounds hold; its plans do where gangs need no domain, and then they use more of
-these than they must.
+domains. Without domains the model is small even where the whole problem is large. It leaves rules
+out, so its bounds always hold, but its plans only where gangs need no domain; these plans may use
+more domains than necessary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Count what any plan can admit, and place the gangs that the count aims at."""
+"""Count what any plan can admit, and place the gangs that the count names."""
 
 from __future__ import annotations
 

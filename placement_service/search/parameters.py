@@ -27,7 +27,7 @@ class SearchParameters:
 
     #: Where every random choice starts: the same question takes the same path.
     seed: int = 20261121
-    #: Seconds with which nothing worth while can be begun.
+    #: Seconds in which nothing useful can be done.
     least_seconds: float = 0.05
 
     #: The share of the time that bounds from a looser problem may take, where there is one.
@@ -52,8 +52,8 @@ class SearchParameters:
     block_effort: float = 0.5
     block_rest_effort: float = 2.0
     block_swap_effort: float = 0.25
-    #: Blocks opened at once: at first, and one more after so many times in vain; so many
-    #: times in vain end it.
+    #: Blocks opened at once: at first, and one more after so many times without success; after so
+    #: many times without success it ends.
     block_fewest: int = 2
     block_wider_after: int = 15
     block_swaps_in_vain: int = 60
@@ -107,8 +107,8 @@ class SearchParameters:
     #: Domains set free at once: at first, and at most.
     fewest_domains: int = 2
     most_domains: int = 16
-    #: How that number grows after a neighbourhood was settled in vain, and shrinks after one
-    #: was not settled.
+    #: How that number grows after a neighbourhood was settled without success, and shrinks after
+    #: one was not settled.
     wider: float = 0.25
     narrower: float = 0.5
     #: Every so many rounds the placed gangs are placed anew in another order.

@@ -1,9 +1,9 @@
-"""Who gives way for whom: bounds and plans where running gangs may be disturbed.
+"""Which gangs give way to which: bounds and plans where running gangs may be disturbed.
 
-Goal after goal the victim model says what can be reached at most, first as a linear program
-and then, where the plan does not reach that, in whole numbers. Each solution in whole numbers
-is a target: what it lets stay stays, what waits goes where it is meant to, and then all that
-left goes home again where it can.
+For one goal after another the victim model says what can be reached at most, first as a linear
+program and then, where the plan does not reach that, in whole numbers. Each solution in whole
+numbers is a target: what it keeps stays, waiting gangs go where it puts them, and then gangs that
+left go home again where they can.
 """
 
 from __future__ import annotations

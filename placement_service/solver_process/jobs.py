@@ -1,9 +1,9 @@
 """What the server and a solver process say to each other, pickled over a socket.
 
-The server sends a `Job` or a `Task` and then, by itself, the seconds that are left for it:
-what reading a large job takes does not stretch the deadline. The solver process
-says `Ready` once, and for each job any number of `Better` and `Passed`, then either
-`Done` or `Failed`. A task is answered with `Returned` or `Failed`.
+The server sends a `Job` or a `Task` and then, in a message of its own, the seconds that are left
+for it: what reading a large job takes does not stretch the deadline. The solver process says
+`Ready` once, and for each job any number of `Better` and `Passed`, then either `Done` or `Failed`.
+A task is answered with `Returned` or `Failed`.
 
 The messages have a module of their own because a class of the module that runs
 as ``__main__`` would be another class on the other side.

@@ -1,4 +1,4 @@
-"""Solver processes, and searching in them without ever waiting for them too long.
+"""Solver processes, and how to search in them without ever waiting too long.
 
 Each process does one search at a time. It is a plain child started with
 `subprocess` and not with `multiprocessing`, whose start method would run the
@@ -171,7 +171,7 @@ class SolverPool:
                 process = self._idle.pop()
                 if process.is_alive:
                     return process
-                # It died while nobody needed it; this search need not suffer for it.
+                # It died while nobody needed it, so this search goes on with another one.
                 self._boot_in_background(instead_of=process)
 
     def _give_back(self, process: _Process) -> None:

@@ -1,4 +1,5 @@
-"""Required pod affinity: carriers where anchors or running matches are, else all in one domain."""
+"""Required pod affinity: carriers go where anchors or running matches are, else all into one
+domain."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ class Affinity(Rule):
     """A carrier needs, in its domain, a running match or an anchor.
 
     `running[D]` marks domains with a running match; `anchors[C]` are pod classes that
-    match and do not carry the term. Without any of both anywhere, carriers
-    that match themselves (`self_matching`) may share one domain.
+    match and do not carry the term. If there is neither anywhere, carriers that match themselves
+    (`self_matching`) may share one domain.
     """
 
     carriers: Bools

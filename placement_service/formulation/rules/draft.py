@@ -1,4 +1,4 @@
-"""What the rules between pods are made from, and what they have made so far."""
+"""The input of the rules between pods, and what they have produced so far."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RuleDraft:
         self.columns: list[Column] = []
         #: What is to be taken off what is free, by resource [N].
         self.withheld: dict[str, Ints] = {}
-        #: Whether a plan that the problem does not allow breaks a rule for certain.
+        #: Whether every plan that the problem does not allow breaks a rule.
         self.is_exact = True
         self.rules: list[Rule] = []
         self.special = np.zeros(len(templates), dtype=bool)

@@ -1,4 +1,4 @@
-"""What a rule that joins pods across nodes says to each stage.
+"""What a rule that joins pods across nodes tells each stage.
 
 A rule counts pods by domain of one level. Every stage asks the rule and none asks what
 sort of rule it is; what a rule posts to CP-SAT stands under its name in `cp_sat.rules`.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, LevelIdx
 
-#: As good as no ceiling, and small enough to be added up.
+#: As good as no ceiling, but small enough to be added up.
 NO_CEILING = np.int64(1 << 40)
 
 

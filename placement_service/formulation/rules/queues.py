@@ -41,11 +41,11 @@ class QueueRow:
     """What is left of one resource in one queue, for the gangs in it and below it.
 
     `total`, `used` and `take[C]` are as in the queue, GPUs in thousandths; `guaranteed`
-    rows are about gangs that are not preemptible. In `weight[C]` and `capacity` the same
-    is made small: a unit that is too large weighs one more than the capacity.
+    rows are about gangs that are not preemptible. `weight[C]` and `capacity` are the same in
+    smaller numbers: a unit that is too large weighs one more than the capacity.
 
-    `is_exact` is false where so much runs above a limit that nothing may come to it, though
-    something might when enough of what runs goes.
+    `is_exact` is false where so much runs above a limit that nothing new may come, though something
+    might if enough of what runs is evicted.
     """
 
     queue: str
@@ -154,7 +154,7 @@ def _row(
         # All of it runs after the plan, and may do so above a limit.
         left = max(left, at_home)
     elif not exact:
-        # What runs above a limit may stay, and nothing comes to it.
+        # What runs above a limit may stay, but nothing new may come.
         homes = {c for ask in asks for c in ask.home}
         take = tuple(0 if c in homes else amount for c, amount in enumerate(take))
         used, left = max(used, total), 0
@@ -182,7 +182,7 @@ def _row(
 
 
 def path(queues: Mapping[str, Queue], name: str) -> Iterator[str]:
-    """A queue and all above it, from the bottom up; nothing for one that is not there."""
+    """A queue and all above it, from the bottom up; nothing for an unknown queue."""
     seen: set[str] = set()
     while name in queues and name not in seen:
         yield name

@@ -35,9 +35,9 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation.arrays import UNLIMITED, Ints
 from placement_service.formulation.rules.draft import Column, RuleDraft
 
-#: Reservations of one node that are told apart; what is beyond is held for nobody.
+#: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
-#: Columns for reservations in all; what is beyond is held for nobody.
+#: Columns for all reservations together; further ones are held for nobody.
 MOST_COLUMNS = 400
 
 Classes = frozenset[int]
@@ -201,7 +201,8 @@ class _Formulation:
             seen |= owners
             held += self._together(n, owners, [self.reservations[i] for i in mine])
         if self._is_overfull(n, held):
-            # More is held than there is: who takes what is his leaves no less to the others.
+            # More is held than there is: an owner that takes its own part leaves no less to the
+            # others.
             self.draft.is_exact = False
             for c in self.slots:
                 self.slots[c][n] = 0
@@ -224,7 +225,7 @@ class _Formulation:
     def _together(
         self, n: int, owners: Classes, reservations: Sequence[Reservation]
     ) -> list[_Held]:
-        """What some reservations with the same owners come to; those left over serve nobody."""
+        """Some reservations with the same owners as one; what cannot be combined serves nobody."""
         if not owners:
             return [_Held(frozenset(), dict(r.held)) for r in reservations]
         once = [r for r in reservations if r.allocate_once or names_pods(r)]

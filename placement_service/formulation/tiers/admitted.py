@@ -1,10 +1,10 @@
 """The first tier: by priority from high to low, the most value of gangs whose minimum is met.
 
-Of one priority, what runs stays and what runs in part is made whole first. Then come gangs
-that wait longer than `Policy.starvation_after`, those that wait longest before the others:
-each time that a gang has waited twice as long it comes before all that have not, so that it
-is not outweighed for ever. Then come GPUs inside the guaranteed amounts of queues, which with
-RECLAIM come before all that. These goals only choose among gangs; the value of all is reported.
+Within one priority, what runs stays and what runs in part is made whole first. Then come gangs that
+wait longer than `Policy.starvation_after`, those that wait longest first: each time the waiting
+time of a gang doubles, it comes before all gangs that have waited less, so that larger gangs do not
+outweigh it for ever. Then come GPUs inside the guaranteed amounts of queues, which with RECLAIM
+come before all that. These goals only choose among gangs; the value of all is reported.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class InsideGuarantees:
         return total
 
     def _left(self, guarantee: Guarantee) -> int:
-        """What runs of lower priority fills a guarantee too, whether or not it has to go."""
+        """What runs at a lower priority fills a guarantee too, whether or not it is evicted."""
         gangs = self.problem.gangs
         lower = (n for g, n in guarantee.needs.items() if gangs[g].home and not self._has(g))
         return max(0, guarantee.left - sum(lower))
@@ -139,7 +139,8 @@ def _of_priority(problem: Problem, priority: int, every: list[Gang]) -> Iterator
 
 
 def _starved(problem: Problem, gangs: list[Gang]) -> list[list[Gang]]:
-    """Gangs that wait longer than is patient, and than twice that, and so on; longest first."""
+    """Gangs that wait longer than the starvation time, than twice that, and so on; longest
+    first."""
     patience = problem.policy.starvation_after
     found: list[list[Gang]] = []
     while patience is not None:

@@ -1,4 +1,4 @@
-"""Fragmentation: whole nodes and domains stay free, pods without GPUs keep off GPU nodes."""
+"""Fragmentation: whole nodes and domains stay free, pods without GPUs avoid GPU nodes."""
 
 from __future__ import annotations
 

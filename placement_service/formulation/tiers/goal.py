@@ -1,4 +1,4 @@
-"""What a tier says for every stage: its goals, and what a goal asks of a model.
+"""What a tier tells every stage: its goals, and what a goal asks of a model.
 
 A tier is one or more goals, each an integer that a plan has. All goals of all tiers in
 their order are the lexicographic objective. A goal says what a plan is worth, what bounds
@@ -73,7 +73,7 @@ class Fewest(Protocol):
 class Goal(Protocol):
     """One integer of the objective, in a problem."""
 
-    #: Where it belongs, and how many of it make one of what is reported.
+    #: The tier it belongs to, and how many of its units make one of what is reported.
     tier: ClassVar[TierName]
     unit: ClassVar[int]
 

@@ -55,7 +55,8 @@ class TopologyCost:
         for members in sets(problem).values():
             if set_domains(problem, members, plan):
                 gain += [g for g in members[1:] if g.index in plan]
-        # Where none could do better by itself, others may be worth as much.
+        # Where no gang could improve by itself, exchanging it for others of the same value may
+        # help.
         return gain or [g for g, domains, least in beyond if domains > least]
 
 
