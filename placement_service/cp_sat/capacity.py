@@ -1,4 +1,4 @@
-"""Bounds of how much fits, by the admission master: one more number in it.
+"""Bounds of how much fits, by the admission master with one more variable.
 
 Both are relaxations: no plan has more copies, and none gets by with fewer domains.
 """

@@ -1,10 +1,10 @@
-"""Which placed gangs took the room of one that waits: it fits if they wait.
+"""Which placed gangs took the room of a waiting gang: it fits if they wait instead.
 
 Gangs are left out of the plan one at a time, those of lowest priority and then
-of fewest pods first, and only where counting says that enough comes free. When
-no single one suffices, several are left out together and those that need not
-be are put back. What is named was tried: with these gangs left out the gang
-fits beside all the others. There may be other sets, and smaller ones.
+of fewest pods first, and only where counting says that enough comes free. When no single gang is
+enough, several are left out together, and those that need not be are put back. What is named was
+tried: with these gangs left out the gang fits beside all the others. There may be other sets, and
+smaller ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rivals:
         plan: Plan,
         late: Callable[[], bool],
     ) -> None:
-        """`residual` holds the plan and is lent: every call leaves it as it was.
+        """`residual` holds the plan; every call leaves it as it was.
 
         No more trials begin once it is `late`.
         """
@@ -137,7 +137,7 @@ class Rivals:
     def _several(self, gang: Gang, able: Sequence[int]) -> list[int]:
         """Rivals in the way of a placement that the gang has without any of them."""
         units = None
-        # Those of higher priority are disturbed only if that has to be.
+        # Those of higher priority are disturbed only if necessary.
         low = [i for i in able if self._priority(self._rivals[i]) <= gang.priority]
         for rivals in (low, able) if low and len(low) < len(able) else (able,):
             units = self._place_without(gang, rivals)

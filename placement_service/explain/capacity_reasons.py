@@ -1,4 +1,4 @@
-"""What counting rules out: which pods lack room, where, and what stands in their way.
+"""What counting rules out: which pods lack room, where, and why.
 
 Every finding is certain: in each domain that it speaks of fewer pods fit than are
 asked for (see `capacity_bounds`), so no placement exists on that state of the nodes.
@@ -244,10 +244,10 @@ class Shortfalls:
                 continue
             free = headroom.residual.free[nodes][:, asked]
             short = asked[free.max(axis=0) < kind.request[asked]].tolist()
-            # What rules say as amounts is nothing that people ask for.
+            # Columns that express rules are not resources that people ask for.
             names = {r: n for r in short if " " not in (n := self.problem.columns[r])}
             short = list(names)
-            # The GPUs if it is them, for they are what pods of a gang are about.
+            # GPUs if they are short, because they matter most to gangs.
             short.sort(key=lambda r: names[r] not in self.problem.policy.gpu_resources)
             for r in short[:1]:
                 there = headroom.residual.free[nodes, r]
@@ -474,7 +474,7 @@ class Shortfalls:
         asked: int,
         exact: bool,
     ) -> str:
-        """Which resource is short, when the pods' own words do not say so."""
+        """Which resource is short, when what the pods ask for does not show it."""
         if exact:
             return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
         short = []

@@ -16,7 +16,7 @@ WHOLE = 1000
 
 
 def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str:
-    """Why the devices of a node do not hold one such pod; empty when nothing here says so."""
+    """Why the devices of a node do not hold one such pod; empty when nothing is found."""
     share, nics = template.device_share, template.same_pcie_nics
     if not node.devices:
         needs = share is not None or nics > 0

@@ -57,7 +57,7 @@ class Extras:
         return found
 
     def refused(self, gang: Gang, standing: tuple[Reason, ...]) -> tuple[Reason, ...]:
-        """The same reasons, which keep a whole gang waiting, said of its extras."""
+        """The reasons that would keep a whole gang waiting, worded for its extras."""
         head = _head(sum(self.waiting(gang).values()))
         return tuple(replace(r, message=f"{head}: {r.message}") for r in standing)
 

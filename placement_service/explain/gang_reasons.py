@@ -2,7 +2,7 @@
 
 For a gang that is not placed, in this order and as far as it goes:
 
-1. What no room could change: it stands in the request.
+1. What no room could change: it follows from the request.
 2. What counting shows: where the most of the missing pods fit, and how many.
    On the snapshot as if no other gang waited, and, where that says something
    else, on what the plan leaves.
@@ -81,7 +81,7 @@ def _nobody_waits(problem: Problem, solution: Solution, score: Score) -> bool:
 
 
 class _Explainer:
-    """One answer being explained; remembers what gangs have in common."""
+    """Explains one answer; remembers what gangs have in common."""
 
     def __init__(
         self,
@@ -355,7 +355,7 @@ class _Explainer:
         return [(kinds[number], count) for number, count in missing.items()]
 
     def _unknown(self, gang: Gang, state: ReasonState) -> Reason:
-        """No count says no, and no trial says yes."""
+        """Neither do counts rule the gang out, nor does a trial place it."""
         needs = self.shortfalls.needs(gang)
         asked = words.pods(sum(n.missing for n in needs))
         only_after = state is ReasonState.AFTER_PLAN

@@ -16,7 +16,7 @@ from placement_service.formulation.arrays import Bools, Ints
 
 
 class NodeRules:
-    """Judges nodes that no template can tell apart once."""
+    """Judges nodes that no template can tell apart only once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         keys: set[str] = set()

@@ -1,6 +1,6 @@
-"""Reasons that stand in the request itself: no room is counted, nothing is placed.
+"""Reasons that follow from the request itself: no room is counted, nothing is placed.
 
-What is left to say of a gang when there is no time to count, or counting fails.
+They are what can be said about a gang when there is no time to count, or when counting fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reservations hold that a gang would have had room in."""
+"""Room that reservations hold and a gang could have used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReservationReasons:
         self._policy = problem.policy
 
     def of(self, gang: Gang) -> tuple[Reason, ...]:
-        """Why a gang for which counting finds no room has none, if that is what is held."""
+        """Why counting finds no room for a gang, if the reason is what reservations hold."""
         source = self._snapshot.gangs[gang.index]
         wanted = [
             s.template.required_reservation

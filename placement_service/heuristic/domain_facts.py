@@ -1,4 +1,4 @@
-"""How gangs, domains and nodes lie to each other: what no plan changes.
+"""How gangs, domains and nodes relate to each other: facts that no plan changes.
 
 Everything is found when first asked for and kept, so one `Topology` serves all
 plans of a problem.
@@ -17,7 +17,7 @@ from placement_service.heuristic.regions import Region
 
 
 class Topology:
-    """Static facts of a problem; shared by all who place or count."""
+    """Static facts of a problem, shared by everything that places or counts."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

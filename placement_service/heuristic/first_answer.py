@@ -1,8 +1,7 @@
 """The first answer: fast, complete and valid by itself.
 
-It knows nothing of bounds and nothing of the solver. Every later stage starts
-from it and may only improve on it. A few orders of the gangs are tried and the
-best plan kept.
+It knows neither bounds nor the solver. Every later stage starts from it and may only improve it. A
+few orders of the gangs are tried and the best plan is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
 
-#: Seconds that the first answer may take even when there are none.
+#: Seconds that the first answer may take even when none are left.
 LEAST_SECONDS = 1.0
 
 #: Nodes times gangs up to which the first answer tries a second order. Beyond,

@@ -1,10 +1,10 @@
-"""One gang and a cluster that stands still: the best plan, proven by counting alone.
+"""One gang that waits alone: the best plan, proven by counting.
 
 This is what a scheduler asks that places gang after gang. Where no other gang can gain or lose
 anything, a gang is placed best when it is placed whole, with all extras, in one domain of each
 of its levels: no plan can do better, whatever a search tries. Or no domain has the room for
-its minimum, by its pods of one class alone, and it waits. What lies between, rules between
-pods and levels of parts are for the search.
+its minimum, by its pods of one class alone, and it waits. Cases in between, rules between pods, and
+levels of parts are left to the search.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def settle(problem: Problem) -> Solution | None:
     units = _best(problem, gang, domains, holds_all, fits, asked)
     if units is not None:
         return _solution(problem, {gang.index: units})
-    # What is preferred keeps nobody out.
+    # Preferred levels never keep a gang out.
     required = tuple(level for level in levels if level.required)
     if len(required) < len(levels):
         domains = _domains(problem, required)
@@ -62,7 +62,7 @@ def settle(problem: Problem) -> Solution | None:
 
 
 def _lone(problem: Problem) -> Gang | None:
-    """The one gang that may get pods, if there is no rule to it that joins pods or gangs."""
+    """The only gang that may get pods, if no rule joins its pods to others or it to other gangs."""
     if problem.rules or not problem.exact or len(problem.pending) != 1:
         return None
     (gang,) = problem.pending
@@ -164,10 +164,10 @@ def _may_hold_minimum(gang: Gang, room: Ints) -> Bools:
 def _best(
     problem: Problem, gang: Gang, domains: _Domains, usable: Bools, fits: Ints, asked: Ints
 ) -> Units | None:
-    """So many units of each demand in the domain that loses least, of those that are tried."""
+    """These units of each demand in the domain that loses least, of those that are tried."""
     best: tuple[int, Units] | None = None
     fragmentation = Fragmentation(problem)
-    # The order is exact for one class of pods, but for levels beside those of the gang.
+    # The order is exact for one class of pods, except for levels that the gang does not name.
     exact = len(gang.demands) == 1 and len(problem.scope_levels) <= 1
     most = 1 if exact else MOST_TRIED
     for domain in islice(_in_order(problem, gang, domains, usable, fits, asked), most):
@@ -222,7 +222,7 @@ def _largest_first(problem: Problem, gang: Gang) -> list[int]:
 
 
 def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | None:
-    """So many units of each demand on these nodes, the largest first; None if they do not fit."""
+    """These units of each demand on some nodes, the largest first; None if they do not fit."""
     free, whole = problem.free[nodes].copy(), problem.whole_free[nodes].copy()
     with_gpus = problem.node_gpus[nodes] > 0
     found: dict[tuple[int, int], int] = {}
@@ -230,7 +230,7 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
         pod_class, left = gang.demands[d].pod_class, int(asked[d])
         request = problem.request[pod_class]
         fits = np.where(problem.eligible[pod_class, nodes], pods_that_fit(free, request), 0)
-        # Nodes in use first and the fullest of them, then as few others as can be.
+        # Nodes in use first, the fullest of them first; then as few others as possible.
         last = whole if problem.gpus[pod_class] else with_gpus
         order = np.lexsort((np.where(last, -fits, fits), last))
         order = order[fits[order] > 0]

@@ -71,7 +71,7 @@ class Builder:
                 self._add_all(residual, plan, gangs)
                 self.add_extras(residual, plan, extended)
         except OutOfTime:
-            # What is placed by now is whole; the rest waits.
+            # All gangs placed so far are whole; the rest waits.
             pass
         return plan
 

@@ -1,8 +1,8 @@
 """A layout: how many parts of which size each domain should hold.
 
-The master's patterns fill the domains of one level to the brim. A layout assigns
+The master's patterns fill the domains of one level completely. A layout assigns
 them to real domains, so that the decoder can put every part where the patterns
-meant it to be, instead of finding the same filling again by luck.
+meant it to be, instead of finding the same filling again by chance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Layout:
         return sum(want[d] * int(self.units[gang.demands[d].pod_class]) for d in demands)
 
     def slots(self, rng: random.Random) -> dict[tuple[int, int], int]:
-        """Slots by (domain, size). Each call mixes the patterns anew."""
+        """Slots by (domain, size). Each call shuffles the patterns again."""
         slots: dict[tuple[int, int], int] = {}
         for capacity in sorted({c for c, _, _ in self.patterns}):
             domains = np.flatnonzero(self.room == capacity).tolist()

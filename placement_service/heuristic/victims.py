@@ -2,10 +2,10 @@
 
 For each gang that waits, the most important first: in each domain that could hold it, clear
 nodes one after another, the cheapest for the room that it gives first, until the gang fits;
-then give back every victim whose room is not needed after all. The domain whose victims
-cost least wins. Extras of a gang are asked before the whole gang.
+then keep every victim whose room is not needed after all. The domain whose victims
+cost least wins. Extras of a gang are evicted before the whole gang.
 
-Who may use whose room needs no thought here: room that a gang may not use does not fit it
+Rights to use the room of others are not checked here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
 """
 
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 #: Domains tried for one gang, those first whose victims should cost least.
 MOST_DOMAINS = 3
 
-#: How much more room is made, each time that what should do does not.
+#: How much more room is made each time the expected room was not enough.
 MORE = 1.5
 
 #: How much more a GPU counts at the next higher priority of running gangs.
@@ -74,7 +74,7 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
         for gang in sorted(waiting, key=order):
             search.make_room_for(gang, until)
     except OutOfTime:
-        # What was found by now is whole.
+        # The plan found so far is whole.
         pass
     return search.plan
 
@@ -169,7 +169,8 @@ class _Victims:
         needed: Demand,
         inside: Callable[[int], int],
     ) -> tuple[float, dict[GangIdx, Units]] | None:
-        """The price of clearing a node, and what stays of the gangs on it; None if in vain.
+        """The price of clearing a node, and what stays of the gangs on it; None if it would not
+        help.
 
         `inside` says on how many nodes of the domain a gang runs, which all get free with it.
         """

@@ -1,6 +1,6 @@
 """What admitting a gang is worth, as the judge reads the rule.
 
-Written apart from the formulation on purpose: a mistake in one shows in the other.
+Written separately from the formulation on purpose: a mistake in one shows in the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from placement_service.entities.request import PODS, PodGang, PodTemplate, Polic
 #: Values are in millionths of a GPU.
 MILLIONTHS = 1_000_000
 
-#: What gangs without GPUs share for a cluster that they fill in every resource.
+#: What gangs without GPUs are worth together when they fill the cluster in every resource.
 SHARED = 900_000
 
 #: The largest value of one gang.

@@ -1,9 +1,8 @@
 """The cluster after a plan, read off the raw snapshot: what `verify` and `score` look at.
 
-It exists so that both judges read a plan in one and the same way, and shares no
-code with the engine that made it. It judges nothing: bindings that name an
-unknown pod or node, or a pod for the second time, are left out here, as are
-evictions of pods that do not run in a pod set; `verify` reports them.
+It exists so that both read a plan in the same way, and shares no code with the engine that made it.
+It judges nothing: bindings that name an unknown pod or node, or a pod for the second time, are left
+out here, as are evictions of pods that do not run in a pod set; `verify` reports them.
 
 New pods are rows of arrays. Rules that are rarely used ask for them as values.
 """
@@ -164,7 +163,7 @@ class Outcome:
         self.gangs = tuple(self._gangs())
 
     def _read_evictions(self, leaves: dict[str, Eviction]) -> Iterable[int]:
-        """Takes note of who goes; gives the set of each pod that is moved."""
+        """Notes which pods go; returns the set of each pod that is moved."""
         question = self.question
         for number, pod_set in enumerate(question.sets):
             for bound in pod_set.bound_pods:

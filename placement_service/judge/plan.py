@@ -104,7 +104,7 @@ class Plan:
 
     @cached_property
     def lists_devices(self) -> bool:
-        """Whether devices are spoken of at all, by a node, a pod or the plan."""
+        """Whether a node, a pod or the plan mentions devices at all."""
         return (
             any(parts.devices for parts, _ in self.snapshot.columns.parts.counts())
             or any(t.device_share is not None or t.same_pcie_nics for t in self.templates)
@@ -123,7 +123,7 @@ class Plan:
 
     @cached_property
     def crowd(self) -> Crowd:
-        """Everyone whom the rules between pods can see; gathered when first asked for."""
+        """All pods that the rules between pods can see; gathered when first asked for."""
         return Crowd(self)
 
     @cached_property
@@ -209,7 +209,7 @@ def _by_node(pods: Iterable[NewPod]) -> tuple[tuple[Node, tuple[NewPod, ...]], .
 
 
 def first_on_each_node(pods: Iterable[NewPod]) -> Iterator[NewPod]:
-    """One of several like pods on a node: what holds for it holds for all."""
+    """One of several like pods on a node: what is true of it is true of all."""
     seen = set()
     for pod in pods:
         # Templates are shared across namespaces, and selectors look at those.

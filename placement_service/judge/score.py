@@ -1,8 +1,8 @@
 """What a plan is worth: the tiers of the objective, recomputed from its bindings.
 
-The tiers that a caller sees come from here, never from the engine's own
-account, but from the raw snapshot; no bounds, which only the engine
-can prove, and no judgement whether the plan is allowed, which is `verify`.
+The tiers that a caller sees are computed here, from the raw snapshot, never taken from the engine.
+It gives no bounds, which only the engine can prove, and does not say whether the plan is allowed:
+`verify` does.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _minimums_added(gang: GangOutcome, policy: Policy) -> int:
 
 
 def _bands(outcome: Outcome, policy: Policy) -> list[int]:
-    """Seconds that some gang has waited longer than: as starvation says, or double, and so on.
+    """Waiting times that some gang has exceeded: the starvation time, double that, and so on.
 
     The longest first.
     """
@@ -306,7 +306,7 @@ def _scopes_by_level(scopes: Sequence[GangScope], *, required: bool) -> dict[str
 
 
 def _away(outcome: Outcome, counts: Bools) -> int:
-    """New pods of some gangs on none of the nodes that their gang would like again.
+    """New pods of some gangs that are on none of the nodes that their gang used before.
 
     Only where some of those nodes still exist.
     """

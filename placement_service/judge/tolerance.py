@@ -10,7 +10,7 @@ from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.judge.score import Score
 
-#: By the place of a step, what is enough of it.
+#: By the place of a step, how much of it is enough.
 Floors = dict[int, int]
 
 
@@ -44,7 +44,7 @@ class Ranking:
 
 
 def _rank(score: Score, floors: Floors) -> tuple[int, ...]:
-    """What is enough of every step, then what goes beyond."""
+    """How much of every step is enough, then what exceeds that."""
     enough = (
         min(step.value, floors[i]) if i in floors else step.value
         for i, step in enumerate(score.steps)

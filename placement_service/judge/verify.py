@@ -2,7 +2,7 @@
 
 Runs on every answer before it leaves the service. It shares no code with the
 engine, so that an error there cannot hide here.
-It says what is broken and does not mend it, nor whether a better plan exists.
+It says what is broken; it does not repair it, nor say whether a better plan exists.
 
 The rules are small functions of one signature, a file for each family in
 `rules`. Those that concern every pod look at arrays, made from the request for this

@@ -1,4 +1,4 @@
-"""Plans of one request, judged: only what keeps every rule is a candidate.
+"""Plans of one request, judged: only a plan that keeps every rule is a candidate.
 
 Every plan is named, verified and scored before it counts, by code that shares nothing with
 the engine. A plan that breaks a rule is reported and dropped, and so is a claim that does not

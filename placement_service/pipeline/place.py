@@ -60,18 +60,18 @@ def place(
     Raises DeadlineTooShort when `budget.deadline` passes before the first answer
     stands, and Interrupted when the interrupter says so.
     """
-    # 1. A request that is only checked has been checked by now (see `wire`).
+    # 1. A request that is only to be checked has been checked by now (see `wire`).
     if request.validate_only:
         return Placement(request.snapshot.revision, request.label)
 
-    # 2. Names become arrays. Until then nothing is placed, and that may be said.
+    # 2. Names become arrays. If time runs out before, the answer is that nothing is placed.
     offer(nothing_yet(request))
     with stage(Stage.FORMULATE):
         run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
         problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()
 
-    # 3. A first answer, good or not, so that there is one.
+    # 3. A first answer, good or not.
     best = run.first_answer(problem)
     run.check_time()
     run.first_seconds = run.elapsed()
@@ -270,11 +270,11 @@ class _Run:
             self._report_defect("the engine failed", found.failure)
         if self._interrupter.interrupted:
             return best, Limit.NONE, 0
-        # The clock decides what is judged on the way; a repeatable answer knows nothing of it.
+        # Which plans are judged on the way depends on the clock; a repeatable answer must not.
         standing = first if repeatable and found.limit is Limit.NONE else best
         better = self.candidates.better(standing, found.solution)
         if better is None:
-            # The last word was refused; what stands is from before.
+            # The engine's last plan was refused; the best one is from before.
             return best, found.limit, found.peak_memory_bytes
         best = better
         self.candidates.remember(best)
@@ -295,7 +295,7 @@ class _Run:
                     problem,
                     best.solution,
                     best.score,
-                    # What comes of it has still to be written.
+                    # The reasons still have to be written.
                     deadline=self._budget.answer_by - self._offering,
                 )
         except Exception as error:

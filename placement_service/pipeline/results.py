@@ -1,4 +1,4 @@
-"""What a plan says of every gang, and what is said of the whole answer."""
+"""What an answer says about every gang, and about how the search ended."""
 
 from __future__ import annotations
 

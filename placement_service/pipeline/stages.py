@@ -1,4 +1,4 @@
-"""What the pipeline strings together, and what it tells those who wait for the answer."""
+"""The stages that the pipeline calls, and what it tells callers that wait for the answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FirstAnswer(Protocol):
 
 
 class Explain(Protocol):
-    """The reasons of each gang in the snapshot's order, or as many as time allows."""
+    """The reasons of each gang in the snapshot's order, as many as time allows."""
 
     def __call__(
         self,
@@ -67,7 +67,7 @@ class AskSolver(Protocol):
 def ask_nobody(
     function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
 ) -> None:
-    """For those who have no solver but the search."""
+    """For callers that have no solver besides the search."""
 
 
 class Offer(Protocol):
@@ -84,14 +84,14 @@ def keep_none(placement: Placement, /) -> None:
 
 
 class ReportDefect(Protocol):
-    """Takes note of a failure that is ours; returns the name of the saved request."""
+    """Reports a defect of the service; returns the name of the saved request."""
 
     def __call__(self, what: str, detail: str, /) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What the pipeline strings together."""
+    """The stages that the pipeline calls."""
 
     formulate: Callable[[Snapshot, Policy, Prepared], Problem]
     first_answer: FirstAnswer

@@ -1,4 +1,4 @@
-"""How many copies of a gang fit, and how many domains are missing so that everyone fits.
+"""How many copies of a gang fit, and how many domains have to be added so that all gangs fit.
 
 The bound comes from counting, and from the admission master where counting leaves a gap; the
 value from a plan: greedy, and by a search where that leaves a gap.
@@ -204,7 +204,7 @@ def _places_everyone(problem: Problem, solution: Solution) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Missing:
-    """The fewest domains to add so that everyone is placed.
+    """The fewest domains to add so that all gangs are placed.
 
     `snapshot` is the cluster with them and `solution` a plan in it; None where no number was
     found to be enough.
@@ -216,7 +216,7 @@ class Missing:
 
 
 class Domains:
-    """Domains of a level that can be added to a snapshot. Raises KeyError for what is not there."""
+    """Domains of a level that can be added to a snapshot. Raises KeyError for an unknown one."""
 
     def __init__(
         self, snapshot: Snapshot, level: str, like: str = "", levels: Sequence[str] = ()
@@ -231,7 +231,7 @@ class Domains:
         self._inner = finer(snapshot, level, levels_of(snapshot, (*levels, level)))
 
     def added(self, count: int, snapshot: Snapshot | None = None) -> Snapshot:
-        """The snapshot (or another of the same nodes) with so many more."""
+        """The snapshot (or another of the same nodes) with some domains added."""
         base = self.snapshot if snapshot is None else snapshot
         return changes.with_domains(base, self.level, self.like, count, self._inner)
 

@@ -1,4 +1,4 @@
-"""What if: a snapshot as it would be if nodes or gangs were other than they are."""
+"""What if: a snapshot as it would be if nodes or gangs were different."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 
-#: Taints that Kubernetes puts on nodes that are closed or in trouble.
+#: The prefix of taints that Kubernetes puts on nodes that are closed or not healthy.
 _TROUBLE = "node.kubernetes.io/"
 
 
@@ -103,7 +103,7 @@ def with_nodes(snapshot: Snapshot, models: Iterable[tuple[Node, int]]) -> Snapsh
 def with_domains(
     snapshot: Snapshot, level: str, like: str, count: int, inner: Sequence[str]
 ) -> Snapshot:
-    """So many further domains like one of a level, empty and healthy, in the same parents.
+    """Further domains like one of a level, empty and healthy, in the same parents.
 
     `inner` are the levels inside it, whose domains are new ones as well.
     """
@@ -142,7 +142,7 @@ def twin(model: Node, name: str, labels: dict[str, str] | None = None) -> Node:
 def without_pods(
     snapshot: Snapshot, pods: Collection[str], gangs: Collection[str] = ()
 ) -> Snapshot:
-    """These running pods are not there, and neither are these gangs; other gangs run on."""
+    """The snapshot without some running pods and some gangs; other gangs run on."""
     if not pods and not gangs:
         return snapshot
     leaving: dict[str, list[tuple[BoundPod, PodTemplate]]] = {}
@@ -191,7 +191,7 @@ def displaced(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
 
 
 def _waiting(snapshot: Snapshot, pods: Collection[str]) -> Snapshot:
-    """These running pods wait as well."""
+    """These running pods become pods that wait."""
 
     def wait(pod_set: PodSet) -> PodSet:
         mine = tuple(Pod(pod.name) for pod in pod_set.bound_pods if pod.name in pods)

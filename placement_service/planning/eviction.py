@@ -68,7 +68,7 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
 
 
 def _is_least(case: Case, question: EvictionQuestion, trial: Trial, pods: frozenset[str]) -> bool:
-    """Whether fewer would not do either if what the plan places were elsewhere."""
+    """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere."""
     if not trial.plan:
         return True
     free = replace(question, free=trial.problem.free, forbidden=())
@@ -77,7 +77,7 @@ def _is_least(case: Case, question: EvictionQuestion, trial: Trial, pods: frozen
 
 
 def _is_exact(trial: Trial, leavers: Leavers) -> bool:
-    """Whether room is all that counts, so that no fewer can be enough for other reasons."""
+    """Whether only room matters, so that fewer evictions cannot be enough for other reasons."""
     problem = trial.problem
     classes = [d.pod_class for d in trial.gang.demands]
     names = {name for one in leavers.templates for name in one.requests}

@@ -1,4 +1,4 @@
-"""For each kind of remedy the least that lets a gang in that waits."""
+"""For each kind of remedy, the smallest that lets a waiting gang in."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def remedies(
 
 
 def cheapest(found: Sequence[Remedy]) -> Remedy | None:
-    """The remedy that asks least of people: nothing is evicted or bought where a word is enough."""
+    """The remedy that costs people least: changing the request comes before evicting, and that
+    before buying."""
     order: Sequence[type] = (Uncordon, Relax, Reduce, Evict, AddNodes)
     return min(found, key=lambda one: order.index(type(one)), default=None)
 

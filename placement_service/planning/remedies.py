@@ -1,4 +1,4 @@
-"""Ways to let a gang in that waits: for each kind the least that is enough.
+"""Ways to let a waiting gang in: for each kind the smallest that is enough.
 
 A remedy is enough when with it a plan places the gang and every gang that the plan placed, and
 no better plan for all that waits is known that leaves one of them out. It is proven when no
@@ -84,7 +84,8 @@ def reduce(case: Case) -> Iterator[Reduce]:
 
 
 def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None, bool]:
-    """The fewest replicas that a group gives up, None when none suffice; whether that is sure."""
+    """The fewest replicas that a group gives up, None when no number is enough; and whether that is
+    certain."""
 
     def change(less: int) -> Callable[[Snapshot], Snapshot]:
         to = group.min_replicas - less
@@ -99,7 +100,7 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
     least = _lighter(case, group, most)
     if most < 1 or (least is not None and case.here.is_refuted(gang=least)):
         return None, True
-    low, high = 0, most  # What `low` gives up is too little, as far as is known.
+    low, high = 0, most  # Giving up `low` is not enough, as far as is known.
     if not places(most):
         fit = case.settled(change(most))
         if not fit.found:
@@ -136,7 +137,7 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
 
 
 def _lighter(case: Case, group: PodGroup, less: int) -> Gang | None:
-    """The gang whose group needs so many replicas less, None where that is another problem."""
+    """The gang whose group needs fewer replicas, None where that is another problem."""
     gang = case.here.gang
     at = [g.name for g in case.gang.groups].index(group.name)
     if not gang.placeable:
@@ -254,7 +255,7 @@ def _with_nodes(snapshot: Snapshot, model: Node, number: int) -> Snapshot:
 
 
 def _least_after(case: Case, models: Sequence[Node]) -> Ints:
-    """For each kind the least number that counting lets suffice when the plan stays."""
+    """For each kind the least number that may be enough by counting, when the plan stays."""
     alone = changes.only(case.snapshot, {case.gang.name, case.gang.base_gang} - {""})
     trial = case.here
     wide = changes.with_nodes(alone, ((model, 1) for model in models))
@@ -293,7 +294,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     enough = min(
         (_irreducible(some, places) for some in _candidates(case, wide, closed, places)), key=len
     )
-    # 2. The least that counting lets suffice.
+    # 2. The least number that may be enough by counting.
     ordered = _closed_last(every, closed)
     problem = formulate(ordered, case.policy)
     gang = problem.gangs[wide.gang.index]
@@ -314,7 +315,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
 def _fewer_opened(
     case: Case, closed: Sequence[int], enough: Sequence[int], lowest: int, *, sure: bool
 ) -> Iterator[Uncordon]:
-    """Sets of fewer nodes, one of each that are alike, until one suffices.
+    """Sets of fewer nodes, one set of those that are alike, until one is enough.
 
     `sure` says that `enough` is.
     """

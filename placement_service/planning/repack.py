@@ -59,7 +59,7 @@ def repack(
     deadline: float,
     report: Callable[[int], None] = lambda bound: None,
 ) -> Repacking:
-    """Free `count` domains of `level`; those that are free already count.
+    """Frees `count` domains of `level`; those that are already free count.
 
     Gangs that wait are left out of it. There must be so many domains. `report` is told how
     many pods have to move at least, as that rises.
@@ -116,7 +116,7 @@ class _Search:
         pinning = {scope.required_level for gang in snapshot.gangs for scope in gang.packing_scopes}
         self._finer = {key for key in pinning if key and inside(snapshot, key, level)}
         self._gangs = [self._gang(gang) for gang in snapshot.gangs]
-        #: What any plan costs at least, as far as sets that were refused are concerned.
+        #: What any plan costs at least, as far as the refused sets show.
         self._bound = NEVER
         #: Refused sets that further moves may make possible: pods with whole gangs, domains.
         self._retries: list[tuple[int, tuple[int, ...]]] = []
@@ -151,7 +151,7 @@ class _Search:
         return self._retried(NEVER) or Repacking((), (), Bounded(None, bound))
 
     def _retried(self, cost: int) -> Repacking | None:
-        """What the retries that cost no more come to."""
+        """The result of retries that cost no more."""
         while self._retries and self._retries[0][0] <= cost:
             dearer, chosen = heapq.heappop(self._retries)
             found = self._attempt(chosen, dearer, whole=True)
@@ -160,7 +160,7 @@ class _Search:
         return None
 
     def _attempt(self, chosen: tuple[int, ...], cost: int, *, whole: bool) -> Repacking | None:
-        """The repacking that frees this set, moving only `whole` gangs if told so."""
+        """The repacking that frees this set; with `whole` it moves only whole gangs."""
         leaving = self._leaving(chosen, whole=whole)
         if leaving is None or not self._budgets_allow(leaving):
             return None
@@ -305,7 +305,7 @@ def _running_only(snapshot: Snapshot) -> Snapshot:
     gangs = []
     for gang in changes.only(snapshot, ()).gangs:
         groups = tuple(
-            # What does not run whole today need not do so after.
+            # Gangs that do not run whole today need not do so afterwards.
             replace(g, min_replicas=min(g.min_replicas, g.running_count), gated_count=0)
             for g in gang.groups
         )

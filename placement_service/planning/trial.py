@@ -1,8 +1,8 @@
 """One snapshot as it could be: whether a gang fits beside a plan, and whether it ever could.
 
-A trial places the gang into what the plan leaves, by the first answer's means: a yes is a plan.
-Counting over all gangs that are to be placed says no. Between the two lies what only a search
-can tell.
+A trial places the gang into what the plan leaves, by the first answer's means: if that works there
+is a plan. Counting over all gangs that are to be placed may prove that it is impossible. For all
+other cases only a search can tell.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A node's room is what it can allocate, less what runs there and what its
 reservations still hold. Evicted pods give back what they asked for, except
-those in a reservation, whose room stays held. What a victim leaves is not for
-everybody: see `what_a_victim_leaves_serves_those_above_it`.
+those in a reservation, whose room stays held. Not every gang may use what a victim leaves: see
+`what_a_victim_leaves_serves_those_above_it`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices: every pod gets GPUs that are there, whole ones or shares, as its node allows.
+"""Devices: every pod gets existing GPUs, whole ones or shares, as its node allows.
 
 Only nodes that list their devices are looked at, except that shares and
 network devices can be had on no other.
@@ -71,7 +71,7 @@ def pods_get_the_devices_that_they_ask_for(plan: Plan) -> Iterator[str]:
 
 
 def devices_are_not_overfilled(plan: Plan) -> Iterator[str]:
-    """Nobody gets what of a device is in use, or held for others."""
+    """No pod gets a part of a device that is in use or held for others."""
     for board, pods in _boards(plan):
         given = {i for pod in pods for i in pod.devices if i in board.devices}
         for i in sorted(given):
@@ -95,7 +95,7 @@ def devices_are_not_overfilled(plan: Plan) -> Iterator[str]:
 
 
 def whole_devices_form_partitions(plan: Plan) -> Iterator[str]:
-    """Where the node says so; and where it only prefers it, if a partition stays free."""
+    """Where the node demands it; where it only prefers it, if a partition is free."""
     for board, pods in _boards(plan):
         node = board.node
         partitions = [set(partition.devices) for partition in node.partitions]
@@ -116,7 +116,8 @@ def whole_devices_form_partitions(plan: Plan) -> Iterator[str]:
 
 
 def network_devices_are_near(plan: Plan) -> Iterator[str]:
-    """Every switch of a pod's GPUs gives it one, and they give it as many as it needs.
+    """Every switch of a pod's GPUs gives it one at least, and together they give as many as it
+    needs.
 
     Each network device serves one pod.
     """

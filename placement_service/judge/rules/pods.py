@@ -40,8 +40,7 @@ def host_ports_are_taken_once(plan: Plan) -> Iterator[str]:
 def anti_affinity_keeps_pods_apart(plan: Plan) -> Iterator[str]:
     """No pod shares a domain with a pod that its term, or whose term, keeps away.
 
-    Terms of running pods bind new pods just the same. Two running pods are not
-    the plan's concern.
+    Terms of running pods bind new pods as well. Two running pods are not checked.
     """
     if not _any_anti_affinity(plan):
         return

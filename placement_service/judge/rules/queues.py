@@ -1,8 +1,8 @@
 """Queues: limits, and what is guaranteed, of a queue and of all above it.
 
-A plan is judged by what it adds: a queue that is over its limit already gets
-nothing more of that resource, but need not be mended. GPUs are counted in
-thousandths, because pods may ask for a share of one.
+A plan is judged by what it adds: a queue that is already over its limit gets nothing more of that
+resource, but may stay over it. GPUs are counted in thousandths, because pods may ask for a share of
+one.
 """
 
 from __future__ import annotations
