@@ -1,122 +1,39 @@
 """A model of some blocks, filled with gangs whole, and with parts of those that are not.
 
-Racks of one sort (block, pool, whole nodes) are counted together, after patterns of the
-part sizes that one of them holds (Gilmore and Gomory 1961):
-
     y[c, b]        gangs of a class wholly in block b
     split[c]       gangs of a class in several blocks
     f[k, b]        parts of kind k of these, in block b
-    u[k, b, q]     parts of kind k in pool q of block b
-    use[r, p]      racks of sort r that follow pattern p
 
-    parts of kind k in b:   sum_c parts(c, k) y[c, b] + f[k, b] = sum_q u[k, b, q]
-    size t >= 2:            sum_{k of size t} u[k, b, q] <= sum_{r in (b, q), p} p_t use[r, p]
-    whole nodes:            sum_k size(k) u[k, b, q] <= whole nodes of (b, q)
+    parts of kind k in b:   sum_c parts(c, k) y[c, b] + f[k, b]
 
-Its size does not grow with nodes or racks. Pods smaller than a node are only counted, so a
-plan may come out with less than the model says; it claims no bound.
+What blocks hold of these parts is said in `block_room`. Its size does not grow with nodes or
+racks. Pods smaller than a node are only counted, so a plan may come out with less than the
+model says; it claims no bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.cp_sat.admission_master import maximal_patterns
-from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, RackSort
+from placement_service.cp_sat.block_room import BlockRoom, Counted
+from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
+from placement_service.cp_sat.filled import Filled, Held, LargePart
 from placement_service.cp_sat.solving import Answer, Found, Var, dot, hold, lesser, optimise
-from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
 K = TypeVar("K")
 
-#: Gangs below this share of a block are split over two blocks, if at all: whose parts lie
-#: where need not be told apart.
-SMALL = 8
-
 #: Gangs of a class that are told apart for the first time: more at once are not worth their
 #: variables.
 MOST_NEW = 2
-
-#: A pattern: (size, how many parts of it).
-Sizes = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LargePart:
-    """What one large gang of a class has where: parts and extras, by kind and block."""
-
-    cls: int
-    parts: Mapping[tuple[Kind, int], int]
-    extras: Mapping[tuple[int, int], int]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Filled:
-    """What a model decided, as counts.
-
-    `whole` and `away` by (class, block): gangs wholly there, and gangs of sets there without
-    their base. `split` by class; `loose` are the parts of these by (kind, block); `extras` by
-    (class, extra, block). `used` are parts by (kind, block, pool), `racks` racks by sort and
-    pattern.
-    """
-
-    whole: dict[tuple[int, int], int] = field(default_factory=dict)
-    away: dict[tuple[int, int], int] = field(default_factory=dict)
-    split: dict[int, int] = field(default_factory=dict)
-    loose: dict[tuple[Kind, int], int] = field(default_factory=dict)
-    large: tuple[LargePart, ...] = ()
-    extras: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    used: dict[tuple[Kind, int, int], int] = field(default_factory=dict)
-    racks: dict[tuple[RackSort, Sizes], int] = field(default_factory=dict)
-
-    def only(self, blocks: Collection[int]) -> Filled:
-        """The part of it that lies in some blocks."""
-        return Filled(
-            {key: n for key, n in self.whole.items() if key[1] in blocks},
-            {key: n for key, n in self.away.items() if key[1] in blocks},
-            dict(self.split),
-            {key: n for key, n in self.loose.items() if key[1] in blocks},
-            tuple(
-                LargePart(
-                    p.cls,
-                    {key: n for key, n in p.parts.items() if key[1] in blocks},
-                    {key: n for key, n in p.extras.items() if key[1] in blocks},
-                )
-                for p in self.large
-            ),
-            {key: n for key, n in self.extras.items() if key[2] in blocks},
-            {key: n for key, n in self.used.items() if key[1] in blocks},
-            {key: n for key, n in self.racks.items() if key[0].block in blocks},
-        )
-
-    def beside(self, other: Filled) -> Filled:
-        """Both together: this one decided what is split, for its blocks and those of the other.
-
-        The first large gangs of this one are those of the other, in order; both are sorted.
-        """
-        large = []
-        for i, mine in enumerate(self.large):
-            rest = other.large[i] if i < len(other.large) else LargePart(mine.cls, {}, {})
-            large.append(
-                LargePart(mine.cls, {**mine.parts, **rest.parts}, {**mine.extras, **rest.extras})
-            )
-        return Filled(
-            {**self.whole, **other.whole},
-            {**self.away, **other.away},
-            self.split,
-            {**self.loose, **other.loose},
-            tuple(sorted((p for p in large if p.parts), key=lambda p: p.cls)),
-            {**self.extras, **other.extras},
-            {**self.used, **other.used},
-            {**self.racks, **other.racks},
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -126,10 +43,6 @@ class _Large:
     uses: dict[int, Var]
     parts: dict[tuple[Kind, int], Var]
     extras: dict[tuple[int, int], Var]
-
-
-class TooManyPatterns(Exception):
-    """Parts are of too many sizes for patterns."""
 
 
 class BlockFilling:
@@ -147,7 +60,7 @@ class BlockFilling:
         limits: Sequence[int],
         chosen: Sequence[int],
         *,
-        held: Mapping[tuple[int, int], int],
+        held: Held,
         pooled: bool,
         most_patterns: int,
         rest: Filled | None = None,
@@ -155,7 +68,6 @@ class BlockFilling:
         self.rest = rest or Filled()
         self.blocks, self.classes, self.chosen = blocks, classes, chosen
         self.problem = blocks.problem
-        self.most_patterns = most_patterns
         self.cp = cp_model.CpModel()
         self.costs: Terms[Var] = []
         #: Those that are placed in part elsewhere, in the order of the rest, and others.
@@ -166,15 +78,9 @@ class BlockFilling:
         self.split: dict[int, Var] = {}
         self.loose: dict[tuple[Kind, int], Var] = {}
         self.extras: dict[tuple[int, int, int], Var] = {}
-        self.used: dict[tuple[Kind, int, int], Var] = {}
-        self.racks: dict[tuple[RackSort, Sizes], Var] = {}
         self._parts: dict[tuple[Kind, int], Terms[Var]] = {}
-        self._counts: dict[int, list[tuple[Var, dict[int, int]]]] = {b: [] for b in chosen}
+        self._counted: dict[int, list[Counted]] = {b: [] for b in chosen}
         self._demand: dict[Kind, Terms[Var]] = {}
-        self._best = max(
-            (sum(n for (b, _), n in blocks.room.items() if b == block) for block in blocks.order),
-            default=0,
-        )
         self.placed = [self._class(c, limits[c], held, pooled) for c in range(len(classes))]
         for c, mine in enumerate(classes):
             if mine.base >= 0:
@@ -186,9 +92,7 @@ class BlockFilling:
         if pooled:
             self._pool()
         self._extras_of_rest()
-        self._parts_lie_in_pools()
-        self._racks_hold_parts()
-        self._small_pods_are_counted()
+        self.room = BlockRoom(self.cp, blocks, self._parts, self._counted, most_patterns)
         self._queues()
 
     def _new(self, most: int, least: int = 0) -> Var:
@@ -196,7 +100,7 @@ class BlockFilling:
 
     # --- gangs ----------------------------------------------------------------------------
 
-    def _class(self, c: int, limit: int, held: Mapping[tuple[int, int], int], pooled: bool) -> Var:
+    def _class(self, c: int, limit: int, held: Held, pooled: bool) -> Var:
         """Gangs of one class: variables of where they are, and how many are placed."""
         mine = self.classes[c]
         placed = self._new(limit)
@@ -213,7 +117,7 @@ class BlockFilling:
                 terms.append((y, 1))
                 if mine.base >= 0:
                     self._near_base(c, b, y)
-        if pooled and self._is_large(mine):
+        if pooled and self.blocks.is_large(mine):
             known = [p for p in self.rest.large if p.cls == c]
             more = limit - constant - len(known) - sum(held.get((c, b), 0) for b in self.chosen)
             some = [self._large_gang(c, p) for p in known]
@@ -260,7 +164,8 @@ class BlockFilling:
         shape = self.classes[c].shape
         for kind, times in shape.kinds:
             self._parts.setdefault((kind, block), []).append((gangs, times))
-        self._counts[block].append((gangs, dict(shape.counts)))
+        mine = self.classes[c]
+        self._counted[block].append(Counted(gangs, mine.units, mine.small))
         for i, extra in enumerate(shape.extras if limit else ()):
             e = self.extras[c, i, block] = self._new(limit * extra.count)
             self.cp.add(e <= extra.count * gangs)
@@ -271,7 +176,15 @@ class BlockFilling:
         if extra.kind is not None:
             self._parts.setdefault((extra.kind, block), []).append((var, 1))
         demand = self.problem.gangs[self.classes[c].gangs[0]].demands[extra.demand]
-        self._counts[block].append((var, {demand.pod_class: 1}))
+        units = self.blocks.counting.units[:, demand.pod_class]
+        whole = self.blocks.units[demand.pod_class]
+        self._counted[block].append(Counted(var, units, np.zeros_like(units) if whole else units))
+
+    def _add_part(self, kind: Kind, block: int, var: Var) -> None:
+        """Parts of a kind lie in a block, whatever gangs they are of."""
+        self._parts.setdefault((kind, block), []).append((var, 1))
+        units = self.blocks.least_of(kind)
+        self._counted[block].append(Counted(var, units, np.zeros_like(units)))
 
     def _near_base(self, c: int, block: int, y: Var) -> None:
         base = self.whole.get((self.classes[c].base, block))
@@ -289,11 +202,6 @@ class BlockFilling:
             most = min(most, sum(room.values()) // mine.shape.size)
         return most
 
-    def _is_large(self, mine: Class) -> bool:
-        """Whether it may be split and takes a large part of any block."""
-        shape = mine.shape
-        return bool(shape.splits) and mine.base < 0 and SMALL * shape.size > self._best
-
     def _large_gang(self, c: int, rest: LargePart | None) -> _Large:
         """A gang in several blocks; `rest` is what it has elsewhere."""
         cp, shape = self.cp, self.classes[c].shape
@@ -309,7 +217,7 @@ class BlockFilling:
                 if able:
                     v = part.parts[kind, b] = self._new(min(times, able))
                     cp.add(v <= min(times, able) * uses[b])
-                    self._parts.setdefault((kind, b), []).append((v, 1))
+                    self._add_part(kind, b, v)
                     mine.append(v)
             cp.add(cp_model.LinearExpr.sum(mine) + have == times * there)
         for i, extra in enumerate(shape.extras):
@@ -336,7 +244,7 @@ class BlockFilling:
     def _every_large(self) -> list[_Large]:
         return self.large + self._new_large
 
-    # --- parts, racks and pods ------------------------------------------------------------
+    # --- parts of gangs in several blocks, queues ------------------------------------------
 
     def _pool(self) -> None:
         """Parts of gangs in several blocks, whichever gang they belong to."""
@@ -347,89 +255,10 @@ class BlockFilling:
                 able = sum(self.blocks.room.get((b, q), 0) for q in kind.pools) // kind.size
                 if able:
                     v = self.loose[kind, b] = self._new(min(most, able))
-                    self._parts.setdefault((kind, b), []).append((v, 1))
+                    self._add_part(kind, b, v)
                     mine.append(v)
             have = sum(n for (k, _), n in self.rest.loose.items() if k == kind)
             self.cp.add(cp_model.LinearExpr.sum(mine) + have == dot(terms))
-
-    def _parts_lie_in_pools(self) -> None:
-        self._sizes: dict[tuple[int, int], dict[int, list[Var]]] = {}
-        for (kind, b), terms in self._parts.items():
-            mine: list[Var] = []
-            for q in kind.pools:
-                able = self.blocks.room.get((b, q), 0) // kind.size
-                if able:
-                    v = self.used[kind, b, q] = self._new(able)
-                    mine.append(v)
-                    self._sizes.setdefault((b, q), {}).setdefault(kind.size, []).append(v)
-            self.cp.add(cp_model.LinearExpr.sum(mine) == dot(terms))
-        for at, by_size in self._sizes.items():
-            units = [(v, size) for size, some in by_size.items() for v in some]
-            self.cp.add(dot(units) <= self.blocks.room[at])
-
-    def _racks_hold_parts(self) -> None:
-        supply: dict[tuple[int, int, int], Terms[Var]] = {}
-        known: dict[tuple[tuple[int, ...], int], list[Sizes]] = {}
-        left = self.most_patterns
-        chosen = set(self.chosen)
-        for sort, racks in self.blocks.racks.items():
-            by_size = self._sizes.get((sort.block, sort.pool), {})
-            sizes = tuple(sorted((t for t in by_size if 1 < t <= sort.capacity), reverse=True))
-            if sort.block not in chosen or not sizes:
-                continue
-            if (sizes, sort.capacity) not in known:
-                found = maximal_patterns(sizes, sort.capacity, left)
-                if len(found) > left:
-                    raise TooManyPatterns
-                left -= len(found)
-                known[sizes, sort.capacity] = [
-                    tuple((t, n) for t, n in zip(sizes, pattern, strict=True) if n)
-                    for pattern in found
-                ]
-            mine: list[Var] = []
-            for pattern in known[sizes, sort.capacity]:
-                use = self.racks[sort, pattern] = self._new(len(racks))
-                mine.append(use)
-                for t, n in pattern:
-                    supply.setdefault((sort.block, sort.pool, t), []).append((use, n))
-            self.cp.add(cp_model.LinearExpr.sum(mine) <= len(racks))
-        for (b, q), by_size in self._sizes.items():
-            for t, some in by_size.items():
-                if t > 1:
-                    self.cp.add(cp_model.LinearExpr.sum(some) <= dot(supply.get((b, q, t), [])))
-
-    def _small_pods_are_counted(self) -> None:
-        for b in self.chosen:
-            counts = self._counts[b]
-            for units, room in self.blocks.ways(b):
-                terms = [
-                    (v, weight)
-                    for v, mine in counts
-                    if (weight := sum(n * int(units[s]) for s, n in mine.items()))
-                ]
-                terms += [
-                    (v, weight)
-                    for v, kind in self._pooled_parts(b)
-                    if (weight := kind.size * self._least_of(units, kind))
-                ]
-                if sum(w * v.domain.max() for v, w in terms) > room:
-                    self.cp.add(dot(terms) <= room)
-
-    def _pooled_parts(self, block: int) -> Iterable[tuple[Var, Kind]]:
-        for (kind, b), v in self.loose.items():
-            if b == block:
-                yield v, kind
-        for part in self._every_large:
-            for (kind, b), v in part.parts.items():
-                if b == block:
-                    yield v, kind
-
-    def _least_of(self, units: Ints, kind: Kind) -> int:
-        """The least that a pod of the family counts which these pools take."""
-        return min(
-            (int(units[s]) for s, pools in self.blocks.pools_of.items() if pools == kind.pools),
-            default=0,
-        )
 
     def _queues(self) -> None:
         problem = self.problem
@@ -501,8 +330,7 @@ class BlockFilling:
         self._hint(self.split, filled.split)
         self._hint(self.loose, filled.loose)
         self._hint(self.extras, filled.extras)
-        self._hint(self.used, filled.used)
-        self._hint(self.racks, filled.racks)
+        self.room.hint(filled)
         known = list(zip(self.large, filled.large, strict=True)) if self.rest.large else []
         left = [] if self.rest.large else list(filled.large)
         for part in self._new_large:
@@ -549,6 +377,6 @@ class BlockFilling:
                 if p in self.large or value(p.there)
             ),
             of(self.extras),
-            of(self.used),
-            of(self.racks),
+            of(self.room.used),
+            of(self.room.racks),
         )

@@ -33,6 +33,10 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 #: Fewer blocks are no reason to go block by block.
 FEWEST_BLOCKS = 2
 
+#: Gangs below this share of a block are split over two blocks, if at all: whose parts lie
+#: where need not be told apart.
+SMALL = 8
+
 
 class Kind(NamedTuple):
     """A part of `size` whole nodes of one rack, in any of some pools."""
@@ -95,13 +99,23 @@ class Class:
     """Gangs alike, the oldest first.
 
     `base` is the class of the gangs that these are based on, -1 for none, and `times` how
-    many of these each of them has.
+    many of these each of them has. `units` is what one of them counts in each way of
+    counting, `small` what its small pods do.
     """
 
     shape: Shape
+    units: Ints
+    small: Ints
     gangs: list[GangIdx] = field(default_factory=list)
     base: int = -1
     times: int = 0
+
+
+class Ways(NamedTuple):
+    """Ways to count what a block holds: rows of `Counting.units`, and the room in each."""
+
+    rows: Ints
+    room: Ints
 
 
 class Blocks:
@@ -117,6 +131,8 @@ class Blocks:
         self.level = level
         self.fixed = fixed
         self.usable = False
+        self._ways: dict[int | None, Ways] = {}
+        self._shapes: dict[int, Shape | None] = {}
         self.pool: Ints = np.full(self.problem.node_count, -1, dtype=np.int64)
         whole = whole_units(counting)
         if level < 0 or self.problem.levels[level].count < FEWEST_BLOCKS or whole is None:
@@ -210,15 +226,32 @@ class Blocks:
             total[block] += count
         return sorted(total, key=lambda b: (total[b], b))
 
-    def ways(self, block: int | None) -> list[tuple[Ints, int]]:
-        """Ways to count what a block, or None for all, holds: units [S] and room.
+    def is_large(self, mine: Class) -> bool:
+        """Whether gangs of a class may be split and take a good part of any block."""
+        size = mine.shape.size
+        return bool(mine.shape.splits) and mine.base < 0 and SMALL * size > self._largest
+
+    @cached_property
+    def _largest(self) -> int:
+        total: Counter[int] = Counter()
+        for (block, _), count in self.room.items():
+            total[block] += count
+        return max(total.values(), default=0)
+
+    def ways(self, block: int | None) -> Ways:
+        """Ways to count what a block, or None for all, holds.
 
         Those that count small pods; of ways with the same room only those that no other one
         dominates.
         """
+        if block not in self._ways:
+            self._ways[block] = self._ways_of(block)
+        return self._ways[block]
+
+    def _ways_of(self, block: int | None) -> Ways:
         inside = np.flatnonzero(self.block == block if block is not None else self.block >= 0)
         counting = self.counting
-        small = np.flatnonzero((counting.units[:, self.units == 0] > 0).any(axis=1))
+        counts_small = np.flatnonzero((counting.units[:, self.units == 0] > 0).any(axis=1))
         taken = np.zeros((len(counting.units), len(inside)), dtype=np.int64)
         where = {int(n): i for i, n in enumerate(inside)}
         for index, units in self.fixed.items():
@@ -226,18 +259,29 @@ class Blocks:
                 if n in where:
                     pod_class = self.problem.gangs[index].demands[d].pod_class
                     taken[:, where[n]] += count * counting.units[:, pod_class]
-        groups: dict[bytes, list[Ints]] = {}
+        groups: dict[bytes, list[int]] = {}
         rooms: dict[bytes, int] = {}
-        for k in small.tolist():
+        for k in counts_small.tolist():
             room = np.maximum(counting.room[k, inside] - taken[k], 0)
             key = room.tobytes()
             rooms[key] = int(room.sum())
             others = groups.setdefault(key, [])
-            units = counting.units[k]
-            if not any((units <= other).all() for other in others):
-                others[:] = [other for other in others if not (other <= units).all()]
-                others.append(units)
-        return [(units, rooms[key]) for key, some in groups.items() for units in some]
+            mine = counting.units[k]
+            if not any((mine <= counting.units[j]).all() for j in others):
+                others[:] = [j for j in others if not (counting.units[j] <= mine).all()]
+                others.append(k)
+        found = [(k, rooms[key]) for key, some in groups.items() for k in some]
+        rows, room = np.array(found, dtype=np.int64).reshape(-1, 2).T
+        return Ways(rows, room)
+
+    def least_of(self, kind: Kind) -> Ints:
+        """The least that a part of a kind counts in each way of counting."""
+        mine = [s for s, pools in self.pools_of.items() if pools == kind.pools]
+        units = self.counting.units
+        if not mine:
+            return np.zeros(len(units), dtype=np.int64)
+        least: Ints = kind.size * units[:, mine].min(axis=1)
+        return least
 
     # --- what gangs ask of them -------------------------------------------------------
 
@@ -254,7 +298,7 @@ class Blocks:
         def join(key: object, shape: Shape, gang: Gang, base: int = -1, times: int = 0) -> int:
             if key not in found:
                 found[key] = len(result)
-                result.append(Class(shape, [], base, times))
+                result.append(Class(shape, *self._counted(shape), [], base, times))
             result[found[key]].gangs.append(gang.index)
             member[gang.index] = found[key]
             return found[key]
@@ -282,8 +326,20 @@ class Blocks:
                 found[g.priority, g.value, g.precedence, g.queue_rows, self.shape(g)] += 1
         return found
 
+    def _counted(self, shape: Shape) -> tuple[Ints, Ints]:
+        counts: Ints = np.zeros(self.problem.class_count, dtype=np.int64)
+        for pod_class, n in shape.counts:
+            counts[pod_class] = n
+        units = self.counting.units
+        return units @ counts, units @ np.where(self.units > 0, 0, counts)
+
     def shape(self, gang: Gang) -> Shape | None:
         """What a gang asks of a block, None where more than that matters."""
+        if gang.index not in self._shapes:
+            self._shapes[gang.index] = self._shape(gang)
+        return self._shapes[gang.index]
+
+    def _shape(self, gang: Gang) -> Shape | None:
         if not gang.placeable or not gang.pending or gang.runs_in_part:
             return None
         if gang.previous or gang.home:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from ortools.math_opt.python import mathopt
 
 from placement_service.cp_sat.admission_master import maximal_patterns
@@ -62,11 +63,14 @@ def class_worths(blocks: Blocks, classes: Sequence[Class], most_patterns: int) -
         for t in large:
             lp.add_linear_constraint(mathopt.fast_sum(by_size[t]) <= mathopt.fast_sum(supply[t]))
     ways = []
-    for units, room in blocks.ways(None):
-        weights = [sum(n * int(units[s]) for s, n in c.shape.counts) for c in classes]
-        if sum(w * len(c.gangs) for w, c in zip(weights, classes, strict=True)) > room:
-            terms = [w * v for w, v in zip(weights, placed, strict=True) if w]
-            ways.append((weights, lp.add_linear_constraint(mathopt.fast_sum(terms) <= room)))
+    every = blocks.ways(None)
+    units = np.stack([c.units[every.rows] for c in classes])
+    most = np.array([len(c.gangs) for c in classes]) @ units
+    for k in np.flatnonzero(most > every.room).tolist():
+        weights = units[:, k].tolist()
+        terms = [w * v for w, v in zip(weights, placed, strict=True) if w]
+        row = lp.add_linear_constraint(mathopt.fast_sum(terms) <= int(every.room[k]))
+        ways.append((weights, row))
     lp.maximize(mathopt.fast_sum(w * v for w, v in zip(values, placed, strict=True)))
     result = mathopt.solve(lp, mathopt.SolverType.GLOP)
     if not result.has_dual_feasible_solution():

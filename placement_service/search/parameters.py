@@ -48,6 +48,10 @@ class SearchParameters:
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000
+    #: By how much gangs count more while blocks are filled: the largest, and those of parts
+    #: as large as a rack.
+    block_large_gangs: float = 0.03
+    block_large_parts: float = 0.1
     #: Effort for one block, for what is left after all blocks, and for two blocks again.
     block_effort: float = 0.5
     block_rest_effort: float = 2.0

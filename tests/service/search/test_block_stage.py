@@ -30,7 +30,8 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from placement_service.search.block_stage import broadest_level, fill_blocks
+from placement_service.search.block_problem import broadest_level
+from placement_service.search.block_stage import fill_blocks
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters

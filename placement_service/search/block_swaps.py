@@ -1,0 +1,129 @@
+"""A few blocks at a time anew, the rest as it is, as long as that helps."""
+
+from __future__ import annotations
+
+import random
+
+from placement_service.cp_sat.block_filling import BlockFilling
+from placement_service.cp_sat.filled import Filled
+from placement_service.cp_sat.solving import Var
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.lexicographic import keep
+
+#: What a GPU of a gang and an extra pod count in domains, and a domain in whole nodes.
+_GPU, _EXTRA, _DOMAIN = 100, 20, 500
+
+
+def settle(
+    mine: BlockProblem,
+    model: BlockFilling,
+    *,
+    effort: float,
+    start: Filled | None = None,
+    full: int = -1,
+) -> Filled | None:
+    """Most gangs, then most extras, then fewest domains, about; then most in the block `full`."""
+    values = (mine.problem.gangs[c.gangs[0]].value for c in mine.classes)
+    terms: Terms[Var] = [
+        (v, max(_EXTRA, value * _GPU // UNITS_PER_GPU) * _DOMAIN)
+        for v, value in zip(model.placed, values, strict=True)
+    ]
+    terms += [(v, w * _EXTRA * _DOMAIN) for v, w in model.extra_units(None)]
+    return _solve(mine, model, terms, effort, start, full)
+
+
+class BlockSwaps:
+    """Improves what is filled, by a few blocks at a time.
+
+    While gangs are left out it aims at the target. Once all goals before topology are at
+    their bounds they are held there, and gangs that are left out may take the place of others.
+    """
+
+    def __init__(self, mine: BlockProblem, best: Filled) -> None:
+        self.mine, self.best = mine, best
+        self.state, self.parameters = mine.state, mine.parameters
+        self.random = random.Random(self.parameters.seed)
+        self.rank = mine.rank(best)
+
+    def run(self) -> None:
+        p, order = self.parameters, self.mine.blocks.order
+        stale = 0
+        while not self.state.proven and stale < p.block_swaps_in_vain and len(order) > 1:
+            if self.state.left <= p.least_seconds:
+                return
+            found = self._swap(p.block_fewest + stale // p.block_wider_after)
+            stale += 1
+            if found is not None:
+                rank = self.mine.rank(found)
+                if rank > self.rank:
+                    stale = 0
+                    self.mine.take(found)
+                if rank >= self.rank:
+                    self.best, self.rank = found, rank
+
+    def _swap(self, count: int) -> Filled | None:
+        """Some blocks anew, together with all others."""
+        mine, effort = self.mine, self.parameters.block_swap_effort
+        chosen = self._choose(count)
+        rest = self.best.only({b for b in mine.blocks.order if b not in chosen})
+        if self._packs:
+            model = mine.model(chosen, mine.everybody, pooled=True, rest=rest)
+            for i, goal in enumerate(self.state.goals[: mine.topology]):
+                keep(goal, model, self.state.bounds[i] - mine.outside[i])
+            found = _solve(mine, model, [], effort, self.best, chosen[-1])
+        else:
+            model = mine.model(chosen, mine.wanted, pooled=True, rest=rest)
+            found = settle(mine, model, effort=effort, start=self.best, full=chosen[-1])
+        return None if found is None else found.beside(rest)
+
+    @property
+    def _packs(self) -> bool:
+        """Whether all goals before topology are at their bounds."""
+        goals, bounds = self.state.goals[: self.mine.topology], self.state.bounds
+        return all(
+            reached == (-bound if goal.tier.minimize else bound)
+            for goal, bound, reached in zip(goals, bounds, self.rank, strict=False)
+        )
+
+    def _choose(self, count: int) -> list[int]:
+        """Blocks: one with room left or with parts of gangs that are not whole, and others.
+
+        What is left is gathered in all but the last.
+        """
+        best, blocks = self.best, self.mine.blocks.order
+        room = dict.fromkeys(blocks, 1)
+        for (b, _), n in self.mine.blocks.room.items():
+            room[b] += n
+        for (kind, b, _), n in best.used.items():
+            room[b] -= kind.size * n
+        torn = [sorted({b for _, b in part.parts}) for part in best.large]
+        torn += [[b] for _, b in best.away]
+        torn += [[b] for kind, b in best.loose if kind.size > 1]
+        chosen: list[int] = []
+        if torn and self.random.random() < (0.8 if self._packs else 0.5):
+            mine = self.random.choice(torn)
+            chosen = self.random.sample(mine, min(len(mine), count))
+        else:
+            chosen = self.random.choices(blocks, [room[b] for b in blocks])
+        others = [b for b in blocks if b not in chosen]
+        more = max(0, min(count - len(chosen), len(others)))
+        return chosen + self.random.sample(others, more)
+
+
+def _solve(
+    mine: BlockProblem,
+    model: BlockFilling,
+    terms: Terms[Var],
+    effort: float,
+    start: Filled | None,
+    full: int,
+) -> Filled | None:
+    state = mine.state
+    terms += [(v, -w * _DOMAIN // UNITS_PER_DOMAIN) for v, w in model.topology_cost()]
+    terms += [(v, kind.size) for (kind, b, _), v in model.room.used.items() if b == full]
+    if start is not None:
+        model.hint(start)
+    return model.solve(terms, maximize=True, seconds=state.at_most(state.left / 4), effort=effort)
