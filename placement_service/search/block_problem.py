@@ -96,6 +96,14 @@ class BlockProblem:
         order = orders(self.problem)[0]
         state.accept(state.builder.build(order, start=plan, first=state.target))
 
+    def packs(self, found: Filled) -> bool:
+        """Whether all goals before topology are at their bounds."""
+        goals, bounds = self.state.goals[: self.topology], self.state.bounds
+        return all(
+            reached == (-bound if goal.tier.minimize else bound)
+            for goal, bound, reached in zip(goals, bounds, self.rank(found), strict=False)
+        )
+
     def rank(self, found: Filled) -> tuple[int, ...]:
         """What it is worth in the goals up to topology, larger is better; as in `Worth.rank`."""
         classes, state = self.classes, self.state

@@ -8,8 +8,10 @@ improved a few blocks at a time. It gives plans, never bounds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from placement_service.cp_sat.block_room import TooManyPatterns
-from placement_service.cp_sat.block_shapes import Class
+from placement_service.cp_sat.block_shapes import Class, Kind
 from placement_service.cp_sat.filled import Filled, Held
 from placement_service.cp_sat.part_worth import class_worths
 from placement_service.formulation.gang_value import UNITS_PER_GPU
@@ -23,24 +25,43 @@ _WEIGHTS_PER_GPU = 100
 
 def fill_blocks(state: State) -> None:
     """Better plans, where blocks say enough of the problem."""
-    parameters = state.parameters
-    if state.proven or state.left <= parameters.least_seconds:
+    mine = _told(state)
+    if mine is None:
         return
-    if state.problem.node_count > parameters.block_nodes:
-        return
-    mine = BlockProblem(state)
-    if not mine.usable:
-        return
-    state.phase = "blocks"
     try:
-        best = mine.encoded()
-        found = _fill(mine)
-        if found is not None and mine.rank(found) > mine.rank(best):
+        best, found = mine.encoded(), _fill(mine)
+        # What lacks less of the target is easier to complete than what is full of other gangs.
+        if found is not None and (not mine.packs(best) or mine.rank(found) > mine.rank(best)):
             mine.take(found)
             best = found
         BlockSwaps(mine, best).run()
     except TooManyPatterns:
         return
+
+
+def swap_blocks(state: State) -> None:
+    """A better plan by opening a few blocks of this one at a time, where all found room."""
+    mine = _told(state) if state.packs else None
+    if mine is None:
+        return
+    try:
+        BlockSwaps(mine, mine.encoded()).run()
+    except TooManyPatterns:
+        return
+
+
+def _told(state: State) -> BlockProblem | None:
+    """The problem by its blocks; None where they say too little, or there is no time."""
+    parameters = state.parameters
+    if state.proven or state.left <= parameters.least_seconds:
+        return None
+    if state.problem.node_count > parameters.block_nodes:
+        return None
+    mine = BlockProblem(state)
+    if not mine.usable:
+        return None
+    state.phase = "blocks"
+    return mine
 
 
 def _fill(mine: BlockProblem) -> Filled | None:
@@ -83,22 +104,25 @@ def _block_after_block(mine: BlockProblem) -> Held:
 
 def _weights(mine: BlockProblem) -> list[int]:
     """What a gang counts while blocks are filled: what its parts are worth to others, and a
-    little more the larger it is and its parts are, as what is large fits nowhere else later."""
+    little more the harder it is to place later: where it and its parts are large, and few
+    pools take it."""
     classes, p = mine.classes, mine.parameters
     worths = class_worths(mine.blocks, classes, p.model.master_patterns)
     largest = max(1, *(c.shape.size for c in classes))
+    pools = len({pool for _, pool in mine.blocks.room})
     found = []
     for c, worth in zip(classes, worths, strict=True):
         value = mine.problem.gangs[c.gangs[0]].value / UNITS_PER_GPU
         many = 1.02 if sum(n for _, n in c.shape.kinds) > 1 else 1.0
         over = value - worth
         weight = many * worth + min(0.0, over) + 0.3 * max(0.0, over)
-        size = p.block_large_gangs * c.shape.size / largest
-        part = p.block_large_parts * _part_size(c) / mine.blocks.largest_rack
-        found.append(max(1, round(_WEIGHTS_PER_GPU * weight * (1 + size + part))))
+        hard = p.block_large_gangs * c.shape.size / largest
+        hard += p.block_large_parts * _mean(c, lambda k: k.size) / mine.blocks.largest_rack
+        hard += p.block_few_pools * (1 - _mean(c, lambda k: len(k.pools)) / pools)
+        found.append(max(1, round(_WEIGHTS_PER_GPU * weight * (1 + hard))))
     return found
 
 
-def _part_size(c: Class) -> float:
-    """Whole nodes of the part that a node of the gang belongs to, on average."""
-    return sum(k.size * k.size * n for k, n in c.shape.kinds) / max(1, c.shape.size)
+def _mean(c: Class, of: Callable[[Kind], int]) -> float:
+    """What the kinds of a gang's parts have, on average over its whole nodes."""
+    return sum(of(k) * k.size * n for k, n in c.shape.kinds) / max(1, c.shape.size)

@@ -46,13 +46,15 @@ class BlockSwaps:
         self.mine, self.best = mine, best
         self.state, self.parameters = mine.state, mine.parameters
         self.random = random.Random(self.parameters.seed)
-        self.rank = mine.rank(best)
+        self.rank, self.packs = mine.rank(best), mine.packs(best)
 
     def run(self) -> None:
         p, order = self.parameters, self.mine.blocks.order
         stale = 0
-        while not self.state.proven and stale < p.block_swaps_in_vain and len(order) > 1:
-            if self.state.left <= p.least_seconds:
+        while not self.state.proven and len(order) > 1:
+            # Gangs that find no room now may do so when others are placed before them.
+            most = p.block_swaps_in_vain if self.packs else p.block_fillings_in_vain
+            if stale >= most or self.state.left <= p.least_seconds:
                 return
             found = self._swap(p.block_fewest + stale // p.block_wider_after)
             stale += 1
@@ -62,31 +64,24 @@ class BlockSwaps:
                     stale = 0
                     self.mine.take(found)
                 if rank >= self.rank:
-                    self.best, self.rank = found, rank
+                    self.best, self.rank, self.packs = found, rank, self.mine.packs(found)
 
     def _swap(self, count: int) -> Filled | None:
         """Some blocks anew, together with all others."""
         mine, effort = self.mine, self.parameters.block_swap_effort
         chosen = self._choose(count)
         rest = self.best.only({b for b in mine.blocks.order if b not in chosen})
-        if self._packs:
+        if self.packs:
             model = mine.model(chosen, mine.everybody, pooled=True, rest=rest)
             for i, goal in enumerate(self.state.goals[: mine.topology]):
                 keep(goal, model, self.state.bounds[i] - mine.outside[i])
             found = _solve(mine, model, [], effort, self.best, chosen[-1])
         else:
-            model = mine.model(chosen, mine.wanted, pooled=True, rest=rest)
+            placed = self.best.placed(len(mine.classes))
+            limits = [max(*both) for both in zip(mine.wanted, placed, strict=True)]
+            model = mine.model(chosen, limits, pooled=True, rest=rest)
             found = settle(mine, model, effort=effort, start=self.best, full=chosen[-1])
         return None if found is None else found.beside(rest)
-
-    @property
-    def _packs(self) -> bool:
-        """Whether all goals before topology are at their bounds."""
-        goals, bounds = self.state.goals[: self.mine.topology], self.state.bounds
-        return all(
-            reached == (-bound if goal.tier.minimize else bound)
-            for goal, bound, reached in zip(goals, bounds, self.rank, strict=False)
-        )
 
     def _choose(self, count: int) -> list[int]:
         """Blocks: one with room left or with parts of gangs that are not whole, and others.
@@ -103,7 +98,7 @@ class BlockSwaps:
         torn += [[b] for _, b in best.away]
         torn += [[b] for kind, b in best.loose if kind.size > 1]
         chosen: list[int] = []
-        if torn and self.random.random() < (0.8 if self._packs else 0.5):
+        if torn and self.random.random() < (0.8 if self.packs else 0.5):
             mine = self.random.choice(torn)
             chosen = self.random.sample(mine, min(len(mine), count))
         else:

@@ -30,7 +30,7 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
-from placement_service.search.block_stage import fill_blocks
+from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.incumbent import Report, State
@@ -106,8 +106,12 @@ def _improve(state: State) -> None:
         with stage(Stage.CONFIGURE):
             configured = settle_configurations(state)
         with stage(Stage.DECODE):
+            packed = state.packs
             if not configured:
                 decode(state, first=False)
+        if state.packs and not packed:
+            with stage(Stage.FILL):
+                swap_blocks(state)
     with stage(Stage.AGGREGATE):
         settle_loose(state)
         settle_aggregate(state)

@@ -48,18 +48,20 @@ class SearchParameters:
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000
-    #: By how much gangs count more while blocks are filled: the largest, and those of parts
-    #: as large as a rack.
+    #: By how much gangs count more while blocks are filled: the largest, those of parts as
+    #: large as a rack, and those that hardly any pool takes.
     block_large_gangs: float = 0.03
-    block_large_parts: float = 0.1
+    block_large_parts: float = 0.3
+    block_few_pools: float = 1.0
     #: Effort for one block, for what is left after all blocks, and for two blocks again.
-    block_effort: float = 0.5
+    block_effort: float = 0.1
     block_rest_effort: float = 2.0
     block_swap_effort: float = 0.25
     #: Blocks opened at once: at first, and one more after so many times without success; after so
-    #: many times without success it ends.
+    #: many times without success it ends, while gangs are left out and when none is.
     block_fewest: int = 2
     block_wider_after: int = 15
+    block_fillings_in_vain: int = 20
     block_swaps_in_vain: int = 60
 
     #: Variables up to which the aggregate model is tried on the whole problem.
