@@ -10,7 +10,7 @@ from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, Piece
 from placement_service.cp_sat.filled import Filled, LargePart
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
-from placement_service.heuristic.gang_placer import mandatory
+from placement_service.heuristic.domain_choice import mandatory
 
 #: Parts by kind, block and pool.
 _Used = Counter[tuple[Kind, int, int]]
@@ -107,17 +107,16 @@ class BlockEncoding:
         shape, pieces = blocks.shape(gang), blocks.pieces(gang)
         if shape is None or pieces is None or -1 in place.blocks:
             return None
-        want = mandatory(gang)
         for piece in pieces:
             fits = self._rack if piece.rack else self._loose
             if not fits(place, gang, piece, nodes):
                 return None
         want = mandatory(gang)
         for i, extra in enumerate(shape.extras):
-            for n in nodes.get(extra.demand, ())[want[extra.demand] :]:
-                place.extras[i, int(blocks.block[n])] += 1
+            for node in nodes.get(extra.demand, ())[want[extra.demand] :]:
+                place.extras[i, int(blocks.block[node])] += 1
                 if extra.kind is not None:
-                    place.used_by_extras[self._at(extra.kind, n)] += 1
+                    place.used_by_extras[self._at(extra.kind, node)] += 1
         return place
 
     def _at(self, kind: Kind, node: int) -> tuple[Kind, int, int]:
