@@ -19,6 +19,7 @@ from placement_service.cp_sat.domain_forest import ROOT
 from placement_service.cp_sat.node_packing import Filling
 from placement_service.cp_sat.rules import queues
 from placement_service.cp_sat.solving import Var, dot
+from placement_service.cp_sat.tally import PartsAt, UnitsOfOne
 from placement_service.formulation.tiers.goal import Terms
 
 
@@ -113,14 +114,16 @@ def _large_part_is_whole(variables: AggregateVariables, large: LargePart) -> Non
     for i, ask in enumerate(content.asks):
         every: list[Var] = []
         for choice, (_, cap) in enumerate(ask.pod_classes):
-            mine = [(v, x) for v in spots if (x := part.units.get((v, i, choice))) is not None]
+            mine = [
+                (v, x) for v in spots if (x := part.units.get(UnitsOfOne(v, i, choice))) is not None
+            ]
             lies_in_used(mine)
             cp.add(_sum(x for _, x in mine) <= cap * part.there)
             every += [x for _, x in mine]
         cp.add(_sum(every) >= ask.least * part.there)
         cp.add(_sum(every) <= ask.most * part.there)
     for child, times in content.kinds:
-        mine = [(v, x) for v in spots if (x := part.parts.get((v, child))) is not None]
+        mine = [(v, x) for v in spots if (x := part.parts.get(PartsAt(child, v))) is not None]
         lies_in_used(mine)
         cp.add(_sum(x for _, x in mine) == times * part.there)
     used = _sum(part.uses.values())

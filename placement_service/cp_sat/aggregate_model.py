@@ -31,7 +31,8 @@ import numpy as np
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate_constraints import constrain
 from placement_service.cp_sat.aggregate_variables import AggregateVariables
-from placement_service.cp_sat.disaggregation import Disaggregation, Reading
+from placement_service.cp_sat.aggregation import Aggregation
+from placement_service.cp_sat.disaggregation import Disaggregation
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.packing_cuts import PackingCuts
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
@@ -144,7 +145,7 @@ class AggregateModel:
     def _hint(self, plan: Plan) -> None:
         self.cp.clear_hints()  # type: ignore[no-untyped-call]
         mine = self.variables.tally
-        start = Reading(
+        start = Aggregation(
             self.kinds, self.variables.pod_classes, self.variables.classes, plan, mine.large
         )
         have = start.tally

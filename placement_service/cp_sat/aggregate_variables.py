@@ -15,12 +15,20 @@ from typing import NamedTuple
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
-from placement_service.cp_sat.disaggregation import Large, Tally
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import classify
 from placement_service.cp_sat.parameters import ModelParameters
 from placement_service.cp_sat.part_types import Ask, Kind, Kinds
 from placement_service.cp_sat.solving import Var
+from placement_service.cp_sat.tally import (
+    Large,
+    Load,
+    Loose,
+    PartsAt,
+    Tally,
+    UnitsOfOne,
+    UnitsOfParts,
+)
 from placement_service.cp_sat.vertex_capacity import VertexCapacity
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
@@ -168,7 +176,7 @@ class AggregateVariables:
             for i, ask in enumerate(group.content.asks):
                 choices = self._ask(ROOT, ask, self.singles[g], len(group.gangs))
                 for choice, v in choices.items():
-                    self.tally.loose[g, i, choice] = v
+                    self.tally.loose[Loose(g, i, choice)] = v
 
     def _set_level(self, f: int) -> int:
         base, scaled, _ = self.kinds.families[f].sets[0]
@@ -216,7 +224,7 @@ class AggregateVariables:
         for v in self._at_depth.get(k.at, ()):
             upper = self._opens(k, v, total, most)
             if upper:
-                var = self.tally.apart[kind, v] = self.new(upper)
+                var = self.tally.apart[PartsAt(kind, v)] = self.new(upper)
                 self._open(kind, False, v, var, upper)
                 cost = k.cost_apart
                 if k.preferred and not k.running:
@@ -229,13 +237,13 @@ class AggregateVariables:
                 continue
             upper = self._opens(k, v, total, most)
             if upper:
-                var = self.tally.whole[kind, v] = self.new(upper)
+                var = self.tally.whole[PartsAt(kind, v)] = self.new(upper)
                 self._open(kind, True, v, var, upper)
                 self._cost(var, k.cost_whole(v))
         if self.kinds.may_be_empty(k.apart):
             # Extras alone need no domain.
             for v in {d.vertex for d in mine.demand}:
-                var = self.tally.empty[kind, v] = self.new(total)
+                var = self.tally.empty[PartsAt(kind, v)] = self.new(total)
                 mine.supply.append(Located(v, var, 1))
                 self._cost(var, k.fixed)
 
@@ -253,7 +261,7 @@ class AggregateVariables:
         self.parts[kind].supply.append(Located(at, var, 1))
         for i, ask in enumerate(content.asks):
             for choice, v in self._ask(at, ask, [(var, 1)], most).items():
-                self.tally.units[kind, whole, at, i, choice] = v
+                self.tally.units[UnitsOfParts(kind, whole, at, i, choice)] = v
         for child, times in content.kinds:
             self._demand(child, Located(at, var, times))
 
@@ -266,7 +274,7 @@ class AggregateVariables:
         for j, c in enumerate(self.classes):
             for k, s in enumerate(self.pod_classes):
                 if c.most[k] and s in self.units:
-                    self.tally.load[k, j] = self.new(len(c.nodes) * c.most[k])
+                    self.tally.load[Load(k, j)] = self.new(len(c.nodes) * c.most[k])
 
     # --- large parts ------------------------------------------------------------------
 
@@ -298,7 +306,7 @@ class AggregateVariables:
                 for v in spots:
                     upper = min(cap, ask.most, int(self.capacity.slots[v][column]))
                     if upper:
-                        x = part.units[v, i, choice] = self.new(upper)
+                        x = part.units[UnitsOfOne(v, i, choice)] = self.new(upper)
                         every.append(x)
                         self._unit(ask, pod_class, Located(v, x, 1))
             if ask.most > ask.least:
@@ -310,7 +318,7 @@ class AggregateVariables:
             for v in spots:
                 upper = min(times, int(most[v]))
                 if upper > 0:
-                    x = part.parts[v, child] = self.new(upper)
+                    x = part.parts[PartsAt(child, v)] = self.new(upper)
                     self._demand(child, Located(v, x, 1))
         # On nodes in no domain it may use more places than there are domains.
         beyond = self.new(max(len(places), k.least))

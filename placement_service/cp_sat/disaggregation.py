@@ -1,4 +1,4 @@
-"""Counts of the aggregate model, disaggregated to gangs and nodes, and a plan counted back.
+"""Counts of the aggregate model, disaggregated to gangs and nodes.
 
 Parts and units of a kind are interchangeable, so a count per domain can be assigned in any way that
 serves the narrowest domains first: what a narrow domain needs can come from nowhere else, and a
@@ -8,76 +8,15 @@ domain was counted to hold all that is needed inside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
 
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import NodeClass, sorts_of
-from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece, RequirementOf
+from placement_service.cp_sat.part_types import Content, Kind, Kinds, Opened, Piece
+from placement_service.cp_sat.tally import Large, Load, Tally, UnitsOfParts
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Problem
-
-T = TypeVar("T")
-S = TypeVar("S")
-
-
-@dataclass(slots=True, eq=False)
-class Large(Generic[T]):
-    """A part that is told apart from others of its kind.
-
-    `uses` by vertex; `units` by (vertex, ask, choice); `parts` by (vertex, kind).
-    """
-
-    kind: int
-    there: T
-    uses: dict[int, T]
-    units: dict[tuple[int, int, int], T]
-    parts: dict[tuple[int, int], T]
-
-
-@dataclass(slots=True, eq=False)
-class Tally(Generic[T]):
-    """All that the aggregate model counts, as variables or as numbers.
-
-    `gangs` by group; `loose` by (group, ask, choice); `sets` by family; `whole`,
-    `apart` and `empty` by (kind, vertex); `units` by (kind, whole, vertex, ask, choice);
-    `load` by (pod class's place in the model, class of nodes).
-    """
-
-    gangs: dict[int, T] = field(default_factory=dict)
-    loose: dict[tuple[int, int, int], T] = field(default_factory=dict)
-    sets: dict[int, T] = field(default_factory=dict)
-    whole: dict[tuple[int, int], T] = field(default_factory=dict)
-    apart: dict[tuple[int, int], T] = field(default_factory=dict)
-    empty: dict[tuple[int, int], T] = field(default_factory=dict)
-    units: dict[tuple[int, bool, int, int, int], T] = field(default_factory=dict)
-    large: list[Large[T]] = field(default_factory=list)
-    load: dict[tuple[int, int], T] = field(default_factory=dict)
-
-    def map(self, value: Callable[[T], S]) -> Tally[S]:
-        """The same with every entry replaced."""
-
-        def of(table: Mapping[K, T]) -> dict[K, S]:
-            return {key: value(x) for key, x in table.items()}
-
-        return Tally(
-            of(self.gangs),
-            of(self.loose),
-            of(self.sets),
-            of(self.whole),
-            of(self.apart),
-            of(self.empty),
-            of(self.units),
-            [
-                Large(p.kind, value(p.there), of(p.uses), of(p.units), of(p.parts))
-                for p in self.large
-            ],
-            of(self.load),
-        )
-
-
-K = TypeVar("K")
 
 #: Places for each sort of pod classes on each node of a class.
 Slots = Callable[[int, Sequence[int]], list[list[int]]]
@@ -207,7 +146,7 @@ class Disaggregation:
             content = k.whole if whole else k.apart
             assert content is not None
             amounts = {
-                (i, c): tally.units[kind, whole, v, i, c]
+                (i, c): tally.units[UnitsOfParts(kind, whole, v, i, c)]
                 for i, ask in enumerate(content.asks)
                 for c in range(len(ask.pod_classes))
                 if not ask.is_certain
@@ -224,7 +163,7 @@ class Disaggregation:
         pieces: dict[int, list[Piece]] = {}
         for p in opened.pieces:
             pieces.setdefault(p.kind, []).append(p)
-        for (v, child), count in part.parts.items():
+        for (child, v), count in part.parts.items():
             for _ in range(count):
                 self._todo.setdefault(child, []).append((v, pieces[child].pop()))
 
@@ -265,10 +204,11 @@ class Disaggregation:
             nodes = self._used_first(self.classes[j].nodes)
             for node, row in zip(nodes, rows, strict=True):
                 for k in kinds[j]:
-                    take = min(row[sorts[k]], left.get((k, j), 0))
+                    load = Load(k, j)
+                    take = min(row[sorts[k]], left.get(load, 0))
                     if take:
                         row[sorts[k]] -= take
-                        left[k, j] -= take
+                        left[load] -= take
                         found.setdefault(k, {})[node] = take
         return found
 
@@ -325,127 +265,3 @@ def _spread_evenly(totals: Sequence[int], shares: int) -> list[list[int]]:
             counts[at % shares][i] += 1
             at += 1
     return counts
-
-
-class Reading:
-    """Counts a plan, as far as it fits what the model counts: a place to start from."""
-
-    def __init__(
-        self,
-        kinds: Kinds,
-        pod_classes: Sequence[int],
-        classes: Sequence[NodeClass],
-        plan: Plan,
-        large: Sequence[Large[S]],
-    ) -> None:
-        self.kinds = kinds
-        self.forest = kinds.forest
-        self.problem = kinds.problem
-        self.plan = plan
-        self.tally: Tally[int] = Tally(
-            large=[Large(p.kind, 0, {}, {}, {}) for p in large],
-        )
-        self._place_of = {s: k for k, s in enumerate(pod_classes)}
-        self._class_of = {n: j for j, c in enumerate(classes) for n in c.nodes}
-        #: What lies on nodes: by node, its class and its units of each pod class.
-        self.on_node: dict[int, tuple[int, list[int]]] = {}
-        self._gangs()
-
-    def _gangs(self) -> None:
-        kinds, tally = self.kinds, self.tally
-        in_sets: set[int] = set()
-        for f, family in enumerate(kinds.families):
-            for base, scaled, piece in family.sets:
-                members = (base, *scaled)
-                if piece is None or not all(g in self.plan for g in members):
-                    continue
-                depth = kinds.kinds[piece.kind].at
-                nodes = {n for g in members for _, n, _ in self.plan[g]}
-                places = {int(self.forest.holds[depth][n]) for n in nodes}
-                if len(places) == 1 and -1 not in places:
-                    tally.sets[f] = tally.sets.get(f, 0) + 1
-                    in_sets.update(members)
-                    self._part(piece)
-        for g, group in enumerate(kinds.groups):
-            here = [i for i in group.gangs if i in self.plan]
-            tally.gangs[g] = len(here)
-            for i in here:
-                self._loads(i)
-                if i not in in_sets:
-                    opened = kinds.opened[i]
-                    for a, requirement in enumerate(opened.requirements):
-                        for c, count in enumerate(self._counts(requirement)):
-                            key = (g, a, c)
-                            tally.loose[key] = tally.loose.get(key, 0) + count
-                    for piece in opened.pieces:
-                        self._part(piece)
-
-    def _loads(self, gang: GangIdx) -> None:
-        demands = self.problem.gangs[gang].demands
-        for d, n, count in self.plan[gang]:
-            j = self._class_of.get(n)
-            if j is not None:
-                k = self._place_of[demands[d].pod_class]
-                self.tally.load[k, j] = self.tally.load.get((k, j), 0) + count
-                load = self.on_node.setdefault(n, (j, [0] * len(self._place_of)))[1]
-                load[k] += count
-
-    def _counts(self, requirement: RequirementOf) -> list[int]:
-        gang, i = requirement
-        demands = self.problem.gangs[gang].requirements[i].demands
-        return [sum(c for d, _, c in self.plan[gang] if d == e) for e in demands]
-
-    def _nodes(self, opened: Opened) -> set[int]:
-        found: set[int] = set()
-        for gang, i in opened.requirements:
-            demands = self.problem.gangs[gang].requirements[i].demands
-            found.update(n for d, n, _ in self.plan[gang] if d in demands)
-        for piece in opened.pieces:
-            found |= self._nodes(piece.apart)
-        return found
-
-    def _part(self, piece: Piece) -> None:
-        kind, tally, holds = self.kinds.kinds[piece.kind], self.tally, self.forest.holds
-        nodes = self._nodes(piece.apart)
-        if not nodes:
-            return
-        some = next(iter(nodes))
-        part = next((p for p in tally.large if p.kind == piece.kind and not p.there), None)
-        if part is not None:
-            self._large(kind, piece.apart, part)
-            return
-        places = {int(holds[kind.preferred][n]) for n in nodes} if kind.preferred else set()
-        whole = len(places) == 1 and -1 not in places
-        at = places.pop() if whole else int(holds[kind.at][some])
-        table = tally.whole if whole else tally.apart
-        table[piece.kind, at] = table.get((piece.kind, at), 0) + 1
-        opened = piece.whole if whole else piece.apart
-        assert opened is not None
-        for a, requirement in enumerate(opened.requirements):
-            for c, count in enumerate(self._counts(requirement)):
-                key = (piece.kind, whole, at, a, c)
-                tally.units[key] = tally.units.get(key, 0) + count
-        for inner in opened.pieces:
-            self._part(inner)
-
-    def _large(self, kind: Kind, opened: Opened, part: Large[int]) -> None:
-        row = self.forest.holds[kind.preferred]
-        part.there = 1
-
-        def spot(n: int) -> int:
-            return int(row[n]) if row[n] >= 0 else ROOT
-
-        for a, (gang, i) in enumerate(opened.requirements):
-            for c, e in enumerate(self.problem.gangs[gang].requirements[i].demands):
-                for d, n, count in self.plan[gang]:
-                    if d == e:
-                        key = (spot(n), a, c)
-                        part.units[key] = part.units.get(key, 0) + count
-                        part.uses[spot(n)] = 1
-        for piece in opened.pieces:
-            nodes = self._nodes(piece.apart)
-            if nodes:
-                at = spot(next(iter(nodes)))
-                part.parts[at, piece.kind] = part.parts.get((at, piece.kind), 0) + 1
-                part.uses[at] = 1
-            self._part(piece)

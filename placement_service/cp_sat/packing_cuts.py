@@ -21,10 +21,10 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate_variables import AggregateVariables
-from placement_service.cp_sat.disaggregation import Tally
 from placement_service.cp_sat.domain_forest import ROOT
 from placement_service.cp_sat.domain_packings import Budget, DomainPackings, Multiset
 from placement_service.cp_sat.solving import Var, dot
+from placement_service.cp_sat.tally import PartsAt, Tally
 from placement_service.formulation.arrays import Ints
 
 T = TypeVar("T")
@@ -37,8 +37,10 @@ class Spot(NamedTuple):
     kind: int
     vertex: int
 
-    def table(self, tally: Tally[T]) -> dict[tuple[int, int], T]:
-        return tally.whole if self.whole else tally.apart
+    def of(self, tally: Tally[T]) -> T | None:
+        """What the tally counts here, None where it counts nothing."""
+        table = tally.whole if self.whole else tally.apart
+        return table.get(PartsAt(self.kind, self.vertex))
 
 
 @dataclass(slots=True, eq=False)
@@ -121,9 +123,7 @@ class PackingCuts:
         uses = [self._variables.new(1) for _ in found]
         cp.add(cp_model.LinearExpr.sum(uses) <= 1)
         for i, part in enumerate(parts):
-            opened = [
-                (tally.whole if s.whole else tally.apart)[s.kind, s.vertex] for s in part.spots
-            ]
+            opened = [v for spot in part.spots if (v := spot.of(tally)) is not None]
             supply = [(use, p[i]) for use, p in zip(uses, found, strict=True) if p[i]]
             cp.add(cp_model.LinearExpr.sum(opened) <= dot(supply))
         self._packed.append(_Packed(uses, found, [part.spots for part in parts]))
@@ -140,12 +140,7 @@ class PackingCuts:
     def hint(self, tally: Tally[int]) -> None:
         """Start from the multisets that what lies in each domain is below."""
         for uses, multisets, spots in self._packed:
-            held = [
-                sum(
-                    (tally.whole if s.whole else tally.apart).get((s.kind, s.vertex), 0) for s in at
-                )
-                for at in spots
-            ]
+            held = [sum(spot.of(tally) or 0 for spot in at) for at in spots]
             first = next((i for i, p in enumerate(multisets) if all(map(le, held, p))), -1)
             for i, use in enumerate(uses):
                 self._variables.cp.add_hint(use, i == first)
