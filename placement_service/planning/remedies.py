@@ -159,8 +159,10 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
         changes.with_nodes(case.snapshot, ((model, 1) for model in models)), case.policy
     )
     gang = problem.gangs[[g.name for g in case.snapshot.gangs].index(case.gang.name)]
+    if not gang.placeable:
+        return
     least = AddedNodes(Counting(Topology(problem)), count).alike(gang)
-    if not gang.placeable or least.min(initial=NEVER) > _missing([case.gang]):
+    if least.min(initial=NEVER) > _missing([case.gang]):
         return
     # Where others wait as well, they may get what is added first.
     most = min(_missing(case.whole.gangs), MOST_ADDED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from placement_service.entities.planning import AddNodes, Remedy
 from placement_service.entities.request import PodGang, Policy, Snapshot
@@ -51,3 +52,8 @@ def test_who_may_get_the_room_first_leaves_a_remedy_unproven_when_time_is_over()
 def test_a_lesser_remedy_that_a_better_plan_gives_to_others_is_no_proof_for_the_next() -> None:
     """With one more node the best plan that is known runs "large", which is not proven the best."""
     assert found(SMALL, LARGE, seconds=60.0) == (AddNodes("nodes/n1", 2, proven=False),)
+
+
+def test_nothing_helps_a_gang_that_waits_for_grove_or_has_no_pods() -> None:
+    assert found(replace(SMALL, uninitialized=True), LARGE, seconds=60.0) == ()
+    assert found(gang("none", pods=0, gpus=4, minimum=1), LARGE, seconds=60.0) == ()
