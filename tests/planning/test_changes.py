@@ -92,9 +92,18 @@ def test_added_domains_keep_their_parents_and_have_domains_of_their_own_below() 
     assert {one.labels[RACK] for one in block.snapshot.nodes[3:]} == {"r1-added-0", "r2-added-0"}
 
 
-def test_a_selector_that_matches_no_node_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="no node matches"):
-        changes.matching(two_racks(), parse_selector("rack=none"))
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ("topology.example.com/rak=r1", f"no node label .*rak; did you mean {RACK}"),
+        (f"{RACK}=r11", f"no node with {RACK} r11; did you mean r1"),
+        (f"{RACK} in (r7,r8)", f"no node with {RACK} r7"),
+        (f"{RACK}=r1,{RACK}!=r1", "no node matches"),
+    ],
+)
+def test_a_selector_that_matches_no_node_is_a_mistake(selector: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        changes.matching(two_racks(), parse_selector(selector))
 
 
 @pytest.mark.parametrize(

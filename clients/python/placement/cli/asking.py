@@ -41,6 +41,16 @@ _Question = ExplainGangRequest | ComputeCapacityRequest | ComputeRepackingReques
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
 
+#: What people said where the service names a field.
+_OPTIONS: Final = {
+    "domains.level": "--add",
+    "frontier.domains.level": "--add",
+    "domains.like": "--like",
+    "frontier.domains.like": "--like",
+    "level": "--free",
+    "count": "--free",
+}
+
 #: How often a busy service is asked, and seconds between.
 _MOST_ATTEMPTS: Final = 5
 _PAUSE: Final = 1.0
@@ -183,7 +193,10 @@ class Asker:
         try:
             yield
         except InvalidRequestError as error:
-            lines = [f"request: {v.field}: {v.description}" for v in error.violations]
+            lines = [
+                f"{_OPTIONS.get(v.field) or f'request: {v.field}'}: {v.description}"
+                for v in error.violations
+            ]
             unlisted = error.violation_count - len(error.violations)
             more = [f"and {unlisted} more"] if unlisted else []
             raise wrong_input(*(lines or [error.message]), *more) from error

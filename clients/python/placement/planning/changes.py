@@ -44,14 +44,20 @@ def find_gang(request: ComputePlacementRequest, name: str) -> PodGang:
 
 def matching(request: ComputePlacementRequest, selector: Selector) -> frozenset[str]:
     """Names of the nodes that a selector matches; at least one."""
-    found = frozenset(
-        node.name
+    labels = {
+        node.name: {HOSTNAME: node.name.removeprefix("nodes/"), **node.labels}
         for node in request.snapshot.nodes
-        if selector({HOSTNAME: node.name.removeprefix("nodes/"), **node.labels})
-    )
-    if not found:
-        raise ValueError("no node matches the selector")
-    return found
+    }
+    found = frozenset(name for name, mine in labels.items() if selector(mine))
+    if found:
+        return found
+    for key, values in selector.wanted:
+        if not any(key in mine for mine in labels.values()):
+            raise ValueError(_missing("node label", key, {k for m in labels.values() for k in m}))
+        there = {mine[key] for mine in labels.values() if key in mine}
+        if values and there.isdisjoint(values):
+            raise ValueError(_missing(f"node with {key}", values[0], there))
+    raise ValueError(f"no node matches {selector.text}")
 
 
 def cordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 Labels = Mapping[str, str]
-Selector = Callable[[Labels], bool]
+
+_Part = Callable[[Labels], bool]
 
 _PART: Final = re.compile(
     r"""\s*(?:
@@ -21,13 +23,33 @@ _PART: Final = re.compile(
 )
 
 
+class Wanted(NamedTuple):
+    """A label that a selector wants: one of these values, any where there are none."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Whether labels match all parts of a selector, when it is called with them."""
+
+    text: str
+    wanted: tuple[Wanted, ...]
+    _parts: tuple[_Part, ...]
+
+    def __call__(self, labels: Labels) -> bool:
+        return all(part(labels) for part in self._parts)
+
+
 def parse_selector(text: str) -> Selector:
-    """Whether labels match all parts of the selector.
+    """The selector.
 
     As in Kubernetes, ``!=`` and ``notin`` also match labels that are absent. Raises
     ValueError.
     """
-    parts: list[Selector] = []
+    parts: list[_Part] = []
+    wanted: list[Wanted] = []
     position = 0
     while position < len(text):
         found = _PART.match(text, position)
@@ -36,13 +58,22 @@ def parse_selector(text: str) -> Selector:
                 f"{text!r} is not a label selector such as rack=r7,tier!=test or zone in (a,b)"
             )
         parts.append(_part(found))
+        wanted += _wanted(found)
         position = found.end()
     if not parts or text.rstrip().endswith(","):
         raise ValueError(f"{text!r} is not a label selector")
-    return lambda labels: all(part(labels) for part in parts)
+    return Selector(text.strip(), tuple(wanted), tuple(parts))
 
 
-def _part(found: re.Match[str]) -> Selector:
+def _wanted(found: re.Match[str]) -> Iterator[Wanted]:
+    """What labels must have for a part to match."""
+    if found["absent"] or found["compare"] == "!=" or found["set"] == "notin":
+        return
+    values = [found["value"]] if found["compare"] else (found["values"] or "").split(",")
+    yield Wanted(found["key"], tuple(value.strip() for value in values if value.strip()))
+
+
+def _part(found: re.Match[str]) -> _Part:
     if found["absent"]:
         absent = found["absent_key"]
         return lambda labels: absent not in labels
