@@ -185,6 +185,55 @@ def test_a_workload_of_kueue_that_waits_is_a_gang() -> None:
     assert gangs(admitted) == {}
 
 
+def test_a_workload_of_kueue_runs_where_flavors_of_its_queue_let_it() -> None:
+    def flavor(name: str, **spec: Any) -> Body:
+        return thing("ResourceFlavor", "kueue.x-k8s.io/v1beta2", name, spec=spec)
+
+    def queue(*groups: dict[str, list[str]]) -> Body:
+        quota = [
+            {
+                "flavors": [
+                    {"name": f, "resources": [{"name": r, "nominalQuota": 9} for r in resources]}
+                    for f, resources in group.items()
+                ]
+            }
+            for group in groups
+        ]
+        spec = {"resourceGroups": quota}
+        return thing("ClusterQueue", "kueue.x-k8s.io/v1beta2", "cq", spec=spec)
+
+    local = thing(
+        "LocalQueue", "kueue.x-k8s.io/v1beta2", "lq", namespace="ml", spec={"clusterQueue": "cq"}
+    )
+    waiting = kueue()
+    waiting["spec"]["queueName"] = "lq"
+    toleration = {"key": "spot", "operator": "Exists"}
+    flavors = [
+        flavor("h100", nodeLabels={"gpu": "h100"}),
+        flavor("a100", nodeLabels={"gpu": "a100"}, tolerations=[toleration]),
+        flavor("zone", nodeLabels={"zone": "z", "gpu": "a100"}),
+        flavor("anywhere"),
+    ]
+
+    def terms(*groups: dict[str, list[str]]) -> list[list[tuple[str, list[str]]]]:
+        template = only(waiting, local, queue(*groups), *flavors).groups[0].pod_sets[0].template
+        return [
+            [(r.key, list(r.values)) for r in term.match_expressions]
+            for term in template.required_node_affinity.terms
+        ]
+
+    gpus = ["nvidia.com/gpu"]
+    assert terms({"h100": gpus}) == [[("gpu", ["h100"])]]
+    assert terms({"h100": gpus, "a100": gpus}) == [[("gpu", ["h100"])], [("gpu", ["a100"])]]
+    # One of each group, on nodes that there may be; of resources that pods ask for.
+    both = terms({"h100": gpus, "a100": gpus}, {"zone": ["cpu", "pods"]})
+    assert both == [[("gpu", ["a100"]), ("zone", ["z"])]]
+    assert terms({"h100": ["example.com/nic"]}) == []
+    # Some flavor is everywhere, or not in the input.
+    assert terms({"h100": gpus, "anywhere": gpus}) == []
+    assert terms({"gone": gpus}) == []
+
+
 def volcano_job(least: int, *tasks: Body, **spec: Any) -> Body:
     return thing(
         "Job",

@@ -124,6 +124,8 @@ ALSO_PLANNED_FROM: Final = (
     CLUSTER_QUEUES,
     COHORTS,
     LOCAL_QUEUES,
+    Resource("ResourceFlavor", _KUEUE, "resourceflavors", namespaced=False),
+    Resource("Workload", _KUEUE, "workloads", namespaced=True),
     VOLCANO_POD_GROUPS,
     VOLCANO_QUEUES,
     HYPER_NODES,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from placement.kubernetes.kueue_flavors import Flavors
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
@@ -20,16 +21,22 @@ _HAS_PODS: Final = ("QuotaReserved", "Admitted", "Finished")
 def make_kueue_workloads(
     objects: Iterable[Object],
     local_queues: Mapping[tuple[str, str], str],
+    flavors: Flavors,
     made: Made,
     problems: list[Problem],
 ) -> None:
-    """The Workloads that wait for quota. `local_queues` lead to their ClusterQueues."""
+    """The Workloads that wait for quota. `local_queues` lead to their ClusterQueues.
+
+    `flavors` say where their pods may run.
+    """
     for one in objects:
         findings: Findings = {}
         at = At(one.body, findings)
         spec = at.get("spec")
         if _has_pods(at.get("status")):
             continue
+        local = spec.get("queueName").text()
+        queue = local and local_queues.get((one.namespace, local), f"{one.namespace}.{local}")
         roles = []
         for entry in spec.get("podSets").items():
             count = entry.get("count").integer(1, least=0, most=100_000)
@@ -37,7 +44,7 @@ def make_kueue_workloads(
             roles.append(
                 Role(
                     entry.get("name").text("main") or "main",
-                    template_of(entry.get("template")),
+                    flavors.restricted(template_of(entry.get("template")), queue),
                     count,
                     entry.get("minCount").integer(count, least=0),
                     request.get("required").text(),
@@ -45,12 +52,11 @@ def make_kueue_workloads(
                 )
             )
         active = spec.get("active")
-        local = spec.get("queueName").text()
         priority = spec.get("priority")
         made.add(
             one, at, one.name, roles,
             priority=None if priority.absent else priority.integer(least=-(2**31)),
-            queue=local and local_queues.get((one.namespace, local), f"{one.namespace}.{local}"),
+            queue=queue,
             unsupported=["spec.active: false"] if not active.absent and not active.flag() else [],
         )  # fmt: skip
         note(one, findings, problems)

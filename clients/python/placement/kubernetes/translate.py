@@ -25,6 +25,7 @@ from placement.kubernetes.jobs import make_job_sets, make_plain
 from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
 from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
+from placement.kubernetes.kueue_flavors import read_flavors
 from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
 from placement.kubernetes.kueue_workloads import make_kueue_workloads
 from placement.kubernetes.label_paths import LabelPaths, node_labels
@@ -174,7 +175,11 @@ def _make_workloads(
     make_job_sets(objects.of_kind(kinds.JOB_SETS), pods, made, problems)
     make_leader_worker_sets(objects.of_kind(kinds.LEADER_WORKER_SETS), pods, made, problems)
     make_role_based_groups(objects.of_kind(kinds.ROLE_BASED_GROUPS), pods, made, problems)
-    make_kueue_workloads(objects.of_kind(kinds.KUEUE_WORKLOADS), local_queues, made, problems)
+    flavors = read_flavors(
+        objects.of_kind(kinds.RESOURCE_FLAVORS), objects.of_kind(kinds.CLUSTER_QUEUES), problems
+    )
+    workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
+    make_kueue_workloads(workloads, local_queues, flavors, made, problems)
     make_jobs(objects.of_kind(kinds.VOLCANO_JOBS), pods, made, problems)
     for kind in kinds.PLAIN:
         several = objects.of_kind(kind)
