@@ -30,6 +30,7 @@ from placement.kubernetes import v1 as _kubernetes_v1  # noqa: F401
 from placement.v1 import ComputePlacementRequest
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.content import Entries
+from placement_service.api.wire.slices import encodings
 
 FOLDER = Path(__file__).parent
 
@@ -53,10 +54,10 @@ def snapshot_digest(message: Message) -> str:
     """The digest of the snapshot in a request, "" where there is none."""
     if not isinstance(message, ComputePlacementRequest):
         return ""
-    nodes, pods = (
-        Entries().changed([content.encoding(one) for one in several], [o.name for o in several], ())
-        for several in (message.snapshot.nodes, message.snapshot.pods)
-    )
+    snapshot = message.snapshot
+    encoded = encodings(snapshot)
+    nodes = Entries().changed(encoded.nodes, [node.name for node in snapshot.nodes], ())
+    pods = Entries().changed(encoded.pods, [pod.name for pod in snapshot.pods], ())
     return content.text(content.digest(nodes.content, pods.content))
 
 

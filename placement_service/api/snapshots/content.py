@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
-from google.protobuf.message import Message
-
 from placement_service.api.envelope import framed
 
 _HASH = 32
@@ -106,15 +104,6 @@ class Entries:
 def digest(nodes: Entries, pods: Entries) -> bytes:
     """The digest of a snapshot."""
     return sha256(sha256(nodes.hashes).digest() + sha256(pods.hashes).digest()).digest()
-
-
-def encoding(message: Message) -> bytes:
-    """The canonical encoding of a message; fields that are not known are dropped from it."""
-    message.DiscardUnknownFields()
-    # Protobuf for Python sorts the keys of maps as if each ended in 0xFF, and fields by number.
-    # The golden files hold it to that.
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content
 
 
 def text(raw: bytes) -> str:

@@ -8,20 +8,20 @@ gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Self
 
-from placement.v1 import ClusterSnapshot, ComputePlacementRequest, Node
-from placement.v1 import RunningPod as RunningPodMessage
+from placement.v1 import ClusterSnapshot, ComputePlacementRequest
 from placement_service.api import size
 from placement_service.api.envelope import framed
 from placement_service.api.snapshots import content
-from placement_service.api.snapshots.content import Change, Entries
+from placement_service.api.snapshots.content import Entries
 from placement_service.api.validation.names import show
 from placement_service.api.wire import requests
+from placement_service.api.wire.slices import encodings
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.nodes import NO_NODES, Nodes
 from placement_service.entities.request import Request, RunningPod
@@ -129,8 +129,13 @@ def _misplaced(message: ComputePlacementRequest, base: Version | None) -> Iterat
 def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> Version:
     """The version after what a message says; names in it are to be unique and in their place."""
     snapshot, gone = message.snapshot, message.base
-    nodes = _changed(base.node_entries, snapshot.nodes, gone.gone_nodes)
-    pods = _changed(base.pod_entries, snapshot.pods, gone.gone_pods)
+    encoded = encodings(snapshot)
+    nodes = base.node_entries.changed(
+        encoded.nodes, [node.name for node in snapshot.nodes], gone.gone_nodes
+    )
+    pods = base.pod_entries.changed(
+        encoded.pods, [pod.name for pod in snapshot.pods], gone.gone_pods
+    )
     _check_length("snapshot.nodes", nodes.content, size.MAX_NODES)
     _check_length("snapshot.pods", pods.content, size.MAX_PODS)
     known = base is not EMPTY
@@ -145,13 +150,6 @@ def _updated(base: Version, message: ComputePlacementRequest, told: Request) -> 
         base.changes + 1 if known else 0,
         base.changed_bytes + _bytes_of(message) if known else 0,
     )
-
-
-def _changed(
-    entries: Entries, messages: Sequence[Node] | Sequence[RunningPodMessage], gone: Sequence[str]
-) -> Change:
-    encodings = [content.encoding(message) for message in messages]
-    return entries.changed(encodings, [message.name for message in messages], gone)
 
 
 def _bytes_of(message: ComputePlacementRequest) -> int:

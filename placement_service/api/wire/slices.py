@@ -57,6 +57,7 @@ class _Kind(NamedTuple):
     repeated: bool = False
 
 
+_SLICES = _Kind(_FIELD.TYPE_BYTES, repeated=True)
 _NODE = {
     "name": _Kind(_FIELD.TYPE_STRING),
     "labels": _Kind(_FIELD.TYPE_BYTES, repeated=True),
@@ -92,31 +93,67 @@ class Slices:
         return list(_PART_SCHEMA.FromString(self._content).nodes)
 
 
-def _schema(name: str, fields: Mapping[str, _Kind]) -> Any:
-    """A class of messages whose `nodes` are read with these fields."""
-    package = f"placement_service.{name}"
-    nodes = cluster_pb2.ClusterSnapshot.DESCRIPTOR.fields_by_name["nodes"]
-    numbers = {f.name: f.number for f in cluster_pb2.Node.DESCRIPTOR.fields}
-    file = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto2")
-    node = file.message_type.add(name="Node")
-    for field_name, kind in fields.items():
-        node.field.add(
-            name=field_name,
-            number=numbers[field_name],
+class Encodings(NamedTuple):
+    """The canonical encoding of each node and each running pod of a snapshot."""
+
+    nodes: Sequence[bytes]
+    pods: Sequence[bytes]
+
+
+def encodings(snapshot: cluster_pb2.ClusterSnapshot) -> Encodings:
+    """Encodings in the order of the snapshot; fields that are not known are dropped from it."""
+    snapshot.DiscardUnknownFields()
+    # Protobuf for Python sorts the keys of maps as if each ended in 0xFF, and fields by number.
+    # The golden files hold it to that.
+    whole = _ENTRY_SCHEMA.FromString(snapshot.SerializeToString(deterministic=True))
+    return Encodings(list(whole.nodes), list(whole.pods))
+
+
+def _fields(message: descriptor_pb2.DescriptorProto, of: Any, fields: Mapping[str, _Kind]) -> None:
+    """Adds fields with the numbers that they have in a public message."""
+    for name, kind in fields.items():
+        message.field.add(
+            name=name,
+            number=of.DESCRIPTOR.fields_by_name[name].number,
             type=kind.type,
             label=_FIELD.LABEL_REPEATED if kind.repeated else _FIELD.LABEL_OPTIONAL,
         )
+
+
+def _file(name: str) -> descriptor_pb2.FileDescriptorProto:
+    package = f"placement_service.{name}"
+    return descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto2")
+
+
+def _entry_schema() -> Any:
+    """A class of snapshots whose nodes and pods are slices."""
+    file = _file("entry_slices")
+    entries = {"nodes": _SLICES, "pods": _SLICES}
+    _fields(file.message_type.add(name="Snapshot"), cluster_pb2.ClusterSnapshot, entries)
+    return _snapshot_class(file)
+
+
+def _schema(name: str, fields: Mapping[str, _Kind]) -> Any:
+    """A class of messages whose `nodes` are read with these fields."""
+    file = _file(name)
+    nodes = cluster_pb2.ClusterSnapshot.DESCRIPTOR.fields_by_name["nodes"]
+    _fields(file.message_type.add(name="Node"), cluster_pb2.Node, fields)
     file.message_type.add(name="Snapshot").field.add(
         name="nodes",
         number=nodes.number,
         type=_FIELD.TYPE_MESSAGE,
-        type_name=f".{package}.Node",
+        type_name=f".{file.package}.Node",
         label=_FIELD.LABEL_REPEATED,
     )
+    return _snapshot_class(file)
+
+
+def _snapshot_class(file: descriptor_pb2.FileDescriptorProto) -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Snapshot"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.Snapshot"))
 
 
+_ENTRY_SCHEMA = _entry_schema()
 _NODE_SCHEMA = _schema("node_slices", _NODE)
 _PART_SCHEMA = _schema("part_slices", _PARTS)
