@@ -1,4 +1,4 @@
-"""``placement-controller``: reads the settings, runs, and ends quietly on a signal.
+"""``placement-controller``: reads the settings, runs, and ends in order on a signal.
 
 On SIGTERM the gang that is being bound is finished, what is known is reported, and the
 lease is given up, so that the next replica begins at once.

@@ -1,9 +1,9 @@
-"""An answer to bindings, gang by gang: decided, bound in parallel, and known to the end.
+"""An answer becomes bindings, gang by gang, bound in parallel until each result is known.
 
 Just before its turn a gang is compared with the cache once more. If anything that the plan
 rests on has changed (a pod, a node, the gang, its base), nothing of it is bound and it is
-planned anew. Once binding has begun, the first pod that cannot be bound stops those that
-have not begun: the fewer are bound, the freer the next plan, which finds them in place.
+planned anew. Once binding has begun, the first pod that cannot be bound stops those that have not
+begun: the fewer are bound, the more freedom the next plan has, which finds them in place.
 
 A binding carries the pod's uid, and the API server binds a pod once. After an unclear
 answer the pod itself is looked at; a pod whose binding stays unconfirmed counts as bound until
@@ -127,8 +127,8 @@ def plans(
     dependencies: Mapping[Key, frozenset[Key]],
     notes: Callable[[v1.Binding], Notes] = lambda binding: (),
 ) -> tuple[GangPlan, ...]:
-    """The bindings of an answer by gang, bases before what scales them, and gangs
-    that others depend on before those.
+    """The bindings of an answer by gang: bases before the gangs that scale them, and gangs before
+    those that depend on them.
 
     Only gangs that were asked about are bound, whatever the answer holds.
     """

@@ -1,4 +1,4 @@
-"""Whether this replica may act, and whether it moves.
+"""Whether this replica may act, and whether it makes progress.
 
 `Authority` and `Heartbeat` are shared by everything that writes to the cluster, so that
 nothing is sent after the lease was lost, and a step that hangs is noticed.

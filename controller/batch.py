@@ -1,4 +1,4 @@
-"""When to ask, and about whom: pure decisions from who has waited since when.
+"""When to ask, and about which gangs: pure decisions from how long each has waited.
 
 Gangs that arrive together are planned together, so a batch stays open for a moment. A
 gang that got no place waits twice as long each time before it is a reason to ask again;
@@ -77,8 +77,8 @@ def refreshed(
         elif _differ(queued.state, state):
             queued = replace(queued, state=state, due=min(queued.due, now), attempts=0)
         elif queued.attempts and queued.freed != freed:
-            # Not at once: a node's pods leave it one by one, and somewhere a pod ends all the
-            # time. Who was tried often waits longer, up to a limit.
+            # Not at once: a node's pods leave it one by one, and somewhere a pod ends all the time.
+            # Gangs that were tried often wait longer, up to a limit.
             end = queued.tried + min(backoff.after(queued.attempts), 10 * backoff.shortest)
             queued = replace(queued, due=min(queued.due, end))
         result[key] = queued
@@ -132,7 +132,7 @@ class Candidate:
 def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
     """The gangs of one batch, bases before what scales them, at most so many.
 
-    When not all fit, those that were not tried in vain come first, then those whose
+    When not all fit, those that were not tried without success come first, then those whose
     back-off ends first: a gang that cannot be
     placed does not keep the others waiting, and each has a turn. Among equals higher
     priority goes first, then the longest wait.

@@ -299,7 +299,7 @@ class ClusterCache:
                 else:
                     self._node_revisions[key[1]] = self._revision
                 if before is None or body is None:
-                    # Rare enough to compute every gang again: which of its pods are lost?
+                    # Rare enough to compute every gang again: some of its pods may be lost.
                     self._stale.update(self._stores[POD_GANG])
 
     def _make_stand_ins(self) -> None:

@@ -8,7 +8,7 @@
                                    +-> lifecycle -> adapters -> cluster
 
 The watches, the lease, the probes and the cycle have a thread each; bindings and reports
-share a pool. On the way out the cycle ends first, then the lease is given up, then the
+share a pool. When it stops, the cycle ends first, then the lease is given up, then the
 watches end.
 """
 
@@ -191,7 +191,7 @@ def _relist(watchers: Sequence[Watcher]) -> None:
 
 
 def _elector(settings: Settings, cluster: Cluster, metrics: Metrics) -> Elector | None:
-    """Nobody is elected where nothing is written, or where we are alone."""
+    """There is no election where nothing is written, or with a single replica."""
     if not (settings.leader_election and settings.writes):
         metrics.leader.set(1)
         return None

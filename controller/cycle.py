@@ -1,8 +1,8 @@
 """The cycle: collect, snapshot, translate, ask, apply, report, requeue.
 
 Everything that it remembers from one cycle to the next is a convenience: since
-when each gang waits, what was last reported. All of it may be lost at any line, for the cluster
-says what is bound, and the next cycle begins with that.
+when each gang waits, what was last reported. All of it may be lost at any line: the cluster says
+what is bound, and the next cycle begins with that.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from placement.resources import DEVICES
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at a cluster in which much happens.
+#: Seconds between two looks at a busy cluster.
 _TICK = 0.05
-#: Seconds between two looks at a cluster in which nothing happens.
+#: Seconds between two looks at a quiet cluster.
 _IDLE = 1.0
 #: Gangs of which an answer is the state: the service decided about what can be bound now.
 _ANSWERABLE = frozenset({Lifecycle.PENDING, Lifecycle.SETTLED})
@@ -304,8 +304,8 @@ class Cycle:
     # 4. Ask.
 
     def _note(self, query: Query, placement: v1.Placement, view: ClusterView) -> None:
-        """Remembers the answer about each gang that could be bound. What is said of a gang
-        that only kept its room, or was sent along, is not its state."""
+        """Remembers the answer about each gang that could be bound. The answer about a gang that
+        only kept its room, or was sent along, is not its state."""
         sent = {key_of_resource(gang.name) for gang in query.request.gangs}
         known = {key for key in sent if view.states[key].lifecycle in _ANSWERABLE}
         for key in known:

@@ -1,4 +1,4 @@
-"""Which devices a pod gets, in the words of those who hand them to its containers.
+"""Which devices a pod gets, in the form that the agents on its node read.
 
 Koordinator's agents on the node read an annotation of the pod, which its scheduler writes
 when it binds; a pod that has it before is given just those devices. It is written where a
@@ -108,7 +108,7 @@ class DeviceNotes:
         free = {s: [d for d in by_switch.get(s, ()) if d.get("minor") not in taken] for s in mine}
         chosen = [devices.pop(0) for devices in free.values() if devices]
         while len(chosen) < wanted and any(free.values()):
-            # The switch that has most, for others need those that are rare.
+            # The switch that has most, because other pods need the rare ones.
             chosen.append(max(free.values(), key=len).pop(0))
         taken.update(device["minor"] for device in chosen)
         return chosen

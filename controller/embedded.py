@@ -1,4 +1,4 @@
-"""The placement service inside this process, for a cluster too small for a second one.
+"""The placement service inside this process, for clusters too small for a separate one.
 
 The only module of the controller that knows the service; everything else talks gRPC to
 it, here over the loopback interface.

@@ -1,4 +1,4 @@
-"""Events of events.k8s.io, each once: what repeats is counted up, and not too often.
+"""Events of events.k8s.io: repeated ones are counted up, and not too often.
 
 The numbers in a note differ from one moment to the next, and a gang may have a thousand
 pods: about one topic an object has one event at a time, whatever the words.

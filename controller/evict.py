@@ -1,11 +1,11 @@
 """Evicts pods, once each, and waits until their room is free.
 
-A plan goes through these steps, and a controller that dies at any of them is followed by
-one that goes on: tried without effect for every victim, so that a disruption budget that
-allows none stops it before anything is lost; written to the journal; carried out, each
-eviction with the uid of its victim; and ended, when all victims are gone or its time is up.
-Until then the gang is not asked about, and its room counts as taken. Afterwards it is asked
-about like any other: the answer finds the room free.
+A plan goes through these steps, and a controller that dies at any of them is followed by one that
+continues: tried without effect for every victim, so that a disruption budget that allows none stops
+it before anything is lost; written to the journal; carried out, each eviction with the uid of its
+victim; and ended, when all victims are gone or its time is up. Until then the gang is not asked
+about, and its room counts as taken. Afterwards it is asked about like any other: the answer finds
+the room free.
 """
 
 from __future__ import annotations

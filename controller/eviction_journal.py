@@ -2,7 +2,7 @@
 
 Before its first pod is evicted a plan is written to a ConfigMap of our own namespace.
 The leader after a crash goes on with the same pods instead of choosing others. It is not
-kept on the gangs themselves: who may write those may not evict the pods of others.
+kept on the gangs themselves: a user who may write those may not evict the pods of others.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Grove opens the gates of a scaled gang some seconds after its base is scheduled.
 this, any gang that arrives meanwhile gets the room that the scaled gang was about to use.
 A gated scaled gang is therefore part of the request and gets a place in the plan, but is
 never bound. While its base runs it comes before other gangs of its own priority, for a
-bounded time: a gate that never opens keeps room free for no longer.
+bounded time: a gate that never opens keeps room free no longer than that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from controller.cache import ClusterView
 from controller.gang_state import Body, GangState, Key, Lifecycle, references
 from placement.kubernetes.gangs import BASE_POD_GANG
 
-#: The gate of Grove; another holder of a pod may keep it for ever.
+#: The gate of Grove; other gates may hold a pod for ever.
 GATE: Final = "grove.io/podgang-pending-creation"
 
 

@@ -1,4 +1,4 @@
-"""One answer per cycle: faulty parts of a request are left out, and failures are waited out.
+"""One answer per cycle: faulty parts of a request are left out, and after failures it waits.
 
 A gang that cannot be asked about is told why in its history. A service that fails is asked
 again later and later; when it fails for long, the gangs that wait are told so.

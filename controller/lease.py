@@ -2,9 +2,9 @@
 
 Each replica judges by its own clock how long the lease has not changed; the times written
 in it are for people, so wrong clocks do no harm. A leader that could not renew in time
-stops acting before another may begin, also when its thread was held up: the one that acts asks
-`leads`, which compares times and trusts no flag. The clock goes on while a machine sleeps.
-A lease that is deleted is made again by its holder; others wait as long as if it were there.
+stops acting before another may begin, also when its thread was held up: whatever acts asks `leads`,
+which compares times and trusts no flag. The clock goes on while a machine sleeps. A lease that is
+deleted is made again by its holder; others wait as long as if it were there.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # It logs every connection; what matters of them we log ourselves.
+    # It logs every connection; the controller logs what matters itself.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 

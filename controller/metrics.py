@@ -1,4 +1,4 @@
-"""What can be measured from outside, as Prometheus reads it."""
+"""The metrics of the controller, as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS: Final = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 _NAMED = re.compile(r"/(?:api/[^/]+|apis/[^/]+/[^/]+)(?:/namespaces/[^/]+(?=/))?/([^/]+)")
 _PART = re.compile(r"/(status|binding)$")
 
-#: They come within others, several at a time.
+#: They occur within other steps, several at a time.
 _INNER_STEPS: Final = frozenset(
     {Step.EVICT, Step.EVICTED, Step.BIND, Step.BOUND, Step.WRITE, Step.ADVISE}
 )

@@ -1,6 +1,6 @@
 """Why a gang waits, or how well it is placed, in the words that reports use.
 
-A notice is made from an answer, or from what came in the way of one; `report` writes it
+A notice is made from an answer, or from what prevented one; `report` writes it
 where people and machines look.
 """
 
@@ -123,7 +123,7 @@ def of_eviction(plan: EvictionPlan, left: int) -> Notice:
 
 
 def of_outcome(outcome: Outcome, answer: Notice | None) -> Notice:
-    """There is a place, and yet nothing comes of it."""
+    """There is a place, but the gang is not bound."""
     what = "plans are overtaken by events" if outcome.stale else "pods cannot be bound"
     score = None if answer is None else answer.score
     return Notice(NOT_BOUND, _joined([f"there is a place, but {what}: {outcome.why}"]), score)

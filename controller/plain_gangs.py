@@ -5,7 +5,7 @@
     placement-service/required-level: example.com/rack         (a node label; optional)
     placement-service/preferred-level: example.com/block       (a node label; optional)
 
-The first pod by name speaks for all. Until as many pods are there as the minimum, it waits.
+The first pod by name decides for all. Until as many pods exist as the minimum, the gang waits.
 """
 
 from __future__ import annotations

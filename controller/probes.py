@@ -40,7 +40,7 @@ class Probes:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Probes come every few seconds; nobody wants to read of them."""
+                """Logs nothing: probes come every few seconds."""
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)

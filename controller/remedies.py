@@ -1,4 +1,4 @@
-"""What would let waiting gangs in, asked beside the cycle and told with the reasons.
+"""What would let waiting gangs in, asked besides the cycle and reported with the reasons.
 
 The service is asked about one gang at a time, in a thread of its own, with the plan that it
 made: no binding waits for it. What was found stands until the gang waits for other reasons.
@@ -19,7 +19,7 @@ from placement.errors import PlacementError
 
 logger = logging.getLogger(__name__)
 
-#: What asks least of people comes first.
+#: Remedies that cost people least come first.
 _ORDER: Final = ("uncordon", "relax", "reduce", "evict", "add_nodes")
 
 #: Reasons that no change of nodes or gangs does anything about.

@@ -2,12 +2,12 @@
 
 On a PodGang the condition Scheduled, the phase and the placement score; on a pod without
 a place the condition PodScheduled=False/Unschedulable; on both events, as kube-scheduler
-has them. What is to be written is a pure function of how the gang stands and what is
-known about it, and it is written only where the cluster says otherwise: after a crash the
-next cycle writes what the last one could not.
+has them. What is to be written is a pure function of the gang's state and what is known about it,
+and it is written only where the cluster says otherwise: after a crash the next cycle writes what
+the last one could not.
 
 Where more room would not help (the service is down, pods are missing, a field cannot be
-honoured) the pod's reason is SchedulerError, so that no autoscaler adds nodes in vain.
+honoured) the pod's reason is SchedulerError, so that no autoscaler adds nodes for nothing.
 
 A PodGang's status is Grove's alone until it says Initialized=True, for its own patch would
 undo ours. Conditions of others are carried along unchanged, and the write is refused by

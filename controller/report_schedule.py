@@ -1,6 +1,6 @@
 """When something is to be written about gangs and pods: once, and again when it has changed.
 
-What the API server does not take is tried again later and later, while the rest goes on.
+What the API server refuses is tried again at growing intervals, while the rest goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a scheduler that takes advice is, to the rest of the controller."""
+"""What the rest of the controller knows about a scheduler that takes advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Adapter(Protocol):
         """Whether a pod waits for our advice, and for nothing else."""
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:
-        """Whether an object says where an unbound pod goes: it takes its room there."""
+        """Whether an object says where an unbound pod goes: the pod then takes its room there."""
 
     def opened(self, pod: Body) -> Body:
         """The pod as if it waited for nothing, for planning."""

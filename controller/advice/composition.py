@@ -29,7 +29,7 @@ AdapterName = Literal[
 def adapters(
     names: Sequence[AdapterName], cluster: Cluster, executor: Executor, *, pool: str
 ) -> list[Adapter]:
-    """One adapter a name. `pool` is the node pool of `kai-pool`.
+    """One adapter for each name. `pool` is the node pool of `kai-pool`.
 
     In the order in which they are asked whether a pod is theirs: kube-scheduler's gate is on
     pods of any scheduler, so it comes last.

@@ -1,4 +1,4 @@
-"""The cycle of advice: carry on what is under way, ask about who waits, write, let go.
+"""The cycle of advice: continue what is under way, ask about gangs that wait, write, release.
 
 All that it remembers from one cycle to the next is since when each gang waits; the rest
 stands in the cluster.

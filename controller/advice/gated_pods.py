@@ -1,4 +1,4 @@
-"""Pods behind our scheduling gate: told where to go, and let go, in one patch each.
+"""Pods behind our scheduling gate: each is told where to go and released in one patch.
 
 A pod that waits for advice has the scheduling gate `placement-service/advice`. What tells its
 scheduler where to go differs: see the adapters that build on this.
@@ -42,7 +42,7 @@ class GatedPods(ABC):
         """What of its spec tells a pod where to go, as a strategic merge patch."""
 
     def waits(self, pod: Body, objects: Objects) -> bool:
-        """Gated by us alone: the gate asks for advice."""
+        """Pods that only our gate holds: the gate asks for advice."""
         mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
         return mine and is_gated_by_us_alone(pod)
 

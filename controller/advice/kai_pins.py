@@ -1,4 +1,4 @@
-"""KAI as the only one that binds: gated pods get a node selector, and are let go.
+"""KAI alone binds: gated pods get a node selector and are released.
 
 KAI keeps quotas, fairness and gangs to itself, and commits a gang whole. The pin is for the
 pod's life, and KAI looks for a domain of a required level before it looks at pins: where it

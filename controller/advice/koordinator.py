@@ -5,7 +5,7 @@ Pods that wait for advice have the scheduling gate `placement-service/advice`. T
 - **reservations**: one Reservation a pod, pinned to its node and bound by koord-scheduler,
   which checks it as if it were the pod. Together they are a gang of their own. When all are
   Available the pods' gates go; each pod finds its own Reservation. When one cannot be bound
-  all are deleted. They have a time to live, and so outlive no controller.
+  all are deleted. They have a time to live, so none is left over when the controller is gone.
 - **hints**: an annotation names the node of each pod, then the gate goes. Nothing is held.
 """
 

@@ -1,10 +1,10 @@
-"""kube-scheduler: gated pods are pinned to a node, or get a nominated one, and let go.
+"""kube-scheduler: gated pods are pinned to a node, or get a nominated one, and are released.
 
 Two modes:
 
 - **pin**: the pod gets required node affinity to its node by `metadata.name`, in every term
-  that it has, and loses the gate in the same patch. It can run nowhere else then: a pin cannot
-  be taken back, and a pinned pod may preempt others on its node.
+  that it has, and loses the gate in the same patch. It can then run nowhere else: a pin cannot be
+  taken back, and a pinned pod may preempt others on its node.
 - **nominate**: the pod's `status.nominatedNodeName` is set, then the gate goes. The scheduler
   tries that node first, once, and is free to choose another.
 """

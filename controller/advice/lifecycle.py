@@ -93,7 +93,7 @@ class AdviceLifecycle:
                 self._end(advice, self._adapters[advice.by], objects, End.CONFLICT)
                 return False
         except ApiError as error:
-            # It may stand on some pods: the next look at the cluster shows it.
+            # It may be on some pods: the next look at the cluster shows it.
             logger.warning("advice not written: %s", error, extra=_extra(advice))
             return False
         return True
@@ -158,7 +158,7 @@ class AdviceLifecycle:
         return self._adapters[advice.by].act(advice, objects)
 
     def _changed(self, advice: Advice, objects: Objects, expected: Collection[str]) -> str:
-        """What has changed since the objects were looked at; empty when nothing that counts."""
+        """What has changed since the objects were read; empty when nothing that matters has."""
         adapter = self._adapters[advice.by]
         why = self._executor.map(
             lambda binding: self._pod_changed(binding, adapter, objects), advice.bindings

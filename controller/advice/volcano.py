@@ -1,8 +1,8 @@
-"""Volcano: gated pods of its gangs are pinned to a node and let go; Volcano binds.
+"""Volcano: gated pods of its gangs are pinned to a node and released; Volcano binds.
 
-Who belongs together, at which tier, and in which queue is read from Volcano's own PodGroups,
-HyperNodes and Queues. The pin is node affinity by `metadata.name`, as for kube-scheduler: it
-cannot be taken back.
+Volcano's own PodGroups, HyperNodes and Queues say which pods belong together, at which tier, and in
+which queue. The pin is node affinity by `metadata.name`, as for kube-scheduler: it cannot be taken
+back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may send its request now, who may stay with it, and who is sent away.
+"""Which calls may send their request now, which may stay with it, and which are refused.
 
 A call costs nothing until it is let in to send its request: a few at a time, and of one
 connection fewer still, so that calls whose message never comes keep nobody out. With its
@@ -20,7 +20,7 @@ from placement_service.entities.errors import Busy, Draining, NotArrived
 #: Calls that may wait to send their request.
 MOST_EXPECTED = 512
 
-#: Seconds that an arriving request is left alone while others wait to send theirs.
+#: Seconds that a request may take to arrive while others wait to send theirs.
 PATIENCE = 2.0
 
 #: Seconds between two looks at that.
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Admission:
-    """The door of the service."""
+    """Decides which calls come in."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Admission:
         return self._bytes
 
     def drain(self) -> None:
-        """Lets nobody in from now on; those inside go on."""
+        """Admits no more calls from now on; those inside go on."""
         self.draining = True
 
     async def wait_until_empty(self, timeout: float) -> bool:
-        """Whether nobody is inside, after waiting `timeout` seconds at most."""
+        """Whether no call is inside, after waiting `timeout` seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._empty.wait()
@@ -104,7 +104,7 @@ class Admission:
                     raise self._busy()
         finally:
             if not coming.done():
-                # Ends with its call; nobody asks what became of it.
+                # Ends with its call; its result is not needed.
                 coming.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._leave(peer)
 
@@ -126,7 +126,7 @@ class Admission:
                 self._empty.set()
 
     def busy(self) -> Busy:
-        """The error of a call that waited for its turn in vain."""
+        """The error of a call whose turn did not come."""
         return self._busy()
 
     def _check(self) -> None:

@@ -1,7 +1,7 @@
 """The server's certificates, from files that are renewed while it runs.
 
-What the files hold counts only when it is whole: a renewal that is half done, an authority
-that is empty, or a file that cannot be read changes nothing until it is mended.
+New files count only when they are whole: a renewal that is half done, an authority that is empty,
+or a file that cannot be read changes nothing until it is repaired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What the server shows, and the authority that it demands of clients, if any."""
+    """What the server presents, and the authority that it demands of clients, if any."""
 
     key: bytes
     certificate: bytes

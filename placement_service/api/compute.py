@@ -1,10 +1,10 @@
 """The compute process: ``python -m placement_service.api.compute --fd N``.
 
-All that may take long happens here, where it can be killed: reading the bytes of a request,
+Everything that may take long happens here, where it can be killed: reading the bytes of a request,
 the stages of `pipeline`, and writing the answer. The parent process, `compute_pool`,
-gets each better answer as soon as it is verified, so that a stage that is late costs what it
-would have added and no more. The process has a solver process of its own, in its process
-group; both end when the edge is gone.
+gets each better answer as soon as it is verified, so that a late stage loses only what it would
+have added. The process has a solver process of its own, in its process group; both end when the
+edge is gone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Ctrl-C in a terminal is for the server, which decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # When memory runs out, the kernel shall take this process, not the server.
+    # When memory runs out, the kernel should kill this process, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
     channel = Channel(options.fd)

@@ -1,4 +1,4 @@
-"""Compute processes, and never waiting for them longer than a caller does.
+"""Compute processes, and how to use them without waiting longer than a caller does.
 
 Each process answers one request at a time. It is a plain child with a socket, in a process
 group of its own together with its solver; one that is late, hangs or dies is killed with all
@@ -31,9 +31,9 @@ BOOT_SECONDS = 60.0
 BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 #: Seconds in which a process must stop when its caller left, or got another answer; longer where
-#: it took longer to start. To wait as long as a new process takes costs at most twice what the
-#: better choice costs, and on a busy machine, where everything is late, processes are not killed
-#: faster than they start.
+#: it took longer to start. Waiting as long as a new process takes to start costs at most twice the
+#: better choice; and on a busy machine, where everything is late, processes are not killed faster
+#: than they start.
 CANCEL_SECONDS = 0.5
 
 
@@ -62,7 +62,7 @@ class ComputeProcess:
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue()
         self.loaded = asyncio.Event()
         self.warm = asyncio.Event()
-        #: Set once the process ended, or nothing more is to be had from it.
+        #: Set once the process has ended, or will send nothing more.
         self.ended = asyncio.Event()
         #: Whether it works on a job.
         self.busy = False
@@ -216,7 +216,7 @@ class ComputePool:
     async def take(self, wanted: bytes | None = None) -> ComputeProcess:
         """An idle process, as soon as it is this caller's turn; `give_back` it.
 
-        If there is a choice one that holds the wanted snapshot.
+        If there is a choice, one that holds the wanted snapshot.
         """
         while self._idle and not self._waiting:
             process = next((p for p in self._idle if wanted in p.held), self._idle[-1])
@@ -264,7 +264,7 @@ class ComputePool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _lend(self, process: ComputeProcess) -> None:
-        """Gives an idle process to who waits longest."""
+        """Gives an idle process to the caller that waits longest."""
         while self._waiting:
             next_one = self._waiting.popleft()
             if not next_one.done():

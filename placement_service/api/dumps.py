@@ -88,8 +88,8 @@ class Dumps:
         threading.Thread(target=self._write, args=(folder, name, content), name="dump").start()
 
     def _write(self, folder: Path, name: str, content: Callable[[], bytes]) -> None:
-        # Never a half-written dump, not even when we are killed; and for our eyes only, because
-        # a dump tells what runs in a cluster.
+        # Never a half-written dump, not even when the server is killed; and readable only by its
+        # own user, because a dump shows what runs in a cluster.
         temporary = folder / f".{name}.tmp"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -108,7 +108,7 @@ class Dumps:
     def _make_room(self, folder: Path) -> None:
         """Deletes the oldest dumps, each with its answer, until the others are few enough."""
         size = 0
-        # By when they were written: within a second names say nothing.
+        # By the time of writing: within a second names do not tell the order.
         found = sorted(folder.glob(_DUMPS), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for place, path in enumerate(found):
             both = (path, path.with_name(f"{path.stem}{_ANSWER}"))

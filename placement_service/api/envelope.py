@@ -2,8 +2,8 @@
 
 The edge keeps a request as the bytes that came. Of these it must know two small things, the
 time limit and the label, and it must stay free to answer others whatever the bytes are: so it
-steps from field to field, and takes a break every so often. Messages that are malformed
-further inside are the compute process's to find.
+steps from field to field, and takes a break every so often. The compute process finds messages that
+are malformed further inside.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The edge sends a `JOB`, before it as a `SNAPSHOT` what the process lacks for it,
 when nobody waits for it any more. The compute process says `READY` once, `WARM` when its solver
 is, and for each job `HELD` once it is read, any number of `PROGRESS`, `BEST`, `STAGE` and
 `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come at any
-time, `WHOLE` after a job. Nothing is pickled: a compute process reads what strangers send, and the
-edge believes it nothing but lengths.
+time, `WHOLE` after a job. Nothing is pickled: a compute process reads what strangers send, so the
+edge trusts only its lengths.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Kind(IntEnum):
 
 
 class Standing(IntEnum):
-    """What is behind an answer: nothing was computed yet, a plan, or a proven one.
+    """How good an answer is: nothing was computed yet, a plan, or a proven one.
 
     `PARTIAL` is what was found of an answer of planning, behind a plan that is finished.
     """

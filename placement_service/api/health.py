@@ -1,7 +1,7 @@
-"""Health as gRPC defines it, which answers whatever else goes on.
+"""Health as gRPC defines it, answered whatever else goes on.
 
-The service of the library keeps a lock while it writes to those who watch, so that one of them
-who does not read could hold up the end of the server. This one waits for nobody.
+The service of the library keeps a lock while it writes to those who watch, so that a watcher that
+does not read could hold up the end of the server. This one never waits for watchers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m placement_service.api.healthcheck``: is the service beside us well?
+"""``python -m placement_service.api.healthcheck``: is the service on this machine healthy?
 
 For probes where the kubelet's own cannot be used, which speaks no TLS. It takes address
 and certificates from the service's settings, and shows the service its own certificate.
@@ -16,7 +16,7 @@ from placement_service.api.settings import Settings
 
 
 def main() -> None:
-    """Ends with status 0 when all is well, else with 1 and the reason."""
+    """Ends with status 0 when the service is healthy, else with 1 and the reason."""
     parser = argparse.ArgumentParser(prog="placement_service.api.healthcheck", description=__doc__)
     parser.add_argument(
         "--alive", action="store_true", help="any answer will do, also that it is draining"
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def ailment(settings: Settings, *, timeout: float, alive: bool = False) -> str:
-    """Why the service is not well; empty when it is."""
+    """Why the service is not healthy; empty when it is."""
     with _channel(settings) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
@@ -48,7 +48,7 @@ def _channel(settings: Settings) -> grpc.Channel:
     if settings.tls_certificate is None or settings.tls_key is None:
         return grpc.insecure_channel(address)
     own = settings.tls_certificate.read_bytes()
-    # Without an authority of clients there is none to go by but the certificate itself.
+    # Without an authority of clients only the certificate itself can be trusted.
     roots = own if settings.tls_client_ca is None else settings.tls_client_ca.read_bytes()
     return grpc.secure_channel(
         address,

@@ -1,4 +1,4 @@
-"""How much of the machine is ours, and giving back what we do not need."""
+"""How much of the machine this process may use, and how to give back memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORES_PER_REQUEST = 2
 #: Bytes of memory to have for each request.
 MEMORY_PER_REQUEST = 2**30
 
-#: Requests at once that nobody asked for: each keeps two processes warm.
+#: The most requests at once by default: each keeps two processes warm.
 MOST_CONCURRENT = 8
 
 

@@ -1,4 +1,4 @@
-"""What can be measured from outside, as Prometheus reads it."""
+"""The metrics of the server, as Prometheus reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of planning, in the compute process: first the plan, then what could be otherwise."""
+"""Planning questions, in the compute process: first the plan, then what could be different."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server around the service: its event loop, ports, TLS, health, and a quiet end."""
+"""The server around the service: its event loop, ports, TLS, health, and an orderly end."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class _Edge:
         self._background: set[asyncio.Task[None]] = set()
 
     def _watch(self) -> None:
-        """Lets the metrics look at what changes by itself."""
+        """Lets the metrics read values that change by themselves."""
         metrics, pool = self._metrics, self.pool
         metrics.present.set_function(lambda: self._admission.present)
         metrics.held.set_function(lambda: self._admission.held_bytes)
@@ -170,7 +170,8 @@ class _Edge:
     async def start(self) -> int:
         certificates = read_certificates(self._settings)
         if certificates is not None:
-            # The next listener shall share its port, but a stranger's is a mistake.
+            # The next listener of this server may share its port; a foreign listener there is a
+            # mistake.
             _demand_free(self._settings.host, self._settings.port)
         if self._settings.is_open:
             logger.warning(

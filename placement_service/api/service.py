@@ -135,7 +135,7 @@ class PlacementCalls:
         """The answer to the request that a call brings."""
         with stage(Stage.ARRIVE):
             content = await self._message(context)
-        # Released, because an error keeps what it passed for as long as it lives.
+        # Released, because an error keeps all the frames that it passed.
         with memoryview(content) as message:
             del content
             size = len(message)
@@ -271,7 +271,7 @@ class PlacementCalls:
                 await process.begin(call.head(), call.request, self._lacking(process, call))
                 return await self._followed(process, call)
         except TimeoutError:
-            # It is far behind, and its caller is not to wait for it. It is told to stop when it is
+            # It is far behind, and its caller must not wait for it. It is told to stop when it is
             # given back.
             if call.hurried:
                 logger.info("%s: the best answer so far leaves, as was asked", call.title)
@@ -302,7 +302,7 @@ class PlacementCalls:
         whole = self._snapshots.told(call.base, ())
         told = self._snapshots.told(call.base, process.held)
         if whole is None or told is None:
-            # It went while the call waited.
+            # It was dropped while the call waited.
             self._metrics.snapshots.labels("unknown").inc()
             raise SnapshotUnknown(content.text(call.base))
         call.told = whole

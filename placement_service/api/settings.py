@@ -148,7 +148,7 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> Iterator[str]:
-    """What is wrong with variables that look like settings and are none, a line for each."""
+    """A line for each variable that looks like a setting and is not one."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for name in sorted(environment):
         if name.startswith(PREFIX) and name not in known and not name.startswith(_OTHERS):

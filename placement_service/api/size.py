@@ -1,4 +1,4 @@
-"""How large a request may be: told before it costs more than its own bytes.
+"""How large a request may be, checked before it costs more than its own bytes.
 
 `check_message` counts the lists of a message before anything is read.
 `check_tables` looks at products (resource names by nodes, say), because the

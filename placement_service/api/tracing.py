@@ -69,7 +69,7 @@ class Tracing(Protocol):
 
 
 class _Untraced:
-    """Neither remembers nor sends anything."""
+    """Records and sends nothing."""
 
     def begin(self, method: Method, metadata: Metadata | None) -> Trace:
         return self

@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if options.memory:
         resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
-    # When memory runs out, the kernel shall take this process, not the server.
+    # When memory runs out, the kernel should kill this process, not the server.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 

@@ -1,5 +1,5 @@
-"""What advice to other schedulers leaves on objects: names that the controller writes, and
-that a person who frees everything by hand looks for."""
+"""Names that advice to other schedulers leaves on objects: the controller writes them, and
+`placementctl release` looks for them."""
 
 from __future__ import annotations
 

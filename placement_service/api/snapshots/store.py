@@ -1,8 +1,8 @@
 """What the edge keeps of snapshots: the bytes that they were told with.
 
-A snapshot is what a request said in whole, or what it said of changes to one that is kept. To
-have a process know one, it is told what it lacks, from the nearest that it holds. The edge
-looks into none of it: what is in the bytes, and their digest, a compute process says.
+A snapshot is what a request told as a whole, or as changes to one that is kept. A process that
+needs one is told what it lacks, starting from the nearest that it holds. The edge does not look
+into the bytes: a compute process reads them and computes the digest.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SnapshotStore:
     def _leave_behind(self, digest: bytes) -> None:
         """Drops what a session has left behind twice, when a snapshot of it comes as a whole.
 
-        Once is not enough: somebody may still ask on from there.
+        Once is not enough: a caller may still continue from there.
         """
         line = [digest]
         while (base := self._kept[line[-1]].base) in self._kept:

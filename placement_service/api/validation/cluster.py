@@ -220,7 +220,7 @@ def queue_names_are_well_formed_and_unique(request: Request) -> Iterator[Violati
 
 
 def queues_form_trees(request: Request) -> Iterator[Violation]:
-    """Every parent is there, no way up comes back, and none is endless."""
+    """Every parent exists, no queue is above itself, and no queue is too deep."""
     queues = request.snapshot.queues
     index = {queue.name: i for i, queue in enumerate(queues)}
     #: How many queues stand above those that were looked at, and they themselves.

@@ -134,8 +134,8 @@ def parse_requirements(
         operator = OPERATORS.get(message.operator)
         if operator is None:
             found.append((f"{path}[{i}].operator", unspecified(message.operator)))
-            # A stand-in that the rules on values accept, so that the one fault
-            # is reported once.
+            # A replacement that the rules on values accept, so that the fault is reported only
+            # once.
             operator = Operator.IN if message.values else Operator.EXISTS
         requirements.append(Requirement(message.key, operator, tuple(message.values)))
     return tuple(requirements)

@@ -244,8 +244,8 @@ def _parse_template(message: workload_pb2.PodTemplate, namespace: str, found: Fo
     requests = parse_resources(message.requests, resources_found)
     found.extend((f"requests.{path}", what) for path, what in resources_found)
     return PodTemplate(
-        # Every pod counts as one, whatever the sender made of it, unless it is
-        # nonsense that `validation` shall see.
+        # Every pod counts as one, whatever the sender says, except for nonsense, which `validation`
+        # has to see.
         requests={**requests, PODS: 1} if requests.get(PODS, 0) >= 0 else requests,
         labels=dict(message.labels),
         node_selector=tuple(sorted(message.node_selector.items())),

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 def answer(placement: Placement, warnings: Iterable[Problem] = ()) -> Json:
-    """The answer for ``-o json`` and ``-o yaml``, with what is to be said about the input."""
+    """The answer for ``-o json`` and ``-o yaml``, with warnings about the input."""
     result: Json = {
         "bindings": [_binding(b) for b in placement.bindings],
         "evictions": [_eviction(e) for e in placement.evictions],

@@ -1,4 +1,4 @@
-"""Asks the service for one command: its own one or a given one, with progress for people."""
+"""Asks the service for one command: its own or a given one, with progress for people."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Asker:
                     known = "" if begun else ", the plan that comes first"
                     complain([f"interrupted; this is what was found so far{known}"])
                 elif not begun:
-                    raise OutOfTime("there was time for a plan, and none for the question itself")
+                    raise OutOfTime("there was time for a plan, but none for the question itself")
                 return answer
         raise OutOfTime("the service was too busy to answer in time")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colorsys import hls_to_rgb
 
-#: Told apart side by side, and dark letters can be read on each of them.
+#: They can be told apart side by side, and dark letters can be read on each of them.
 PALETTE = (
     "#5fafff",
     "#ffaf5f",
@@ -24,7 +24,7 @@ PALETTE = (
 INK = "#101418"
 
 
-#: Turning by it, colours stay as far apart as they can, however many there are.
+#: Turning by this angle keeps colours as far apart as possible, however many there are.
 _GOLDEN_TURN = 0.618034
 
 _LIGHTNESS = (0.70, 0.80, 0.62)

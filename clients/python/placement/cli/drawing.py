@@ -1,4 +1,4 @@
-"""The cluster drawn in the terminal, with who sits where.
+"""The cluster drawn in the terminal, with the gangs in it.
 
 Domains are boxes, the narrowest ones are rows of cells. When everything fits,
 a cell is a node drawn GPU by GPU; else a node is one letter. A picture that
@@ -9,7 +9,7 @@ line that says what is in them, so thousands of nodes stay readable.
       │ r0 AAAAAAAAA   r1 BBBBBb···                 │
       ╰────────────────────────────────────────────╯
 
-Pure: picture and width in, text out. Colours help but carry nothing alone.
+Pure: picture and width in, text out. Colours help, but no information is in colours alone.
 """
 
 from __future__ import annotations

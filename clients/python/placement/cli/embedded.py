@@ -66,7 +66,7 @@ def serving(*, time_limit: float) -> Iterator[Embedded]:
 
 
 def _start(time_limit: float) -> tuple[Server, int]:
-    # What it tells of its days is for operators; people here are told of answers.
+    # Its log lines are for operators; users of the command want answers.
     logging.getLogger("placement_service").addHandler(_errors_only())
     # Only here, because importing it takes a while and `--server` needs none of it.
     from placement_service.api.server import make_server
@@ -76,7 +76,7 @@ def _start(time_limit: float) -> tuple[Server, int]:
         host="127.0.0.1",
         port=0,
         max_concurrent=1,
-        # A deployed service's variables may be set in this shell; these are not for us.
+        # Variables of a deployed service may be set in this shell; they are not meant for this one.
         tls_certificate=None,
         tls_key=None,
         tls_client_ca=None,

@@ -1,8 +1,7 @@
 """The answer as one self-contained page: drawing, gangs, reasons, bounds.
 
 Nothing is loaded from elsewhere and no script runs; names from the cluster are
-escaped, and a content policy forbids the rest. Light or dark as the reader
-likes it.
+escaped, and a content policy forbids the rest. Light or dark as the reader prefers.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import click
 
 DEFAULT_TIME_LIMIT: Final = 10.0
 
-#: The longest duration that the wire can say without rounding games, in seconds.
+#: The longest duration that the wire holds without rounding, in seconds.
 _LONGEST: Final = 24 * 3600.0
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)

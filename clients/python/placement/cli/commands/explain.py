@@ -1,4 +1,4 @@
-"""`placementctl explain`: why a gang waits, and the least that lets it in."""
+"""`placementctl explain`: why a gang waits, and the smallest changes that let it in."""
 
 from __future__ import annotations
 
