@@ -227,7 +227,7 @@ class _Soak:
                     break
                 shape = rng.choice(questions.SHAPES)
                 request = shape(rng, rng.choice((50, 300, 1000, 3000)))
-                request.time_limit.FromMilliseconds(rng.choice((300, 1000)))
+                request.time_limit.FromMilliseconds(rng.choice((200, 800)))
                 code, answer = self._ask(channel, "growing shapes", request)
                 if code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
                     self._over.wait(0.3)
