@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import threading
+from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -57,6 +58,8 @@ def _arguments() -> argparse.Namespace:
         + ".",
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings as YAML")
+    version = metadata.version("placement-service")
+    parser.add_argument("--version", action="version", version=f"placement-controller {version}")
     return parser.parse_args()
 
 

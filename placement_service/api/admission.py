@@ -86,7 +86,7 @@ class Admission:
         """
         self._check()
         if len(self._expected) >= MOST_EXPECTED:
-            raise self._busy()
+            raise self._busy("as many calls as may wait to send their request")
         loop = asyncio.get_running_loop()
         end = loop.time() + self._arrival_seconds
         await self._let_in(peer, end)
@@ -101,7 +101,7 @@ class Admission:
                 if left <= 0:
                     raise NotArrived(seconds=self._arrival_seconds)
                 if self._expected and loop.time() > begin + PATIENCE:
-                    raise self._busy()
+                    raise self._busy("the request came slowly, and others wait to arrive")
         finally:
             if not coming.done():
                 # Ends with its call; its result is not needed.
@@ -113,7 +113,7 @@ class Admission:
         """A place for a request of so many bytes; raises Draining, or Busy when none is free."""
         self._check()
         if self._present and self._bytes + size > self._most_bytes:
-            raise self._busy()
+            raise self._busy("the requests that wait hold as many bytes as may")
         self._present += 1
         self._bytes += size
         self._empty.clear()
@@ -127,7 +127,7 @@ class Admission:
 
     def busy(self) -> Busy:
         """The error of a call whose turn did not come."""
-        return self._busy()
+        return self._busy("its turn did not come within its time")
 
     def _check(self) -> None:
         if self.draining:
@@ -135,8 +135,12 @@ class Admission:
         if self._present >= self._places:
             raise self._busy()
 
-    def _busy(self) -> Busy:
-        return Busy(maximum_pending=self._pending, retry_after_seconds=self._retry_after_seconds)
+    def _busy(self, why: str = "") -> Busy:
+        return Busy(
+            maximum_pending=self._pending,
+            retry_after_seconds=self._retry_after_seconds,
+            why=why,
+        )
 
     async def _let_in(self, peer: str, end: float) -> None:
         if not self._expected and self._may_arrive(peer):

@@ -59,10 +59,11 @@ class Busy(PlacementError):
 
     reason = "BUSY"
 
-    def __init__(self, *, maximum_pending: int, retry_after_seconds: float) -> None:
+    def __init__(self, *, maximum_pending: int, retry_after_seconds: float, why: str = "") -> None:
+        """`why` says what is full; by default that as many requests wait as may."""
         self.maximum_pending = maximum_pending
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"{maximum_pending} requests wait already; try again later")
+        super().__init__(f"{why or f'{maximum_pending} requests wait already'}; try again later")
 
     @property
     def metadata(self) -> Mapping[str, str]:

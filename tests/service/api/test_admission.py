@@ -60,10 +60,10 @@ def test_places_are_bounded_by_number_and_by_bytes() -> None:
         admission = door(places=2, held_bytes=100)
         with ExitStack() as inside:
             inside.enter_context(admission.place(60))
-            with pytest.raises(Busy), admission.place(41):
+            with pytest.raises(Busy, match="as many bytes as may"), admission.place(41):
                 pass
             inside.enter_context(admission.place(40))
-            with pytest.raises(Busy), admission.place(0):
+            with pytest.raises(Busy, match="1 requests wait already"), admission.place(0):
                 pass
         assert (admission.present, admission.held_bytes) == (0, 0)
 
@@ -145,7 +145,7 @@ def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     async def work() -> None:
         admission = door()
         idle = await reading(admission, "hostile", ARRIVING // 2 + 5)
-        with pytest.raises(Busy):
+        with pytest.raises(Busy, match="wait to send"):
             await admission.arrival("hostile", at_once)
         await end(idle)
 

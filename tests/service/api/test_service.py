@@ -691,15 +691,19 @@ def test_the_program_ends_also_when_it_was_told_while_it_stood_still() -> None:
         assert process.wait(LONG) == 0
 
 
-def test_the_program_tells_its_version() -> None:
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("placement_service", "placement-service"), ("controller", "placement-controller")],
+)
+def test_the_programs_tell_their_version(module: str, name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "placement_service", "--version"],
+        [sys.executable, "-m", module, "--version"],
         capture_output=True,
         check=True,
         env=environment(),
         text=True,
     )
-    assert done.stdout == f"placement-service {version('placement-service')}\n"
+    assert done.stdout == f"{name} {version('placement-service')}\n"
 
 
 def test_wrong_settings_are_named_and_end_the_program() -> None:
