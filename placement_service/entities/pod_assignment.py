@@ -206,6 +206,8 @@ def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignm
     Bindings whose pod is not pending, or whose node is not there, are left out:
     an earlier answer names pods that run by now and nodes that are gone.
     """
+    if not bindings:
+        return ()
     node_index = snapshot.columns.row_of
     wanted = {b.pod: node_index[b.node] for b in bindings if b.node in node_index}
     counts: Counter[tuple[int, int, int, int]] = Counter()
@@ -238,6 +240,9 @@ class _Breadth:
 
     def _count(self, level: str) -> int:
         if level not in self._domains:
-            kinds = self._snapshot.columns.labels.counts()
-            self._domains[level] = len({labels.get(level) for labels, _ in kinds})
+            column = self._snapshot.columns.labels
+            self._domains[level] = column.derived(
+                ("domains", level),
+                lambda: len({labels.get(level) for labels, _ in column.counts()}),
+            )
         return self._domains[level]

@@ -11,7 +11,13 @@ from placement_service.entities.natural_order import natural_key, natural_ranks
 TEXT = st.text(st.sampled_from("ab-0127\n\u0663"), max_size=7)
 
 
-@given(st.lists(TEXT, max_size=9))
+@given(
+    st.lists(TEXT, max_size=9)
+    | st.lists(TEXT, min_size=5, max_size=9).map(
+        # More than are sorted one by one.
+        lambda names: [f"{name}{k}" for k in range(21) for name in names]
+    )
+)
 def test_ranks_are_places_in_the_natural_order(names: list[str]) -> None:
     ranks = natural_ranks(names).tolist()
     assert sorted(ranks) == list(range(len(names)))
