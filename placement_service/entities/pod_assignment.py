@@ -242,7 +242,7 @@ class _Breadth:
         if level not in self._domains:
             column = self._snapshot.columns.labels
             self._domains[level] = column.derived(
-                ("domains", level),
+                ("breadth", level),
                 lambda: len({labels.get(level) for labels, _ in column.counts()}),
             )
         return self._domains[level]
