@@ -114,8 +114,8 @@ class Schedulers:
         self._port = port
 
     @contextmanager
-    def plain(self) -> Iterator[Process]:
-        with self._running(None) as process:
+    def plain(self, *arguments: str) -> Iterator[Process]:
+        with self._running(None, *arguments) as process:
             yield process
 
     @contextmanager
