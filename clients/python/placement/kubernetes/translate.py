@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from placement import v1
 from placement.kubernetes import kinds
@@ -53,6 +54,14 @@ from placement.kubernetes.volcano import label_tiers, make_jobs, read_volcano_ga
 from placement.kubernetes.volcano_queues import read_volcano_queues
 from placement.kubernetes.volumes import read_volumes
 from placement.kubernetes.workloads import Made
+
+#: What makes gangs and pods of workloads whose pods are not in the input.
+_WORKLOADS: Final = {
+    kinds.JOB_SETS: make_job_sets,
+    kinds.LEADER_WORKER_SETS: make_leader_worker_sets,
+    kinds.ROLE_BASED_GROUPS: make_role_based_groups,
+    kinds.VOLCANO_JOBS: make_jobs,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,15 +181,15 @@ def _make_workloads(
     made = Made()
     pods = objects.pods
     local_queues = read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), [])
-    make_job_sets(objects.of_kind(kinds.JOB_SETS), pods, made, problems)
-    make_leader_worker_sets(objects.of_kind(kinds.LEADER_WORKER_SETS), pods, made, problems)
-    make_role_based_groups(objects.of_kind(kinds.ROLE_BASED_GROUPS), pods, made, problems)
+    for kind, make in _WORKLOADS.items():
+        # Without any nobody looks whose pods are there already.
+        if several := objects.of_kind(kind):
+            make(several, pods, made, problems)
     flavors = read_flavors(
         objects.of_kind(kinds.RESOURCE_FLAVORS), objects.of_kind(kinds.CLUSTER_QUEUES), problems
     )
     workloads = objects.of_kind(kinds.KUEUE_WORKLOADS)
     make_kueue_workloads(workloads, local_queues, flavors, made, problems)
-    make_jobs(objects.of_kind(kinds.VOLCANO_JOBS), pods, made, problems)
     for kind in kinds.PLAIN:
         several = objects.of_kind(kind)
         if plain:
