@@ -12,9 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"placement.example/clients/go/client"
 )
+
+// What the client has without client-go is what informers want.
+var _ cache.ResourceEventHandler = (*client.Handler)(nil)
 
 func node(name string) *v1.Node {
 	return &v1.Node{
