@@ -13,7 +13,7 @@ import numpy as np
 
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.bounds.counting import Content, Counting
-from placement_service.bounds.together import Lack, Offers, lacks, queues_allow
+from placement_service.bounds.shortages import Lack, Offers, lacks, queues_allow
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.problem import Gang
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.bounds.counting import Counting
-from placement_service.bounds.together import Lack, Offers, lacks
+from placement_service.bounds.shortages import Lack, Offers, lacks
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang, Scope
 

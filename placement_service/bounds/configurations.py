@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
 from placement_service.formulation.arrays import Bools, Ints
 
 #: Sums of prices stay below this, so that they are exact and take half the memory.

@@ -24,37 +24,23 @@ from functools import cached_property
 
 import numpy as np
 
-from placement_service.formulation.arrays import Bools, Ints, fit
+from placement_service.bounds.ways_to_count import (
+    COUNTING_DEFAULTS,
+    CountingParameters,
+    ways_to_count,
+)
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
-from placement_service.formulation.problem import Gang, Problem, Scope
+from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
-
-#: Ways of counting with larger sums are left out: below, sums are exact, as integers and
-#: as floats.
-MAX_SUM = 2.0**52
 
 #: Units to choose from, by pod class, and how many: what a requirement contributes.
 Content = tuple[tuple[tuple[int, ...], int], ...]
 #: Content that must share a domain, and how often it occurs.
 Parts = tuple[tuple[Content, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CountingParameters:
-    """How much is combined; more would cost time and rarely adds anything."""
-
-    #: Sets of nodes that are counted over.
-    node_sets: int = 48
-    #: Requests that are counted by, about.
-    references: int = 16
-    #: Sizes that parts are rounded down to, at each level.
-    roundings: int = 12
-
-
-COUNTING_DEFAULTS = CountingParameters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +81,7 @@ class Counting:
         self.parameters = parameters
         self.problem = topology.problem
         self.levels = self._part_levels()
-        self.units, self.room = _counters(self.problem, parameters)
+        self.units, self.room = ways_to_count(self.problem, parameters)
         self.total = self.room.sum(axis=1)
         self._offers: dict[int, Ints] = {}
         self._most: dict[int, Ints] = {}
@@ -376,129 +362,3 @@ def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
 def _largest_sums(offers: Ints) -> Ints:
     """The most that one, two, three ... places offer together [K, P]."""
     return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)
-
-
-# --- counters -------------------------------------------------------------------
-
-
-def _counters(problem: Problem, parameters: CountingParameters) -> tuple[Ints, Ints]:
-    """Units [K, S] and room [K, N]: by reference and node set, then by Hall's condition."""
-    demand = _demand(problem)
-    fits = usable_nodes(problem)
-    found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
-
-    def add(units: Ints, room: Ints) -> None:
-        # Room for all that is asked for is as good as any larger room.
-        asked = float(demand.astype(float) @ units)
-        if asked >= MAX_SUM:
-            return
-        room = np.minimum(room, int(asked))
-        if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
-            found.setdefault((units.tobytes(), room.tobytes()), (units, room))
-
-    sets = [
-        (nodes, _confined(problem, fits, nodes))
-        for nodes in _node_sets(list(fits.values()), parameters.node_sets)
-    ]
-    for reference in _references(problem, demand, parameters.references):
-        room, units = fit(problem.free, reference), fit(problem.request, reference)
-        for nodes, inside in sets:
-            add(units * inside, room * nodes)
-    for alone in one_per_node(problem, fits):
-        whole = {s: fits[s] for s in alone}
-        for nodes in _node_sets(list(whole.values()), parameters.node_sets):
-            inside = _confined(problem, whole, nodes)
-            # Only nodes that fit one of the counted kinds can hold any.
-            counted = [whole[int(s)] for s in np.flatnonzero(inside)]
-            if counted:
-                add(inside, np.any(counted, axis=0).astype(np.int64))
-    if not found:
-        pod_classes, count = problem.class_count, problem.node_count
-        return np.zeros((0, pod_classes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
-    return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
-
-
-def usable_nodes(problem: Problem) -> dict[int, Bools]:
-    """Nodes [N] that can take a unit now, for each pod class that is asked for."""
-    return {
-        int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
-        for s in np.flatnonzero(_demand(problem))
-    }
-
-
-def one_per_node(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
-    """Families of pod classes of which no node holds two, whichever two.
-
-    One for each resource: the pod classes that take more than half of what any node
-    that fits them has left of it.
-    """
-    found: dict[tuple[int, ...], None] = {}
-    for r in range(len(problem.columns)):
-        family = tuple(
-            s
-            for s, usable in fits.items()
-            if 2 * problem.request[s, r] > problem.free[usable, r].max(initial=0)
-        )
-        if family:
-            found.setdefault(family)
-    return list(found)
-
-
-def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
-    """1 for pod classes that fit nowhere outside a node set [S]."""
-    inside = np.zeros(problem.class_count, dtype=np.int64)
-    inside[[s for s, usable in fits.items() if not (usable & ~nodes).any()]] = 1
-    return inside
-
-
-def _demand(problem: Problem) -> Ints:
-    """Units asked for of each pod class, extras included [S]."""
-    demand = np.zeros(problem.class_count, dtype=np.int64)
-    for gang in problem.gangs:
-        if gang.placeable:
-            for d in gang.demands:
-                demand[d.pod_class] += d.count
-    return demand
-
-
-def _node_sets(masks: Sequence[Bools], most: int) -> list[Bools]:
-    """At most so many distinct masks, closed under union as far as that goes, and all nodes."""
-    found: dict[bytes, Bools] = {m.tobytes(): m for m in masks}
-    if masks:
-        everything = np.any(masks, axis=0)
-        found.setdefault(everything.tobytes(), everything)
-    grown = list(found.values())
-    for a in grown:
-        for b in list(found.values()):
-            if len(found) >= most:
-                break
-            both = a | b
-            found.setdefault(both.tobytes(), both)
-    return list(found.values())[:most]
-
-
-def _references(problem: Problem, demand: Ints, most: int) -> list[Ints]:
-    """Requests to count by: each resource alone, and the pod classes most asked for."""
-    found: dict[bytes, Ints] = {}
-
-    def add(reference: Ints) -> None:
-        if reference.any():
-            found.setdefault(reference.tobytes(), reference)
-
-    asked = problem.request[demand > 0]
-    for r in range(len(problem.columns)):
-        sizes = np.unique(asked[:, r][asked[:, r] > 0])
-        for size in sizes[-2:] if len(problem.columns) > most else sizes[-4:]:
-            unit = np.zeros(len(problem.columns), dtype=np.int64)
-            unit[r] = size
-            add(unit)
-        if len(sizes):
-            unit = np.zeros(len(problem.columns), dtype=np.int64)
-            unit[r] = np.gcd.reduce(sizes)
-            add(unit)
-    weight = demand * np.maximum(problem.gpus, 1)
-    for s in np.argsort(-weight, kind="stable")[: np.count_nonzero(demand)]:
-        if len(found) >= 2 * most:
-            break
-        add(problem.request[s].copy())
-    return list(found.values())

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.bounds.counting import Content, Counting, one_per_node, usable_nodes
+from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints

@@ -27,6 +27,7 @@ from placement_service.judge.rules import (
     nodes,
     pods,
     queues,
+    required_levels,
     reservations,
 )
 
@@ -34,7 +35,7 @@ from placement_service.judge.rules import (
 RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     nodes.bindings_are_of_pending_pods_on_usable_nodes,
     gangs.gangs_are_all_or_nothing,
-    gangs.required_levels_hold_scopes_together,
+    required_levels.required_levels_hold_scopes_together,
     capacity.nodes_are_not_overfilled,
     nodes.pods_go_where_their_template_allows,
     pods.host_ports_are_taken_once,

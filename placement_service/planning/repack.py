@@ -19,7 +19,7 @@ import numpy as np
 
 from placement_service.bounds.added_nodes import NEVER
 from placement_service.bounds.counting import Counting
-from placement_service.bounds.together import Offers, lacks
+from placement_service.bounds.shortages import Offers, lacks
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Ints
 from placement_service.entities.planning import Bounded, Move, Repacking

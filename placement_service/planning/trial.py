@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from placement_service.bounds.counting import Counting
-from placement_service.bounds.together import Offers, lacks, queues_allow
+from placement_service.bounds.shortages import Offers, lacks, queues_allow
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.solution import Assignment, Solution
 from placement_service.formulation.arrays import Ints

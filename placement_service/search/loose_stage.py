@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement_service.bounds.counting import usable_nodes
+from placement_service.bounds.ways_to_count import usable_nodes
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.solving import Var

@@ -11,7 +11,7 @@ from placement_service.bounds.configurations import (
     CONFIGURATION_DEFAULTS,
     ConfigurationParameters,
 )
-from placement_service.bounds.counting import COUNTING_DEFAULTS, CountingParameters
+from placement_service.bounds.ways_to_count import COUNTING_DEFAULTS, CountingParameters
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 
 

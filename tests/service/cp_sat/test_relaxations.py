@@ -22,7 +22,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from placement_service.bounds.configurations import ConfigurationParameters, configurations
-from placement_service.bounds.counting import Counting, CountingParameters
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.ways_to_count import CountingParameters
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
