@@ -90,6 +90,14 @@ class Kinds:
             self._open[kind.number] = self.rules.open(kind.template)
         return self._open[kind.number]
 
+    def has_rules(self, kind: Kind) -> bool:
+        """Whether other pods may keep a kind away from a node."""
+        if kind.pod_class >= 0 and self.problem.special[kind.pod_class]:
+            return True
+        return bool((kind.request[~self.resources] > 0).any()) or bool(
+            (self.open(kind) & ~kind.eligible).any()
+        )
+
     def needs(self, gang: Gang, demands: Iterable[int]) -> Needs:
         """What is missing of the groups behind some demands."""
         inside = set(demands)

@@ -15,8 +15,9 @@ import numpy as np
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
+from placement_service.explain.capacity_words import CapacityWords
 from placement_service.explain.device_reasons import devices_in_the_way
-from placement_service.formulation.arrays import MANY, Bools, Ints
+from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.scope_tree import Part, tree_of
 
@@ -67,14 +68,7 @@ class Shortfalls:
         self.problem: Problem = kinds.problem
         self.snapshot = kinds.snapshot
         self.rules = kinds.rules
-
-    def has_rules(self, kind: Kind) -> bool:
-        """Whether other pods may keep a kind away from a node."""
-        if kind.pod_class >= 0 and self.problem.special[kind.pod_class]:
-            return True
-        return bool((kind.request[~self.kinds.resources] > 0).any()) or bool(
-            (self.kinds.open(kind) & ~kind.eligible).any()
-        )
+        self.say = CapacityWords(kinds)
 
     def needs(self, gang: Gang) -> Needs:
         return self.kinds.needs(gang, range(len(gang.demands)))
@@ -126,7 +120,7 @@ class Shortfalls:
         failing: list[tuple[Scope, Finding]] = []
         for scopes in alike.values():
             scope, needs = scopes[0]
-            about = [self._subject(gang, n) for _, n in scopes]
+            about = [self.say.subject(gang, n) for _, n in scopes]
             finding = self._too_small(gang, headroom, needs, about, scope.required, scope.pin)
             if finding is not None:
                 failing.append((scope, finding))
@@ -152,13 +146,13 @@ class Shortfalls:
         for need in self.needs(gang):
             alike.setdefault(need.key, []).append(need)
         found = [
-            self._too_small(gang, headroom, needs[:1], [self._subject(gang, [n]) for n in needs])
+            self._too_small(gang, headroom, needs[:1], [self.say.subject(gang, [n]) for n in needs])
             for needs in alike.values()
         ]
         yield from (f for f in found if f is not None)
         if alike and not any(found):
             needs = self.needs(gang)
-            whole = self._too_small(gang, headroom, needs, [self._subject(gang, needs)])
+            whole = self._too_small(gang, headroom, needs, [self.say.subject(gang, needs)])
             if whole is not None:
                 yield whole
 
@@ -191,20 +185,23 @@ class Shortfalls:
         exact = headroom.exact(needs)
         pinned = ", where pods of the gang run," if pin >= 0 else ""
         parts = [
-            f"{self.place(level, best)}{pinned} has room for "
+            f"{self.say.place(level, best)}{pinned} has room for "
             f"{'' if exact or not found else 'at most '}{found} of {words.pods(asked)}"
-            f"{self.of_what(needs)}"
+            f"{self.say.of_what(needs)}"
         ]
         of, _ = headroom.regions(level)
         inside = of == best
         if fits_bare:
             code = ReasonCode.POD_RULES
             rules = dict.fromkeys(
-                words.pod_rules(k.template) for n in needs for k, _ in n.kinds if self.has_rules(k)
+                words.pod_rules(k.template)
+                for n in needs
+                for k, _ in n.kinds
+                if self.kinds.has_rules(k)
             )
             parts[0] += f" under {words.listed(list(rules))}"
             there = pin if pin >= 0 else int(bare.argmax())
-            where = "" if level == CLUSTER else f" in {self.place(level, there)}"
+            where = "" if level == CLUSTER else f" in {self.say.place(level, there)}"
             parts.append(f"resources alone would do{where}")
         else:
             code = _CAPACITY[level != CLUSTER, pin >= 0]
@@ -212,16 +209,16 @@ class Shortfalls:
             if devices:
                 code = ReasonCode.DEVICES if level == CLUSTER else code
                 parts.append(devices)
-            elif binding := self._binding(headroom, needs, inside, found, asked, exact):
+            elif binding := self.say.binding(headroom, needs, inside, found, asked, exact):
                 parts.append(binding)
             if giant is not None:
                 parts.append(giant.words)
         if level != CLUSTER and pin < 0 and len(most) > 1:
-            parts.append(f"no other {self._level_word(level)} has more")
-        text = "; ".join(parts) + self._about(about, level)
-        closed = self._closed(needs, inside)
+            parts.append(f"no other {self.say.level(level)} has more")
+        text = "; ".join(parts) + self.say.about(about, level)
+        closed = self.say.closed(needs, inside)
         if closed:
-            where = "" if level == CLUSTER else f" in {self.place(level, best)}"
+            where = "" if level == CLUSTER else f" in {self.say.place(level, best)}"
             text += f" Closed{where}: {closed}."
         reason = Reason(
             code,
@@ -382,19 +379,20 @@ class Shortfalls:
             if best < 0 or holds[best] >= len(large) or len(large) < 2:
                 continue
             fitting = int(holds[best])
-            word = self._level_word(narrow)
+            word = self.say.level(narrow)
             alike = min(sizes) == max(sizes)
             same = "" if large[0] == large[-1] else "at least "
             most = "" if not fitting or (alike and headroom.exact(needs)) else "at most "
             text = (
-                f"{self.place(level, best)} has room for {most}{fitting} of {len(large)} parts of "
-                f"{same}{words.pods(size)}{self.of_what(needs)} that need one {word} each"
+                f"{self.say.place(level, best)} has room for "
+                f"{most}{fitting} of {len(large)} parts of "
+                f"{same}{words.pods(size)}{self.say.of_what(needs)} that need one {word} each"
             )
             keys = [self.problem.levels[narrow].key]
             if level != CLUSTER:
                 keys.append(self.problem.levels[level].key)
                 if pin < 0 and count > 1:
-                    text += f"; no other {self._level_word(level)} has more"
+                    text += f"; no other {self.say.level(level)} has more"
             code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
             shown, domain = level, best
             if level == CLUSTER:
@@ -403,7 +401,7 @@ class Shortfalls:
                 shown, domain = narrow, int(pairs[int(np.argmax(rest))] % low_count)
                 if rest.any():
                     most = "" if headroom.exact(needs) else "at most "
-                    text += f"; after those {self.place(narrow, domain)} has most left, for "
+                    text += f"; after those {self.say.place(narrow, domain)} has most left, for "
                     text += f"{most}{int(rest.max())} of {size}"
             text += f" ({words.required(keys)})"
             reason = Reason(
@@ -416,114 +414,6 @@ class Shortfalls:
             )
             return Finding(reason, needs, level, pin)
         return None
-
-    # --- words --------------------------------------------------------------
-
-    def _level_word(self, level: int) -> str:
-        return words.level_word(self.problem.levels[level].key)
-
-    def place(self, level: int, domain: int) -> str:
-        if level == CLUSTER:
-            return "the cluster"
-        return f"{self._level_word(level)} {self.problem.levels[level].values[domain]}"
-
-    def of_what(self, needs: Needs) -> str:
-        """`` of 8 nvidia.com/gpu``, or each kind with its count."""
-        policy = self.problem.policy
-        kinds = {k.number: k for n in needs for k, _ in n.kinds}
-        short = {i: words.asks(k.template.requests, policy) for i, k in kinds.items()}
-        if len(kinds) > len(set(short.values())):
-            short = {
-                i: words.asks(k.template.requests, policy, full=True) for i, k in kinds.items()
-            }
-        if len(kinds) == 1:
-            (text,) = short.values()
-            return f" of {text}" if text else ""
-        counts: dict[str, int] = {}
-        for need in needs:
-            options = list(dict.fromkeys(short[k.number] or "nothing" for k, _ in need.kinds))
-            text = " or ".join(options)
-            counts[text] = counts.get(text, 0) + need.missing
-        return f" ({words.listed([f'{n} of {text}' for text, n in counts.items()])})"
-
-    def _subject(self, gang: Gang, needs: Sequence[Need]) -> str:
-        """The groups with the needs, empty when they are the whole gang."""
-        names = list(dict.fromkeys(need.group for need in needs))
-        everything = len(names) == len(self.snapshot.gangs[gang.index].groups)
-        return "" if everything else words.listed(names)
-
-    def _about(self, subjects: Sequence[str], level: int) -> str:
-        """Which groups and which level it is about, in brackets, and the full stop."""
-        parts = []
-        if len(subjects) > 1:
-            parts.append(f"each of {len(subjects)} scopes: {'; '.join(subjects[:5])}")
-            if len(subjects) > 5:
-                parts[0] += f"; {len(subjects) - 5} more"
-        elif subjects[0]:
-            parts.append(f"{'groups' if ' and ' in subjects[0] else 'group'} {subjects[0]}")
-        if level != CLUSTER:
-            parts.append(words.required([self.problem.levels[level].key]))
-        return f" ({', '.join(parts)})." if parts else "."
-
-    def _binding(
-        self,
-        headroom: Headroom,
-        needs: Needs,
-        inside: Bools,
-        found: int,
-        asked: int,
-        exact: bool,
-    ) -> str:
-        """Which resource is short, when what the pods ask for does not show it."""
-        if exact:
-            return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
-        short = []
-        free = headroom.residual.free
-        usable = np.zeros(len(inside), dtype=bool)
-        for need in needs:
-            for kind, _ in need.kinds:
-                usable |= kind.eligible & inside
-        for r in np.flatnonzero(self.kinds.resources):
-            least = sum(n.missing * min(int(k.request[r]) for k, _ in n.kinds) for n in needs)
-            there = sum(min(int(v), least) for v in free[usable, r].tolist())
-            if there < least:
-                name = self.problem.columns[r]
-                whole = words.amount(name, least)
-                short.append(f"{words.amount(name, there).split(' ')[0]} of {whole}")
-        return f"free {'is' if len(short) == 1 else 'are'} {words.listed(short)}" if short else ""
-
-    def binding_of_one(self, headroom: Headroom, kind: Kind, inside: Bools, found: int) -> str:
-        nodes = inside & kind.eligible
-        free = headroom.residual.free[nodes]
-        alone = {
-            self.problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
-            for r in np.flatnonzero(self.kinds.resources & (kind.request > 0))
-        }
-        gpus = [r for r in alone if r in self.problem.policy.gpu_resources]
-        if not nodes.any() or not alone:
-            return ""
-        if any(alone[r] == found for r in gpus) or (not gpus and len(alone) == 1):
-            return ""
-        binding = [r for r in alone if alone[r] == found]
-        others = [f"{words.resource_word(r)} alone would do for {alone[r]}" for r in gpus]
-        if binding:
-            binding = list(dict.fromkeys(map(words.resource_word, binding)))
-            verb = "binds" if len(binding) == 1 else "bind"
-            return ", ".join([f"{words.listed(binding)} {verb}", *others])
-        if not self.has_rules(kind):
-            each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
-            return f"no resource binds by itself: alone there is {words.listed(each)}"
-        return ""
-
-    def _closed(self, needs: Needs, inside: Bools) -> str:
-        """Nodes of a region that rules about single nodes close to all kinds."""
-        kinds = [k for n in needs for k, _ in n.kinds]
-        shut = inside.copy()
-        for kind in kinds:
-            shut &= ~self.kinds.open(kind)
-        if not shut.any():
-            return ""
-        return words.closed(self.rules.counts(kinds[0].template, shut), int(inside.sum()))
 
 
 def _required_below(part: Part) -> Iterable[Part]:

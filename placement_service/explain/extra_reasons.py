@@ -88,7 +88,7 @@ class Extras:
         if found >= total and self._extra_is_proven:
             # Counting does not tell why, but one more would have been a better plan.
             ruled = any(
-                self._shortfalls.has_rules(self._shortfalls.kinds.kind(gang, demand_of[key]))
+                self._shortfalls.kinds.has_rules(self._shortfalls.kinds.kind(gang, demand_of[key]))
                 for key in waiting
             )
             code = ReasonCode.POD_RULES if ruled else ReasonCode.NO_COMBINATION
@@ -140,7 +140,7 @@ class Extras:
         exact = self._after.exact((need,))
         what = words.asks(kind.template.requests, self._problem.policy)
         text = (
-            f"{self._shortfalls.place(region.level, best)} has room for "
+            f"{self._shortfalls.say.place(region.level, best)} has room for "
             f"{'' if exact or not found else 'at most '}{found} of {count} more "
             f"{'pod' if count == 1 else 'pods'}{f' of {what}' if what else ''}"
         )
@@ -154,7 +154,7 @@ class Extras:
             code = ReasonCode.POD_RULES
             text += f" under {words.pod_rules(kind.template)}"
         elif found < count:
-            binding = self._shortfalls.binding_of_one(self._after, kind, of == best, found)
+            binding = self._shortfalls.say.binding_of_one(self._after, kind, of == best, found)
             text += f", {binding}" if binding else ""
         if region.level == CLUSTER:
             return Reason(code, text, asked=count, found=found)

@@ -360,7 +360,9 @@ class _Explainer:
         asked = words.pods(sum(n.missing for n in needs))
         only_after = state is ReasonState.AFTER_PLAN
         where = "beside the gangs that are placed" if only_after else "even with no other waiting"
-        templates = [k.template for n in needs for k, _ in n.kinds if self.shortfalls.has_rules(k)]
+        templates = [
+            k.template for n in needs for k, _ in n.kinds if self.shortfalls.kinds.has_rules(k)
+        ]
         code = ReasonCode.POD_RULES if templates else ReasonCode.NO_COMBINATION
         under = ""
         if templates:
@@ -379,7 +381,7 @@ class _Explainer:
             return Reason(code, f"{text}.", state=state)
         near = self.shortfalls.nearest(gang, self.after if only_after else self.empty)
         level = self.problem.levels[near.level] if near.level != CLUSTER else None
-        place = f" in {self.shortfalls.place(near.level, near.domain)}" if level else ""
+        place = f" in {self.shortfalls.say.place(near.level, near.domain)}" if level else ""
         missed = near.found < near.asked
         if missed:
             text += f", but a trial placed only {near.found} of {words.pods(near.asked)}{place}"

@@ -7,39 +7,26 @@ from typing import NamedTuple
 
 from placement_service.entities.request import PodGang
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import (
     ANY_NODE,
-    NO_DOMAIN,
-    NO_LEVEL,
     ClassIdx,
     DemandIdx,
-    DomainIdx,
     GangIdx,
     GroupIdx,
-    LevelIdx,
     NodeIdx,
     PodSetIdx,
 )
 from placement_service.formulation.levels import Levels
+from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
 from placement_service.formulation.problem import (
     Demand,
     Gang,
     GroupRequirement,
     Member,
-    Scope,
     UnitsOnNode,
 )
 from placement_service.formulation.rules.reservations import Ownership
-
-
-class _ScopeDraft(NamedTuple):
-    """A packing scope over groups of the gang."""
-
-    groups: frozenset[int]
-    required: LevelIdx
-    preferred: LevelIdx
 
 
 class _DemandDraft(NamedTuple):
@@ -74,48 +61,17 @@ class GangDraft:
         self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
         created = as_of if gang.created is None else gang.created
         self._waited = 0 if as_of is None or created is None else max(0, as_of - created)
-        self._gone = gone
         self.gang = gang
         self._ownership = ownership
-        self._levels = levels
         self._node = node
-        self._group = {g.name: i for i, g in enumerate(gang.groups)}
-        self._running = {i: pods for i, g in enumerate(gang.groups) if (pods := g.running_pods)}
-        self._scopes = [
-            _ScopeDraft(
-                frozenset(self._group[name] for name in scope.groups),
-                levels.index(scope.required_level) if scope.required_level else NO_LEVEL,
-                levels.index(scope.preferred_level) if scope.preferred_level else NO_LEVEL,
-            )
-            for scope in gang.packing_scopes
-        ]
+        self.packing = PackingScopes(gang, levels, node, gone)
         self.refused = (
             gang.uninitialized
             or bool(gang.unsupported)
             or bool(gang.queue and gang.queue not in queues)
             or any(g.missing > g.pending_count for g in gang.groups)
-            or any(self._pin(s.groups, s.required) is None for s in self._scopes)
+            or self.packing.are_broken
         )
-
-    def _running_places(self, groups: frozenset[int], places: Ints) -> tuple[int, ...]:
-        """Places of the running pods of some groups, as in `Scope.running`."""
-        if not self._running:
-            return ()
-        found: list[int] = []
-        for i in sorted(groups & self._running.keys()):
-            for pod in self._running[i]:
-                node = self._node.get(pod.node)
-                found.append(self._gone[pod.node] if node is None else int(places[node]))
-        return tuple(sorted(set(found)))
-
-    def _pin(self, groups: frozenset[int], level: LevelIdx) -> DomainIdx | None:
-        """The domain that running pods hold a scope to, NO_DOMAIN for none, None when broken."""
-        if level < 0:
-            return NO_DOMAIN
-        places = self._running_places(groups, self._levels[level].domain)
-        if not places:
-            return NO_DOMAIN
-        return DomainIdx(places[0]) if len(places) == 1 and places[0] >= 0 else None
 
     def make_demands(self, pod_classes: PodClasses) -> None:
         """One demand per pod set, and one per bundle."""
@@ -167,10 +123,7 @@ class GangDraft:
     def _bundles(self, pod_classes: PodClasses) -> list[frozenset[int]]:
         """Disjoint sets of groups, all mandatory and unbound, that share a host."""
         found: list[frozenset[int]] = []
-        hosts = {
-            s.groups for s in self._scopes if s.required >= 0 and self._levels[s.required].is_host
-        }
-        for groups in sorted(hosts, key=lambda g: (-len(g), sorted(g))):
+        for groups in sorted(self.packing.on_one_host, key=lambda g: (-len(g), sorted(g))):
             if any(groups <= other for other in found):
                 continue
             fixed = all(
@@ -193,7 +146,7 @@ class GangDraft:
             # A scope that covers only a part of the bundle could not be kept.
             whole = all(
                 groups <= s.groups or not groups & s.groups or s.groups < groups
-                for s in self._scopes
+                for s in self.packing.drafts
             )
             if fixed and whole and not any(groups & other for other in found):
                 found.append(groups)
@@ -214,20 +167,8 @@ class GangDraft:
             )
             for d in self._demands
         )
-        scopes = []
-        for groups, required, preferred in self._scopes:
-            mine = tuple(sorted({d for i in groups for d in self._of_group[i]}))
-            pin = self._pin(groups, required)
-            running = (
-                self._running_places(groups, self._levels[preferred].place_of)
-                if preferred >= 0
-                else ()
-            )
-            if required >= 0 or preferred >= 0:
-                held = NO_DOMAIN if pin is None else pin
-                scopes.append(Scope(mine, required, preferred, held, running))
         base = by_name[self.gang.base_gang] if self.gang.base_gang else -1
-        set_level = (drafts[base] if base >= 0 else self).set_level()
+        set_level = (drafts[base] if base >= 0 else self).packing.set_level
         return Gang(
             index=GangIdx(self.index),
             priority=self.gang.priority,
@@ -236,10 +177,10 @@ class GangDraft:
             placeable=not self.refused,
             demands=demands,
             requirements=tuple(self._requirements),
-            scopes=tuple(scopes),
+            scopes=tuple(self.packing.over(self._of_group)),
             base=GangIdx(base),
             set_level=set_level,
-            set_running=self._own_running_places(set_level),
+            set_running=self.packing.running_places(set_level),
             previous=frozenset(
                 NodeIdx(self._node[n]) for n in self.gang.previous_nodes if n in self._node
             ),
@@ -263,17 +204,3 @@ class GangDraft:
             group = demands[requirement.demands[0]].members[0].group
             # A bundle is one unit, whatever its pods.
             yield min(self._minimums.get((self.index, group), 0), requirement.missing)
-
-    def set_level(self) -> LevelIdx:
-        """Where gangs based on this one should be near, -1 for nowhere."""
-        everything = frozenset(range(len(self.gang.groups)))
-        whole = [s for s in self._scopes if s.groups == everything]
-        levels = (*(s.required for s in whole), *(s.preferred for s in whole))
-        return next((level for level in levels if level >= 0), NO_LEVEL)
-
-    def _own_running_places(self, level: int) -> tuple[int, ...]:
-        if level < 0:
-            return ()
-        return self._running_places(
-            frozenset(range(len(self.gang.groups))), self._levels[level].place_of
-        )

@@ -1,0 +1,129 @@
+"""How counts of room are worded: places, what pods ask for, which resource is short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement_service.explain import wording as words
+from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
+from placement_service.formulation.arrays import MANY, Bools
+from placement_service.formulation.problem import Gang
+
+
+class CapacityWords:
+    """Words about domains, needs and resources of one problem."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._problem = kinds.problem
+
+    def level(self, level: int) -> str:
+        """What a domain of the level is called, such as ``rack``."""
+        return words.level_word(self._problem.levels[level].key)
+
+    def place(self, level: int, domain: int) -> str:
+        """A domain by its level and value, such as ``rack a2``."""
+        if level == CLUSTER:
+            return "the cluster"
+        return f"{self.level(level)} {self._problem.levels[level].values[domain]}"
+
+    def of_what(self, needs: Needs) -> str:
+        """`` of 8 nvidia.com/gpu``, or each kind with its count."""
+        policy = self._problem.policy
+        kinds = {k.number: k for n in needs for k, _ in n.kinds}
+        short = {i: words.asks(k.template.requests, policy) for i, k in kinds.items()}
+        if len(kinds) > len(set(short.values())):
+            short = {
+                i: words.asks(k.template.requests, policy, full=True) for i, k in kinds.items()
+            }
+        if len(kinds) == 1:
+            (text,) = short.values()
+            return f" of {text}" if text else ""
+        counts: dict[str, int] = {}
+        for need in needs:
+            options = list(dict.fromkeys(short[k.number] or "nothing" for k, _ in need.kinds))
+            text = " or ".join(options)
+            counts[text] = counts.get(text, 0) + need.missing
+        return f" ({words.listed([f'{n} of {text}' for text, n in counts.items()])})"
+
+    def subject(self, gang: Gang, needs: Sequence[Need]) -> str:
+        """The groups with the needs, empty when they are the whole gang."""
+        names = list(dict.fromkeys(need.group for need in needs))
+        everything = len(names) == len(self._kinds.snapshot.gangs[gang.index].groups)
+        return "" if everything else words.listed(names)
+
+    def about(self, subjects: Sequence[str], level: int) -> str:
+        """Which groups and which level it is about, in brackets, and the full stop."""
+        parts = []
+        if len(subjects) > 1:
+            parts.append(f"each of {len(subjects)} scopes: {'; '.join(subjects[:5])}")
+            if len(subjects) > 5:
+                parts[0] += f"; {len(subjects) - 5} more"
+        elif subjects[0]:
+            parts.append(f"{'groups' if ' and ' in subjects[0] else 'group'} {subjects[0]}")
+        if level != CLUSTER:
+            parts.append(words.required([self._problem.levels[level].key]))
+        return f" ({', '.join(parts)})." if parts else "."
+
+    def binding(
+        self,
+        headroom: Headroom,
+        needs: Needs,
+        inside: Bools,
+        found: int,
+        asked: int,
+        exact: bool,
+    ) -> str:
+        """Which resource is short, when what the pods ask for does not show it."""
+        if exact:
+            return self.binding_of_one(headroom, needs[0].kinds[0][0], inside, found)
+        short = []
+        free = headroom.residual.free
+        usable = np.zeros(len(inside), dtype=bool)
+        for need in needs:
+            for kind, _ in need.kinds:
+                usable |= kind.eligible & inside
+        for r in np.flatnonzero(self._kinds.resources):
+            least = sum(n.missing * min(int(k.request[r]) for k, _ in n.kinds) for n in needs)
+            there = sum(min(int(v), least) for v in free[usable, r].tolist())
+            if there < least:
+                name = self._problem.columns[r]
+                whole = words.amount(name, least)
+                short.append(f"{words.amount(name, there).split(' ')[0]} of {whole}")
+        return f"free {'is' if len(short) == 1 else 'are'} {words.listed(short)}" if short else ""
+
+    def binding_of_one(self, headroom: Headroom, kind: Kind, inside: Bools, found: int) -> str:
+        """The same where pods of one kind were counted exactly."""
+        nodes = inside & kind.eligible
+        free = headroom.residual.free[nodes]
+        alone = {
+            self._problem.columns[r]: int(np.minimum(free[:, r] // kind.request[r], MANY).sum())
+            for r in np.flatnonzero(self._kinds.resources & (kind.request > 0))
+        }
+        gpus = [r for r in alone if r in self._problem.policy.gpu_resources]
+        if not nodes.any() or not alone:
+            return ""
+        if any(alone[r] == found for r in gpus) or (not gpus and len(alone) == 1):
+            return ""
+        binding = [r for r in alone if alone[r] == found]
+        others = [f"{words.resource_word(r)} alone would do for {alone[r]}" for r in gpus]
+        if binding:
+            binding = list(dict.fromkeys(map(words.resource_word, binding)))
+            verb = "binds" if len(binding) == 1 else "bind"
+            return ", ".join([f"{words.listed(binding)} {verb}", *others])
+        if not self._kinds.has_rules(kind):
+            each = [f"{words.resource_word(r)} for {alone[r]}" for r in sorted(alone)]
+            return f"no resource binds by itself: alone there is {words.listed(each)}"
+        return ""
+
+    def closed(self, needs: Needs, inside: Bools) -> str:
+        """Nodes of a region that rules about single nodes close to all kinds."""
+        kinds = [k for n in needs for k, _ in n.kinds]
+        shut = inside.copy()
+        for kind in kinds:
+            shut &= ~self._kinds.open(kind)
+        if not shut.any():
+            return ""
+        return words.closed(self._kinds.rules.counts(kinds[0].template, shut), int(inside.sum()))
