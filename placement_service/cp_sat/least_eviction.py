@@ -4,153 +4,298 @@
     x[d, n]   units of a demand of the gang on a node, at most what fits once everybody is gone
     y[s, k]   the domain of a required scope
     sum_d request[d] x[d, n] <= free[n] + sum_v freed[v, n] z[v]    for each node and resource
+    k x[d, n]                <= freed by v on n                     where one unit lacks k without v
     sum_{n in k} x[d, n]     <= units of d * y[s, k]                sum_k y[s, k] = 1
     minimise sum_v pods[v] z[v]
 
+A gang that shares one domain is looked at domain by domain, the cheapest by counting first:
+who leaves elsewhere helps nobody. That ends where no other domain can be cheaper than the best.
 Rules between pods are left out: with them more may have to go, never less.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
-from ortools.sat.python import cp_model
 
-from placement_service.cp_sat.solving import Var, dot
+from placement_service.cp_sat.linear_model import LinearModel
 from placement_service.formulation.arrays import Ints, fit
-from placement_service.formulation.planning_questions import EvictionAnswer, EvictionQuestion
+from placement_service.formulation.planning_questions import (
+    EvictionAnswer,
+    EvictionQuestion,
+    Leaver,
+)
+
+#: A number of pods that nobody reaches.
+_NEVER: Final = 1 << 40
+
+#: Seconds with which no solve is worth while.
+_SHORTEST: Final = 0.01
 
 
 def least_eviction(question: EvictionQuestion, *, deadline: float) -> EvictionAnswer:
     """The answer by `deadline`, in `time.monotonic` seconds."""
-    model = _Model(question)
-    if not model.is_possible:
-        return EvictionAnswer(None, 1 << 40)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.max_time_in_seconds = max(0.05, deadline - time.monotonic())
-    status = solver.solve(model.cp)
-    if status == cp_model.INFEASIBLE:
-        return EvictionAnswer(None, 1 << 40)
-    bound = max(0, int(np.ceil(solver.best_objective_bound - 1e-6)))
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return EvictionAnswer(None, bound)
-    return EvictionAnswer(tuple(int(solver.value(z)) for z in model.leaving), bound)
+    cluster = _Cluster(question)
+    best: tuple[int, ...] | None = None
+    value, bound = _NEVER, _NEVER
+    for part in sorted(cluster.parts(), key=lambda part: part.least):
+        if part.least >= value:
+            # Neither this one nor those behind it are cheaper.
+            break
+        found = None
+        left = deadline - time.monotonic()
+        if left > _SHORTEST:
+            found = cluster.solved(part.nodes, seconds=left)
+        least = part.least if found is None else max(part.least, found.bound)
+        bound = min(bound, least)
+        if found is not None and found.times is not None and found.pods < value:
+            best, value = found.times, found.pods
+        if left <= _SHORTEST:
+            break
+    return EvictionAnswer(best, min(bound, value))
 
 
-class _Model:
+class _Part(NamedTuple):
+    """Nodes (sorted) that hold the gang whole, and at least how many pods leave for that."""
+
+    nodes: Ints
+    least: int
+
+
+class _Found(NamedTuple):
+    """How often each leaver leaves, None where it is not known; pods in all; the least proven."""
+
+    times: tuple[int, ...] | None
+    pods: int
+    bound: int
+
+
+class _OnNode(NamedTuple):
+    """What a leaver frees on a node each time: a row of `EvictionQuestion.amounts`, so often."""
+
+    leaver: int
+    row: int
+    times: int
+
+
+class _Cluster:
     def __init__(self, question: EvictionQuestion) -> None:
         self.question = question
-        self.cp = cp_model.CpModel()
-        self.leaving = [self.cp.new_int_var(0, one.most, "") for one in question.leavers]
-        self.is_possible = True
-        self._most = self._most_units()
+        on_node: dict[int, dict[tuple[int, int], int]] = {}
+        for v, leaver in enumerate(question.leavers):
+            for node, row in leaver.frees:
+                mine = on_node.setdefault(node, {})
+                mine[v, row] = mine.get((v, row), 0) + 1
+        self._on_node = {
+            n: [_OnNode(v, row, times) for (v, row), times in mine.items()]
+            for n, mine in on_node.items()
+        }
         #: The most units of each demand that anybody needs [D].
         self._needed = [
             max((count for demands, count in question.needs if d in demands), default=0)
             for d in range(len(question.request))
         ]
-        self._leave_out_small_domains()
-        for of, units in question.needs:
-            if sum(int(np.minimum(self._most[d], units).sum()) for d in of) < units:
-                self.is_possible = False
-                return
-        self._make_room()
-        for i, leaver in enumerate(question.leavers):
-            if leaver.part_of >= 0:
-                # Who is gone whole has no extras left.
-                whole = self.leaving[leaver.part_of]
-                self.cp.add(self.leaving[i] <= leaver.most * (1 - whole))
-        for limit in question.limits:
-            self.cp.add(dot([(self.leaving[i], pods) for i, pods in limit.leavers]) <= limit.most)
-        for times in question.forbidden:
-            self._forbid(times)
-        pods = [(z, v.pods) for z, v in zip(self.leaving, question.leavers, strict=True)]
-        self.cp.minimize(dot(pods))
+        self._most = self._most_units()
+
+    @cached_property
+    def _empty(self) -> Ints:
+        """What is free on each node once everybody is gone; extras go with their gang at most."""
+        free = self.question.free.copy()
+        for node, leaving in self._on_node.items():
+            for v, row, times in leaving:
+                leaver = self.question.leavers[v]
+                # The whole gang frees what its extras free, too.
+                if leaver.part_of < 0:
+                    free[node] += leaver.most * times * self.question.amounts[row]
+        return free
 
     def _most_units(self) -> Ints:
         """Units of each demand that a node could hold with everybody gone [D, N]."""
-        question = self.question
-        free = question.free.copy()
-        for leaver in question.leavers:
-            for node, row in leaver.frees:
-                free[node] += leaver.most * question.amounts[row]
-        most = np.array([fit(free, request) for request in question.request])
-        return np.where(question.eligible, np.maximum(most, 0), 0)
+        most = np.array([fit(self._empty, request) for request in self.question.request])
+        most = np.minimum(most, np.array(self._needed)[:, None])
+        return np.where(self.question.eligible, np.maximum(most, 0), 0)
 
-    def _leave_out_small_domains(self) -> None:
-        """Nothing goes where a scope cannot fit whole even with everybody gone."""
-        question = self.question
-        for demands, domain in question.scopes:
-            count = int(domain.max(initial=-1)) + 1
-            able = np.ones(count, dtype=bool)
-            for of, units in question.needs:
-                if set(of) <= set(demands):
-                    there = domain >= 0
-                    sums = sum(np.bincount(domain[there], self._most[d][there], count) for d in of)
-                    able &= sums >= units
-            for d in demands:
-                self._most[d] = np.where(
-                    (domain >= 0) & able[np.maximum(domain, 0)] if count else False,
-                    self._most[d],
-                    0,
-                )
+    # --- where the gang may lie whole -------------------------------------------
 
-    def _make_room(self) -> None:
-        question, cp = self.question, self.cp
-        units: dict[tuple[int, int], Var] = {}
-        for d, row in enumerate(self._most):
-            for n in np.flatnonzero(row).tolist():
-                units[d, n] = cp.new_int_var(0, min(int(row[n]), self._needed[d]), "")
+    def parts(self) -> Iterator[_Part]:
+        """The domains of the narrowest scope of the whole gang; all nodes where there is none."""
+        everything = {d for demands, _ in self.question.needs for d in demands}
+        whole = [domain for demands, domain in self.question.scopes if everything <= set(demands)]
+        narrowest = max(whole, key=lambda domain: int(domain.max(initial=-1)), default=None)
+        if narrowest is None:
+            nodes = np.flatnonzero(self._most.any(axis=0))
+            if self._holds(nodes):
+                yield _Part(nodes, self._least(nodes))
+            return
+        order = np.argsort(narrowest, kind="stable")
+        order = order[narrowest[order] >= 0]
+        cuts = np.flatnonzero(np.diff(narrowest[order])) + 1
+        for nodes in np.split(order, cuts):
+            if len(nodes) and self._holds(nodes):
+                yield _Part(nodes, self._least(nodes))
+
+    def _holds(self, nodes: Ints) -> bool:
+        """Whether the gang fits with everybody gone, as far as counting says."""
+        return all(
+            int(sum(self._most[d, nodes].sum() for d in of)) >= units
+            for of, units in self.question.needs
+        )
+
+    def _least(self, nodes: Ints) -> int:
+        """At least so many pods leave: what is missing of each resource, by who frees most of it
+        for a pod."""
+        question = self.question
+        need = np.zeros(question.free.shape[1], dtype=np.int64)
+        for of, units in question.needs:
+            need += units * question.request[list(of)].min(axis=0)
+        lack = need - question.free[nodes].sum(axis=0)
+        if not (lack > 0).any():
+            return 0
+        freed: dict[int, Ints] = {}
+        for n in nodes.tolist():
+            for v, row, times in self._on_node.get(n, ()):
+                freed[v] = freed.get(v, 0) + times * question.amounts[row]
+        least = 0
+        for r in np.flatnonzero(lack > 0).tolist():
+            offers = sorted(
+                (
+                    (leaver.pods / amounts[r], leaver.most * int(amounts[r]))
+                    for v, amounts in freed.items()
+                    if amounts[r] > 0 and (leaver := question.leavers[v])
+                ),
+            )
+            cost, left = 0.0, int(lack[r])
+            for price, amount in offers:
+                cost += price * min(amount, left)
+                left -= min(amount, left)
+            least = max(least, int(np.ceil(cost - 1e-6)) if left <= 0 else _NEVER)
+        return least
+
+    # --- the model of some nodes --------------------------------------------------
+
+    def solved(self, nodes: Ints, *, seconds: float) -> _Found:
+        """The fewest pods when the gang uses no other nodes."""
+        question, model = self.question, LinearModel()
+        used = sorted({v for n in nodes.tolist() for v, _, _ in self._on_node.get(n, ())})
+        leaving = {v: model.variable(question.leavers[v].most) for v in used}
+        units = {
+            (d, n): model.variable(int(self._most[d, n]))
+            for n in nodes.tolist()
+            for d in range(len(self._most))
+            if self._most[d, n]
+        }
         for of, count in question.needs:
-            cp.add(cp_model.LinearExpr.sum([v for (d, _), v in units.items() if d in of]) == count)
+            model.row([(x, 1) for (d, _), x in units.items() if d in of], least=count)
         for demands, domain in question.scopes:
-            places = sorted({int(domain[n]) for d, n in units if d in demands})
-            chosen = {place: cp.new_bool_var("") for place in places}
-            cp.add_exactly_one(chosen.values())
-            for d in demands:
-                by_place: dict[int, list[Var]] = {}
-                for (e, n), v in units.items():
-                    if e == d:
-                        by_place.setdefault(int(domain[n]), []).append(v)
-                for place, there in by_place.items():
-                    cp.add(cp_model.LinearExpr.sum(there) <= self._needed[d] * chosen[place])
-        freed: dict[int, list[tuple[int, int]]] = {}
-        for i, leaver in enumerate(question.leavers):
-            for node, row in leaver.frees:
-                freed.setdefault(node, []).append((i, row))
-        on_node: dict[int, list[tuple[int, Var]]] = {}
-        for (d, n), v in units.items():
-            on_node.setdefault(n, []).append((d, v))
+            self._share_a_domain(model, units, demands, domain)
+        on_node: dict[int, list[tuple[int, int]]] = {}
+        for (d, n), x in units.items():
+            on_node.setdefault(n, []).append((d, x))
         for n, mine in on_node.items():
-            for r in range(question.free.shape[1]):
-                terms = [(v, int(question.request[d, r])) for d, v in mine]
-                terms = [(v, k) for v, k in terms if k]
-                if not terms:
-                    continue
-                scale = int(np.gcd.reduce([k for _, k in terms]))
-                room = [
-                    (self.leaving[i], -int(question.amounts[row, r]))
-                    for i, row in freed.get(n, ())
-                    if question.amounts[row, r]
-                ]
-                whole = int(question.free[n, r])
-                if all(k % scale == 0 for _, k in room):
-                    # Smaller numbers, same rule: what is left over serves nobody.
-                    terms = [(v, k // scale) for v, k in terms]
-                    room = [(v, k // scale) for v, k in room]
-                    whole //= scale
-                cp.add(dot(terms + room) <= whole)
+            self._make_room(model, n, mine, leaving)
+        self._keep_together(model, leaving)
+        goal = [(z, question.leavers[v].pods) for v, z in leaving.items()]
+        found = model.whole(goal, maximize=False, seconds=seconds)
+        bound = _NEVER if found.values is None and found.proven else found.bound or 0
+        if found.values is None:
+            return _Found(None, _NEVER, bound)
+        times = [0] * len(question.leavers)
+        for v, z in leaving.items():
+            times[v] = round(float(found.values[z]))
+        pods = sum(k * leaver.pods for k, leaver in zip(times, question.leavers, strict=True))
+        return _Found(tuple(times), pods, min(bound, pods))
 
-    def _forbid(self, times: tuple[int, ...]) -> None:
-        """More pods, or others, must go than this set, which is known not to be enough."""
-        cp = self.cp
-        more: list[Var] = []
-        for z, k, leaver in zip(self.leaving, times, self.question.leavers, strict=True):
-            if k < leaver.most:
-                is_more = cp.new_bool_var("")
-                cp.add(z >= k + 1).only_enforce_if(is_more)
-                more.append(is_more)
-        cp.add_bool_or(more)
+    def _make_room(
+        self,
+        model: LinearModel,
+        node: int,
+        mine: list[tuple[int, int]],
+        leaving: dict[int, int],
+    ) -> None:
+        question = self.question
+        free = question.free[node]
+        families: dict[int, list[_OnNode]] = {}
+        for one in self._on_node.get(node, ()):
+            part_of = question.leavers[one.leaver].part_of
+            families.setdefault(one.leaver if part_of < 0 else part_of, []).append(one)
+        for r in range(len(free)):
+            terms = [(x, int(question.request[d, r])) for d, x in mine]
+            terms = [(x, k) for x, k in terms if k]
+            if not terms:
+                continue
+            room = self._freed(leaving, self._on_node.get(node, ()), r)
+            model.row([*terms, *((z, -k) for z, k in room)], most=int(free[r]))
+            if len(terms) > 1 or model.most(terms[0][0]) > 1:
+                continue
+            # One unit at most: each gang without which it lacks something makes its room.
+            x, request = terms[0]
+            for first, family in families.items():
+                whole = sum(
+                    question.leavers[v].most * times * int(question.amounts[row, r])
+                    for v, row, times in family
+                    if v == first
+                )
+                others = int(self._empty[node, r]) - whole
+                if request > others:
+                    room = self._freed(leaving, family, r)
+                    model.row([(x, request - others), *((z, -k) for z, k in room)], most=0)
+
+    def _freed(
+        self, leaving: dict[int, int], some: Iterable[_OnNode], resource: int
+    ) -> list[tuple[int, int]]:
+        """What leavers free of a resource on a node each time."""
+        freed: dict[int, int] = {}
+        for v, row, times in some:
+            amount = times * int(self.question.amounts[row, resource])
+            if amount:
+                freed[leaving[v]] = freed.get(leaving[v], 0) + amount
+        return list(freed.items())
+
+    def _share_a_domain(
+        self,
+        model: LinearModel,
+        units: dict[tuple[int, int], int],
+        demands: tuple[int, ...],
+        domain: Ints,
+    ) -> None:
+        places: dict[int, dict[int, list[int]]] = {}
+        for (d, n), x in units.items():
+            if d in demands:
+                places.setdefault(int(domain[n]), {}).setdefault(d, []).append(x)
+        lone = len(places) == 1 and -1 not in places
+        chosen = (
+            {} if lone else {place: model.variable(1) for place in sorted(places) if place >= 0}
+        )
+        if chosen:
+            model.row([(y, 1) for y in chosen.values()], most=1)
+        for place, of in places.items() if not lone else ():
+            for d, there in of.items():
+                row: list[tuple[int, float]] = [(x, 1) for x in there]
+                if place >= 0:
+                    row.append((chosen[place], -self._needed[d]))
+                model.row(row, most=0)
+
+    def _keep_together(self, model: LinearModel, leaving: dict[int, int]) -> None:
+        """Who is gone whole has no extras left; budgets; what was refused is not tried again."""
+        question = self.question
+        for v, z in leaving.items():
+            leaver: Leaver = question.leavers[v]
+            if leaver.part_of in leaving:
+                row = [(z, 1), (leaving[leaver.part_of], leaver.most)]
+                model.row(row, most=leaver.most)
+        for limit in question.limits:
+            row = [(leaving[v], pods) for v, pods in limit.leavers if v in leaving]
+            if sum(k * model.most(z) for z, k in row) > limit.most:
+                model.row(row, most=limit.most)
+        for times in question.forbidden:
+            more = []
+            for v, z in leaving.items():
+                if times[v] < question.leavers[v].most:
+                    is_more = model.variable(1)
+                    model.row([(is_more, times[v] + 1), (z, -1)], most=0)
+                    more.append((is_more, 1))
+            model.row(more, least=1)

@@ -28,7 +28,10 @@ SLACK = 1e-4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """What a solve says: values of all variables if it has any, and a bound that holds."""
+    """What a solve says: values of all variables if it has any, and a bound that holds.
+
+    Proven and without values: there are none.
+    """
 
     values: Floats | None
     bound: int | None
@@ -111,6 +114,12 @@ class LinearModel:
             mathopt.Model.from_model_proto(proto), mathopt.SolverType.HIGHS, params=parameters
         )
         reason = result.termination.reason
+        if reason in (
+            mathopt.TerminationReason.INFEASIBLE,
+            # All variables have bounds.
+            mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
+        ):
+            return Solved(None, None, proven=True)
         if reason not in (
             mathopt.TerminationReason.OPTIMAL,
             mathopt.TerminationReason.FEASIBLE,
