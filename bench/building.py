@@ -1,4 +1,4 @@
-"""Bricks of instances: machines that are partly in use, and gangs of parts.
+"""Building blocks of instances: machines that are partly in use, and gangs of parts.
 
 A part is a group whose pods are alike. Levels are the label keys below; the rack of an NVL72
 cluster is its NVLink domain.
@@ -55,7 +55,7 @@ def in_use(gpus: int, pods: int = 1) -> dict[str, int]:
     return resources(32 * gpus, 200 * gpus, gpus, pods) if gpus else {}
 
 
-#: Runs on a tray and leaves all GPUs, yet too few cores for a pod that wants the whole tray.
+#: Runs on a tray and leaves all GPUs, but too few cores for a pod that wants the whole tray.
 CPU_HOG = resources(60, 64)
 
 

@@ -1,4 +1,4 @@
-"""The same instances for the service and for what one would use without it.
+"""The same instances for the service and for the alternatives to it.
 
 Every plan is judged as the service's own: by the verifier and the score. The gap of all is
 against the bound that the service proves, which holds for every plan.
@@ -28,7 +28,7 @@ from placement_service.heuristic.plan_builder import Builder
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one contender made of an instance; `answer` None: nothing, and `note` says why."""
+    """The result of one contender on an instance; `answer` None: nothing, and `note` says why."""
 
     instance: str
     contender: str

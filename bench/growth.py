@@ -1,4 +1,4 @@
-"""How time and memory grow with the cluster: a plot that anybody can draw again.
+"""How time and memory grow with the cluster, as a plot.
 
 The standard mix at loads of 1.1, one gang for each 26 nodes, from 500 to 100,000 nodes. Each
 size is asked once over gRPC, of a server of its own, and its stages are timed in CPU time in
@@ -82,7 +82,7 @@ _SIZE = TypeAdapter(Size)
 
 
 def write(sizes: Iterable[Size], file: Path) -> None:
-    """One JSON line a size."""
+    """One JSON line for each size."""
     file.write_text("".join(json.dumps(asdict(size)) + "\n" for size in sizes))
 
 

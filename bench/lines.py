@@ -1,4 +1,4 @@
-"""Lines as JSON, one a line: what `run` measured, kept to be read and compared later."""
+"""Measurements as JSON, one per line, to be read and compared later."""
 
 from __future__ import annotations
 

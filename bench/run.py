@@ -280,14 +280,14 @@ class BenchServer:
 def running() -> Iterator[BenchServer]:
     """Runs a server on a free port, with its solver process warm."""
     with socket.socket() as holder:
-        # The server may listen on the port all the same, and nobody else is given it.
+        # The server may still listen on the port, and no other process gets it.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
         process = subprocess.Popen(
             [sys.executable, "-m", "placement_service"],
             env={
-                # Of the shell's settings none: what is measured is the service as it comes.
+                # No settings of the shell: the service is measured with its defaults.
                 **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
                 "PLACEMENT_HOST": "127.0.0.1",
                 "PLACEMENT_PORT": str(port),

@@ -1,7 +1,7 @@
 """Instances of eviction: a cluster full of running gangs, and gangs that want in.
 
-Gangs come and go until the cluster is full, so that what is free lies scattered as it does
-after months. Then a few gangs wait that only fit where others give way.
+Gangs come and go until the cluster is full, so that free room is scattered as it is after months.
+Then a few gangs wait that only fit where others give way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plain integer program that comes to mind first, for any solver that MathOpt knows.
+"""The plain integer program, for any solver that MathOpt knows.
 
 One variable for each unit and node that takes it, one for each gang, one for each scope and
 domain: what a solver makes of the question when nobody prepares it. It knows the first tier and,

@@ -1,7 +1,7 @@
 """The standard set, and what is expected of it on any machine.
 
-Times depend on the machine and are only shown. Quality hardly does, so it is checked: the gap of
-the first tier within five seconds, with room for a machine half as fast.
+Times depend on the machine and are only shown. Quality hardly depends on it, so it is checked: the
+gap of the first tier within five seconds, with room for a machine half as fast.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STANDARD = (
 
 
 def complaints(expected: Expected, line: Line) -> Iterator[str]:
-    """What a line lacks of what is expected."""
+    """How a line falls short of what is expected."""
     yield from (f"{line}: {fault}" for fault in line.faults)
     gap = line.final.tiers["admitted"].gap
     if gap is None or gap > expected.gap + 1e-9:

@@ -1,4 +1,4 @@
-"""Lines as tables in the terminal: one row a line, or one row for all seeds of an instance."""
+"""Measurements as tables in the terminal: a row for each, or a row for all seeds of an instance."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Every call has a deadline. A call that finds no server (UNAVAILABLE) is repeated by gRPC
 itself, up to five times with exponential back-off and jitter and never past the deadline;
-repeating is harmless, because no answer depends on what the service keeps. A busy server is
-not asked again on its own: `BusyError.retry_after` tells the caller, who may rather ask
-something newer.
+repeating is harmless, because no answer depends on what the service keeps. A busy server is not
+asked again automatically: `BusyError.retry_after` tells the caller when, who may then send a newer
+request.
 """
 
 from __future__ import annotations

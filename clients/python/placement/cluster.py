@@ -1,4 +1,4 @@
-"""Speaks with a Kubernetes API server in plain JSON: list, watch and one request.
+"""Talks to a Kubernetes API server in plain JSON: list, watch and single requests.
 
 The official client finds the cluster, authenticates and keeps the connections; its models
 are left aside. They take a hundred times longer to make than the JSON itself, and they drop
@@ -100,7 +100,7 @@ class Cluster:
     ) -> Cluster:
         """The cluster of a kubeconfig, of `KUBECONFIG`, of ~/.kube/config, or the one we run in.
 
-        The first that is there counts. Raises `ApiError` when none is configured.
+        The first that exists counts. Raises `ApiError` when none is configured.
         """
         configuration = kubernetes.client.Configuration()
         _configure(configuration, kubeconfig or os.environ.get("KUBECONFIG"), context)

@@ -35,7 +35,7 @@ class Violation:
 
 
 class PlacementError(Exception):
-    """No answer. The root of the tree, and itself whatever has no class of its own.
+    """No answer. The root of the tree, used itself for errors that have no class of their own.
 
     `code` is the gRPC status and `message` what was said with it. The error of gRPC is
     the ``__cause__``.
@@ -99,7 +99,7 @@ class BusyError(PlacementError):
 
 
 class DeadlineTooShortError(PlacementError):
-    """The deadline of the call passed before any answer stood.
+    """The deadline of the call passed before there was any answer.
 
     `elapsed` is how long the server had worked on it, in seconds; None when the client's
     own clock ended the call before the server said so.

@@ -28,7 +28,7 @@ def as_data(found: Difference) -> dict[str, Any]:
 
 
 def as_text(found: Difference) -> str:
-    """A line a change."""
+    """A line for each change."""
     if found.empty:
         return "Both answers say the same.\n"
     lines = []

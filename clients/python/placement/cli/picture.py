@@ -1,4 +1,4 @@
-"""What there is to draw: domains inside domains, nodes, and who sits on them.
+"""What there is to draw: domains inside domains, nodes, and the gangs on them.
 
 Only decides what is seen: which label keys become nested boxes, in which order,
 and what stands on each node. How it looks is up to `drawing` (terminal) and
@@ -142,7 +142,7 @@ def _choose_levels(nodes: Sequence[Node], used: list[str]) -> tuple[str, ...]:
 
     Keys that the gangs use come first, then well-known ones. A key with a
     domain for every node is the node itself; a well-known key with one domain
-    says nothing; of keys that divide the nodes alike the first one stands.
+    says nothing; of keys that divide the nodes alike, the first one is taken.
     """
     present = sorted({key for node in nodes for key in node.labels})
     well_known = [

@@ -34,7 +34,7 @@ from placement.v1 import ComputePlacementRequest, Placement, PodGang, Policy
 if TYPE_CHECKING:
     from placement.cli.live import Found
 
-#: Reading files larger than this together shows that it goes on.
+#: When files together are larger than this, progress is shown while reading.
 _LARGE: Final = 4_000_000
 
 #: Kinds that list topology levels, and the field of a level that holds the node label.
@@ -187,7 +187,7 @@ def distinct(files: Iterable[str]) -> tuple[list[str], tuple[Problem, ...]]:
     for path in files:
         inside = [path]
         if path != "-" and os.path.isdir(path):
-            # What cannot be listed is for the one who reads it to say.
+            # The reader of the folder reports what cannot be listed.
             with suppress(OSError):
                 inside = list(map(str, files_in(Path(path)))) or [path]
         real = {one: one if one == "-" else os.path.realpath(one) for one in inside}

@@ -1,7 +1,7 @@
 """Everything that advice left on a cluster, and how it is taken away by hand.
 
-What makes other objects wait comes last: an advised pod is let go only when nothing of the
-advice is left that could bind it. Doing it twice does no harm.
+What makes other objects wait comes last: an advised pod is released only when nothing of the advice
+is left that could bind it. Doing it twice does no harm.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
 
 
 def as_names(found: ComputeRepackingResponse) -> str:
-    """The pods that move, one a line."""
+    """The pods that move, one per line."""
     return "".join(f"{'/'.join(namespaced(move.pod))}\n" for move in found.moves)
 
 

@@ -46,6 +46,6 @@ def screen(
 
 
 def names(request: ComputePlacementRequest, placement: Placement, chosen: Filter) -> str:
-    """The gangs that are listed, one ``namespace/name`` a line."""
+    """The gangs that are listed, one ``namespace/name`` per line."""
     gangs, _ = chosen.choose(summarize(request, placement))
     return "".join(f"{gang.namespace}/{gang.name}\n" for gang in gangs)

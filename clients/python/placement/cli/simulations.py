@@ -1,4 +1,4 @@
-"""What a trace came to under each policy, for people and for programs."""
+"""The results of a trace under each policy, for people and for programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Jso
 
 
 def as_text(outcomes: Mapping[str, Outcome]) -> str:
-    """A line a policy."""
+    """A line for each policy."""
     width = max(len("policy"), *map(len, outcomes)) if outcomes else 6
     lines = [
         f"{'policy':{width}}  jobs that ran  median wait  95 % within  longest  GPUs busy  evicted"

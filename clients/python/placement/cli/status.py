@@ -1,4 +1,4 @@
-"""How the gangs of a live cluster stand, as the cluster itself says.
+"""The state of the gangs of a live cluster, as the cluster itself says.
 
 No plan is made: phase, score and reasons are those that a scheduler wrote, pods are
 counted.

@@ -1,4 +1,4 @@
-"""What became of each gang, in the numbers that people read.
+"""The result for each gang, in the numbers that people read.
 
 Joins the question with its answer: the placement says what is new, the request
 says what was asked and what ran before. Table, drawing and page all start here.
@@ -25,8 +25,7 @@ from placement.v1 import (
 #: What counts as a GPU when the policy does not say.
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 
-#: One letter per gang, upper and lower case apart at a glance. Beyond them
-#: letters come again.
+#: One letter per gang whose upper and lower case differ at a glance. Beyond these, letters repeat.
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZΓΔΘΛΞΠΣΦΨΩБГДЖИЛЦЧШЩЪЫЭЮЯ"
 
 
@@ -101,7 +100,7 @@ class GangSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All gangs in the request's order, and who sits where."""
+    """All gangs in the request's order, and where their pods are."""
 
     gangs: tuple[GangSummary, ...]
     seats: tuple[Seat, ...]

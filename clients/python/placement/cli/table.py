@@ -183,7 +183,7 @@ def reasons(summary: Summary) -> list[RenderableType]:
 
 
 def evictions(placement: Placement) -> list[RenderableType]:
-    """Who has to go first: a line a gang, and for whom."""
+    """Which pods have to go first: a line for each gang, and for which gang."""
     found: dict[tuple[str, str, str], int] = {}
     for one in placement.evictions:
         kind = EvictionKind.Name(one.kind).removeprefix("EVICTION_KIND_").lower()

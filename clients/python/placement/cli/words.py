@@ -81,7 +81,7 @@ def sentence(text: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """At most so many characters; what goes is left of the end, which tells apart."""
+    """At most so many characters; the cut is before the end, which tells names apart."""
     if len(text) <= most:
         return text
     head = most // 4

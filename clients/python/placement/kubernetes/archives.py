@@ -1,9 +1,9 @@
 """Compressed files: snapshot archives of KAI, and plain gzip.
 
 KAI's scheduler gives its whole view of a cluster as a ZIP with one file, `snapshot.json`.
-It holds plain objects, each list under the name of its kind, and with them what is nobody's
-business here: environment of containers, commands, config maps. That is left out before
-anything else sees it.
+It holds plain objects, each list under the name of its kind, and with them private data:
+environments of containers, commands, config maps. These are left out before anything else sees
+them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COPIES: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ArchiveError(ValueError):
-    """The file is no archive that is understood."""
+    """The file is not an archive that can be read."""
 
 
 def is_archive(content: bytes) -> bool:

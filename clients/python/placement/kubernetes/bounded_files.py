@@ -1,4 +1,4 @@
-"""Files of any origin, read as far as their size is sensible."""
+"""Files of any origin, read only up to a sensible size."""
 
 from __future__ import annotations
 

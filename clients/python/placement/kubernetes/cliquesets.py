@@ -1,6 +1,6 @@
 """PodCliqueSets as written: read, given Grove's defaults, and checked as Grove checks them.
 
-A PodCliqueSet that Grove would refuse must not be planned as if it ran.
+A PodCliqueSet that Grove would refuse must not be planned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MNNVL_GROUP: Final = "grove.io/mnnvl-group"
 #: A DNS-1123 label, as which Grove checks the group.
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
-#: What Grove refuses in a clique's pod.
+#: What Grove refuses in a clique's pod spec.
 _REFUSED_IN_PODS: Final = ("topologySpreadConstraints", "nodeName")
 
 

@@ -1,4 +1,4 @@
-"""ComputeDomains: pods that share memory over NVLink, one domain a node.
+"""ComputeDomains: pods that share memory over NVLink, one domain per node.
 
 A pod is in a ComputeDomain through a resource claim, made from a template that the domain
 names. Grove calls that claim "mnnvl-claim" and makes a domain for each replica of a set; its

@@ -47,7 +47,7 @@ _TOPOLOGY_NAME: Final = "grove.io/topology-name"
 _PROFILES: Final = {"kai-scheduler": "kai-scheduler"}
 _DEFAULT_PROFILE: Final = "default-scheduler"
 
-#: A set of more pods is a slip of the keyboard, and would fill the memory.
+#: A set of more pods is a typing mistake, and would fill the memory.
 _MOST_PODS: Final = 200_000
 
 

@@ -1,12 +1,12 @@
-"""Fields that no definition knows: mostly slips of the keyboard, which Kubernetes drops.
+"""Fields that no definition knows: mostly typing mistakes, which Kubernetes drops.
 
 The names of all known fields lie beside this file (`known_fields.json`, made from the
 published definitions). A field of a kind that is read and is not among them is named, with
 the nearest one that is. Kinds whose definition is not there are not checked.
 
-What an API server gave back holds no slips, for it dropped or refused them; what is unknown
-there belongs to a version that is newer than this table. So such an object is only checked
-for names that are almost right, and never as strictly as a manifest.
+Objects from an API server hold no such mistakes, because it drops or refuses them; an unknown field
+there belongs to a version that is newer than this table. So such an object is only checked for
+names that are almost right, and never as strictly as a manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATH: Final = Path(__file__).with_name("known_fields.json")
 _ANYTHING: Final = -1
 #: Stands for any key of a map.
 _ANY_KEY: Final = "*"
-#: Findings of one object; who has more has another problem.
+#: Findings of one object at most; more of them mean another problem.
 _MOST: Final = 20
 
 _Type = Mapping[str, int]

@@ -7,8 +7,8 @@
 - The layers of the ClusterNetworkTopology named "default" are paths of labels (see
   `label_paths`). MustGather is required packing of the whole gang group, PreferGather
   preferred.
-- Waiting for pods (`mode`, `match-policy`, `waiting-time`) is a matter of Koordinator's own
-  cycle: all or nothing holds either way.
+- How long to wait for pods (`mode`, `match-policy`, `waiting-time`) concerns Koordinator's own
+cycle: all or nothing holds in any case.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _part(one: Object, minimum: int, pods: list[Pod], notes: At) -> _Part:
 
 
 def _part_of_pods(key: Key, pods: list[Pod], problems: list[Problem]) -> _Part:
-    """A gang that exists in the annotations of its pods alone; the first of them speaks."""
+    """A gang that exists only in the annotations of its pods; the first of them decides."""
     first = pods[0].object
     findings: Findings = {}
     notes = At(first.body, findings).get("metadata").get("annotations")

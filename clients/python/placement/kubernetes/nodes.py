@@ -3,8 +3,8 @@
 A node without a Ready condition counts as ready, for inventories written by hand
 or made by a tool have no kubelet to set one. A node that does not say what is
 allocatable allocates its capacity, as the API server has it. A cordoned node gets
-no pods, not even those that tolerate it. A node of which nobody knows what is left, because
-a pod there holds what cannot be counted, is closed too, and a warning says why.
+no pods, not even those that tolerate it. A node where a pod holds something that cannot be counted
+is closed too, because it is not known what is left, and a warning says why.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
 
 
 def _uncountable(bound: Sequence[Pod], domain: str) -> str:
-    """Why nobody knows what is left on a node; empty when it is known."""
+    """Why it is not known what is left on a node; empty when it is known."""
     for pod in bound:
         if pod.needs.unknown:
             return f"{pod} holds something that cannot be counted ({pod.needs.unknown})"

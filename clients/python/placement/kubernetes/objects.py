@@ -43,13 +43,13 @@ __all__ = [
     "not_a_name",
 ]
 
-#: Kinds of which files often hold several versions side by side: the last counts.
+#: Kinds of which files often hold several versions side by side: the last one counts.
 _LAST_COUNTS: Final = frozenset({kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES, *kinds.PLAIN})
 
 #: Kinds whose manifests often leave the end of the name to the server.
 _MAY_BE_GENERATED: Final = frozenset({*kinds.PLAIN, kinds.JOB_SETS, kinds.VOLCANO_JOBS})
 
-#: What nobody types, in objects that come from a server.
+#: Fields that only a server writes.
 _WRITTEN_BY_SERVERS: Final = ("metadata", "status")
 
 _INDEX: Final = re.compile(r"\[[^]]*\]")
@@ -101,7 +101,7 @@ class Objects:
     def of(cls, bodies: Iterable[Any], *, file: str = "") -> Objects:
         """Objects from parsed bodies, lists of objects among them taken apart.
 
-        Fields are not checked for slips: this is for what an API server gave.
+        Fields are not checked for typing mistakes: this is for objects from an API server.
         """
         return collect((file, index, body) for index, body in enumerate(flatten(bodies)))
 
@@ -297,7 +297,8 @@ def _identify(
         namespace = "default"
     one = None
     if isinstance(name, str) and name and isinstance(namespace, str):
-        # One with a wrong name is read on: the user who mends it wants to know of the rest too.
+        # An object with a wrong name is read on: the user who corrects it wants to know the rest
+        # too.
         one = Object(kind.name, namespace, name, body, file, document)
     title = f"{kind.name} in document {document + 1}" if one is None else str(one)
     if metadata is not None and not isinstance(metadata, dict):

@@ -1,7 +1,7 @@
-"""Gangs that stand in a request as one, spoken of by their own names again.
+"""Gangs that are one in a request, under their own names again.
 
 Koordinator runs the gangs of a gang group only together, so that they are one gang of the
-request, with a group for each. Who reads the answer knows them one by one.
+request, with a group for each. Readers of the answer know them one by one.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Priorities:
         *,
         own: int | None = None,
     ) -> int:
-        """The priority of a gang; `own` is what its object says in so many words.
+        """The priority of a gang; `own` is what its object says explicitly.
 
         Grove writes a class on the PodGang alone and leaves it off the pods, so the
         gang's own class counts first. Then what the API server wrote in the pods'
@@ -75,7 +75,7 @@ class Priorities:
         if user.origin is None:
             problems.append(user.problem(field, message))
         else:
-            # What was expanded cannot be mended; its set can, and says it once for all.
+            # Expanded objects cannot be corrected; their set can, and reports it once.
             problems.append(user.origin.problem("spec.template", f"{message} ({field})"))
         return 0
 

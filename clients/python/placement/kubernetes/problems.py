@@ -1,4 +1,4 @@
-"""What is wrong with the input, said once and for all of it.
+"""What is wrong with the input, all of it at once.
 
 A person who fixes a file wants the whole list, so nothing here is raised one by
 one: reading collects `Problem` values, and `InputError` carries all of them.

@@ -37,7 +37,7 @@ _QUANTITY: Final = re.compile(
     re.ASCII,
 )
 
-#: Longer texts are no quantities that anyone wrote; they would only cost time.
+#: Longer texts are no real quantities; they would only cost time.
 _LONGEST_TEXT: Final = 64
 
 

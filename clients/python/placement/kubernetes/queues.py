@@ -1,4 +1,5 @@
-"""Queues: the tree that gangs of all schedulers share, who is in which, and what runs there.
+"""Queues: the tree that gangs of all schedulers share, which gangs are in which queue, and what
+runs there.
 
 A queue is KAI's Queue, Koordinator's ElasticQuota, Kueue's ClusterQueue and Cohort, or Volcano's
 Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_queues`,
