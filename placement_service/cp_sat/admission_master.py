@@ -252,6 +252,7 @@ def whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
 
 
 def part_size(content: Content, units: Ints) -> int:
+    """The least counted units [S] that content takes: its size in whole nodes."""
     return sum(k * min(int(units[s]) for s in pod_classes) for pod_classes, k in content)
 
 

@@ -198,6 +198,7 @@ class Blocks:
 
     @cached_property
     def largest_rack(self) -> int:
+        """The most whole nodes of any rack."""
         return max(len(nodes) for nodes in self.nodes_of.values())
 
     @cached_property

@@ -68,6 +68,7 @@ class Forest:
 
     @cached_property
     def above(self) -> tuple[tuple[int, ...], ...]:
+        """By vertex, the vertices that contain it, from ROOT down to itself."""
         found: list[tuple[int, ...]] = [(ROOT,)] * len(self.depth_of)
         for depth in range(1, len(self.levels) + 1):
             row = self.holds[depth]

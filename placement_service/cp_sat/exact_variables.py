@@ -181,6 +181,7 @@ class ExactVariables:
         return found
 
     def total_units(self) -> int:
+        """All units of the model's gangs, extras included."""
         return sum(d.count for g in self.gangs for d in g.demands)
 
 

@@ -57,10 +57,12 @@ class LinearModel:
         return len(self._most) - 1
 
     def most(self, variable: int) -> float:
+        """The upper bound of a variable, as it was given."""
         return self._most[variable] * self._unit[variable]
 
     @property
     def size(self) -> int:
+        """Number of variables."""
         return len(self._most)
 
     def row(

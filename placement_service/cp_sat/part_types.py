@@ -73,10 +73,12 @@ class Kind:
     whole: Content | None
 
     def cost_whole(self, vertex: int) -> int:
+        """Domains beyond the first when the part lies whole in a vertex."""
         return self.fixed + bool(self.running and vertex not in self.running)
 
     @property
     def cost_apart(self) -> int:
+        """Domains beyond the first when the part is split, at least."""
         if self.preferred == 0:
             return 0
         if self.running:

@@ -71,6 +71,7 @@ class Shortfalls:
         self.say = CapacityWords(kinds)
 
     def needs(self, gang: Gang) -> Needs:
+        """What all groups of a gang are missing."""
         return self.kinds.needs(gang, range(len(gang.demands)))
 
     def failures(self, gang: Gang, headroom: Headroom) -> list[Finding]:

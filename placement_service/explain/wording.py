@@ -69,6 +69,7 @@ def level_word(key: str) -> str:
 
 
 def pods(count: int) -> str:
+    """``1 pod``, ``2 pods``."""
     return "1 pod" if count == 1 else f"{count} pods"
 
 

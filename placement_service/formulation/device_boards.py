@@ -186,6 +186,7 @@ def without(node: Node, gone: Iterable[tuple[Collection[int], Want]]) -> Node:
 
 
 def left_of(device: Device) -> Load:
+    """What is left of a device, in thousandths; nothing of one that is not healthy."""
     if not device.healthy:
         return NONE
     return Load(max(0, WHOLE - device.used_milli), max(0, WHOLE - device.used_memory_milli))

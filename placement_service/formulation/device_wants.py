@@ -17,6 +17,7 @@ class Load(NamedTuple):
     memory: int
 
     def fits(self, left: Load) -> bool:
+        """Whether it fits into what is left of a device."""
         return self.compute <= left.compute and self.memory <= left.memory
 
     def off(self, left: Load) -> Load:

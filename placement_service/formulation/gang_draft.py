@@ -159,6 +159,7 @@ class GangDraft:
         by_name: dict[str, int],
         bundle_of: Mapping[Bundle, ClassIdx],
     ) -> Gang:
+        """The gang; `drafts` are those of all gangs, `by_name` their indices."""
         demands = tuple(
             Demand(
                 bundle_of[d.content] if isinstance(d.content, tuple) else d.content,

@@ -31,6 +31,7 @@ class Level:
 
     @property
     def count(self) -> int:
+        """Number of domains."""
         return len(self.values)
 
 
@@ -44,6 +45,7 @@ class Levels:
         self._restricted: dict[tuple[LevelIdx, bytes], LevelIdx] = {}
 
     def index(self, key: str) -> LevelIdx:
+        """The index of the level of a node label key; the level is made when it is new."""
         if key not in self._index:
             self._index[key] = LevelIdx(len(self._levels))
             self._levels.append(_make_level(key, self._nodes))
@@ -65,6 +67,7 @@ class Levels:
         return self._levels[index]
 
     def all(self) -> tuple[Level, ...]:
+        """The levels made so far, by their indices."""
         return tuple(self._levels)
 
 

@@ -40,6 +40,12 @@ ClassContent = tuple[tuple[PodTemplate, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
+    """What pods ask for and nodes have, as arrays over N nodes, S pod classes and R columns.
+
+    `free[N, R]`, `request[S, R]`, `eligible[S, N]` and `special[S]` as in `Problem`; `requests` are
+    what a unit of each class asks for by resource, `bundle_of` finds the class of a bundle.
+    """
+
     columns: tuple[str, ...]
     requests: list[dict[str, int]]
     free: Ints
@@ -145,6 +151,7 @@ class PodClasses:
         self._bundles.setdefault(content)
 
     def table(self, levels: Levels) -> Table:
+        """The arrays of all classes and bundles added so far; rules are made on the way."""
         nodes = self.snapshot.columns
         raw = self._raw
         masks = NodeMasks(nodes, list({id(t): t for _, t in raw}.values()))

@@ -141,10 +141,12 @@ class Gang:
 
     @property
     def missing(self) -> int:
+        """Units that its minimum lacks."""
         return sum(q.missing for q in self.requirements)
 
     @property
     def extras(self) -> int:
+        """Units beyond the minimum that could be placed."""
         return sum(q.pending - q.missing for q in self.requirements)
 
 
@@ -199,14 +201,17 @@ class Problem:
 
     @property
     def node_count(self) -> int:
+        """N."""
         return len(self.free)
 
     @property
     def class_count(self) -> int:
+        """S."""
         return len(self.request)
 
     @property
     def pending(self) -> tuple[Gang, ...]:
+        """The gangs that wait and may get pods."""
         return tuple(g for g in self.gangs if g.pending and g.placeable)
 
     @property

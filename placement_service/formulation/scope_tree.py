@@ -29,10 +29,12 @@ class Part:
 
     @property
     def required(self) -> int:
+        """The required level of the scope, -1 for none."""
         return -1 if self.scope is None else self.scope.required
 
     @property
     def preferred(self) -> int:
+        """The preferred level of the scope, -1 for none."""
         return -1 if self.scope is None else self.scope.preferred
 
     @cached_property

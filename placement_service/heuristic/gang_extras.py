@@ -15,6 +15,7 @@ class GangExtras(GangUnits):
     """Adds to the units in `taken`; all requirements are met by what runs and by them."""
 
     def run(self) -> None:
+        """Adds as many as fit."""
         have = [0] * len(self.gang.demands)
         for (d, _), count in self.taken.items():
             have[d] += count

@@ -48,6 +48,7 @@ class GangUnits:
         self.journal: list[tuple[int, Sequence[NodeUnits]]] = []
 
     def units(self) -> Units:
+        """What the gang has taken so far."""
         return units_of(self.taken)
 
     def take(self, demand: int, nodes: Ints, counts: Ints) -> None:
@@ -88,9 +89,11 @@ class GangUnits:
         self.taken.clear()
 
     def mark(self) -> tuple[int, int]:
+        """Where `undo` goes back to."""
         return self.residual.mark(), len(self.journal)
 
     def undo(self, mark: tuple[int, int]) -> None:
+        """Gives back all that was taken since a mark."""
         self.residual.undo(mark[0])
         while len(self.journal) > mark[1]:
             demand, on_nodes = self.journal.pop()
@@ -98,6 +101,7 @@ class GangUnits:
                 self.taken[demand, node] -= units
 
     def check_time(self) -> None:
+        """Raises OutOfTime when there is no time left."""
         if time.monotonic() > self._until:
             raise OutOfTime
 

@@ -109,6 +109,7 @@ class ResidualCapacity:
         self.slots_left[domain, size] -= 1
 
     def mark(self) -> int:
+        """Where `undo` goes back to."""
         return len(self._journal)
 
     def undo(self, mark: int) -> None:

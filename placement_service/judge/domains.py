@@ -25,6 +25,7 @@ class Domains:
         self._levels: dict[str, LevelDomains] = {}
 
     def of(self, level: str) -> LevelDomains:
+        """The domains of a level, by its key."""
         if level not in self._levels:
             labels = self._nodes.labels
             self._levels[level] = (

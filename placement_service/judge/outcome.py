@@ -67,6 +67,7 @@ class EvictedPod:
 
     @property
     def moves(self) -> bool:
+        """Whether it runs again elsewhere."""
         return self.eviction.kind is EvictionKind.MOVE
 
 
@@ -95,6 +96,7 @@ class GroupOutcome:
 
     @property
     def has_minimum(self) -> bool:
+        """Whether its minimum runs after the plan."""
         return self.count >= self.group.min_replicas
 
     @property
@@ -123,10 +125,12 @@ class GangOutcome:
 
     @property
     def evicted(self) -> tuple[EvictedPod, ...]:
+        """Pods of the gang that leave, moved ones included."""
         return tuple(pod for g in self.groups for pod in g.evicted)
 
     @property
     def has_bound(self) -> bool:
+        """Whether the plan binds any pod of it."""
         return any(g.bound for g in self.groups)
 
 
@@ -222,12 +226,14 @@ class Outcome:
 
     @cached_property
     def scopes(self) -> Scopes:
+        """The nodes under the pods of each scope after the plan."""
         groups = self.question.group_of_set[self.set_of_new]
         evicted = {pod.pod.name for pod in self.evicted}
         return Scopes(self.question, groups, self.node_of_new, evicted)
 
     @cached_property
     def evicted(self) -> tuple[EvictedPod, ...]:
+        """All pods that leave, moved ones included."""
         return tuple(pod for gang in self.gangs for pod in gang.evicted)
 
 

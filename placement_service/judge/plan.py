@@ -42,6 +42,7 @@ class Plan:
 
     @cached_property
     def new(self) -> tuple[NewPod, ...]:
+        """All new pods."""
         return self.outcome.new
 
     @cached_property
@@ -65,6 +66,7 @@ class Plan:
 
     @cached_property
     def new_by_node(self) -> tuple[tuple[Node, tuple[NewPod, ...]], ...]:
+        """New pods by the node they get."""
         return _by_node(self.new)
 
     def new_on(self, nodes: Bools) -> tuple[tuple[Node, tuple[NewPod, ...]], ...]:
@@ -73,10 +75,12 @@ class Plan:
 
     @cached_property
     def evicted(self) -> tuple[EvictedPod, ...]:
+        """All pods that leave."""
         return self.outcome.evicted
 
     @cached_property
     def evicted_by_node(self) -> dict[str, list[EvictedPod]]:
+        """Pods that leave, by the node they were on."""
         by_node: defaultdict[str, list[EvictedPod]] = defaultdict(list)
         for evicted in self.evicted:
             by_node[evicted.pod.node].append(evicted)
@@ -84,10 +88,12 @@ class Plan:
 
     @cached_property
     def queues(self) -> dict[str, Queue]:
+        """The queues by name."""
         return {queue.name: queue for queue in self.snapshot.queues}
 
     @cached_property
     def reservations_by_node(self) -> dict[str, list[Reservation]]:
+        """The reservations by the name of their node."""
         by_node: defaultdict[str, list[Reservation]] = defaultdict(list)
         for reservation in self.snapshot.reservations:
             by_node[reservation.node].append(reservation)

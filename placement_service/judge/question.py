@@ -94,6 +94,7 @@ class Question:
         return [group.running_count for group in self.groups]
 
     def gang_of_set(self, number: int) -> PodGang:
+        """The gang of a pod set, by the set's row."""
         return self.snapshot.gangs[int(self.gang_of_group[self.group_of_set[number]])]
 
     @cached_property
@@ -103,6 +104,7 @@ class Question:
 
     @cached_property
     def scopes(self) -> tuple[GangScope, ...]:
+        """All packing scopes, in the order of the snapshot."""
         return tuple(
             GangScope(g, scope)
             for g, gang in enumerate(self.snapshot.gangs)
@@ -124,6 +126,7 @@ class Question:
 
     @cached_property
     def running(self) -> Running:
+        """Running pods of all groups."""
         running = [(r, pod) for r, group in enumerate(self.groups) for pod in group.running_pods]
         rows = dict(self.nodes.row_of) if running else {}
         return Running(

@@ -91,6 +91,7 @@ def placement_score(gang: GangScore, fewest: int | None, reached: int | None) ->
 
 
 def termination(solution: Solution, limit: Limit) -> Termination:
+    """What ended the search, in words and as values."""
     if solution.proven:
         return Termination(True, Limit.NONE, 0.0, "No better placement exists.")
     detail = {

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 class FirstAnswer(Protocol):
+    """As `first_answer.first_answer`."""
+
     def __call__(
         self, problem: Problem, previous: tuple[Assignment, ...], /, *, deadline: float
     ) -> Solution: ...

@@ -56,9 +56,11 @@ class Solver(Protocol):
         /,
         *,
         deadline: float,
-    ) -> Solution: ...
+    ) -> Solution:
+        """As `solver_process.pool.SolverPool.search`, without reports."""
 
-    def call(self, function: str, argument: object, /, *, deadline: float) -> object | None: ...
+    def call(self, function: str, argument: object, /, *, deadline: float) -> object | None:
+        """As `solver_process.pool.SolverPool.call`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

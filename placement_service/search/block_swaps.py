@@ -49,6 +49,7 @@ class BlockSwaps:
         self.rank, self.packs = mine.rank(best), mine.packs(best)
 
     def run(self) -> None:
+        """Until everything is proven, time is up, or a number of rounds had no success."""
         p, order = self.parameters, self.mine.blocks.order
         stale = 0
         while not self.state.proven and len(order) > 1:

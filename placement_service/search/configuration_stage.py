@@ -50,6 +50,7 @@ class Configuring:
         self.helped = False
 
     def settle(self, i: int, terms: Terms[Var]) -> int | None:
+        """Settle the i-th goal as far as configurations can; what to hold it at, None to stop."""
         state, goal = self.state, self.state.goals[i]
         if goal.tier is not TierName.ADMITTED:
             self.realise()

@@ -104,6 +104,7 @@ class State:
 
     @property
     def proven(self) -> bool:
+        """Whether every goal that can be proven is."""
         return self.open_tier is None
 
     @property

@@ -20,6 +20,8 @@ from placement_service.formulation.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A search: a problem, and the answer to start from."""
+
     problem: Problem
     start: Solution
 

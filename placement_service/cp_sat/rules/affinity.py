@@ -11,6 +11,7 @@ from placement_service.formulation.rules.affinity import Affinity
 
 
 def post(model: DomainCounts, rule: Affinity) -> None:
+    """Constrain the model to plans under which the rule holds."""
     cp = model.cp
     carriers = model.by_domain(rule.level, rule.carriers)
     anchors = model.by_domain(rule.level, rule.anchors)

@@ -34,4 +34,5 @@ class DomainCounts(Protocol):
 
 
 def counts(found: Iterable[ClassCount]) -> list[Var]:
+    """The variables alone."""
     return [u.units for u in found]

@@ -8,6 +8,7 @@ from placement_service.formulation.rules.exclusion import Exclusion
 
 
 def post(model: DomainCounts, rule: Exclusion) -> None:
+    """Constrain the model to plans under which the rule holds."""
     left = model.by_domain(rule.level, rule.left)
     right = model.by_domain(rule.level, rule.right)
     for at in left.keys() & right.keys():

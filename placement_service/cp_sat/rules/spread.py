@@ -11,6 +11,7 @@ from placement_service.formulation.rules.spread import Spread
 
 
 def post(model: DomainCounts, rule: Spread) -> None:
+    """Constrain the model to plans under which the rule holds."""
     counted = model.by_domain(rule.level, rule.counted)
     most = int(rule.base.max(initial=0)) + model.total_units()
 

@@ -70,6 +70,7 @@ class RuleDraft:
         self.special = np.zeros(len(templates), dtype=bool)
 
     def level(self, key: str) -> tuple[LevelIdx, Level]:
+        """The level of a node label key, with its index."""
         number = self.levels.index(key)
         return number, self.levels[number]
 

@@ -118,6 +118,7 @@ class InsideGuarantees:
 
 
 def goals(problem: Problem) -> tuple[Goal, ...]:
+    """The goals of the tier, priority by priority."""
     mine: dict[int, list[Gang]] = {p: [] for p in priorities(problem)}
     for gang in problem.pending:
         mine[gang.priority].append(gang)

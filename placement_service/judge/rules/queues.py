@@ -48,6 +48,7 @@ class Usage:
                 used[resource] += sign * queue_amount(self._plan, template, node, resource)
 
     def of(self, queue: str, resource: str) -> int:
+        """What runs of a resource in a queue and below it."""
         return self._used[queue][resource]
 
 
