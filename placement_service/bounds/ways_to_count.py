@@ -6,8 +6,9 @@ two (see `counting` for why what they count is a bound).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,18 +50,17 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
         if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
             found.setdefault((units.tobytes(), room.tobytes()), (units, room))
 
-    sets = [
-        (nodes, _confined(problem, fits, nodes))
-        for nodes in _node_sets(list(fits.values()), parameters.node_sets)
-    ]
+    # Pods that run and may go fit their own node only: there are many such sets, of little use.
+    masks = sorted(fits.values(), key=lambda mask: np.count_nonzero(mask) == 1)
+    sets = _confined(problem, fits, _node_sets(masks, parameters.node_sets))
     for reference in _references(problem, demand, parameters.references):
         room, units = fit(problem.free, reference), fit(problem.request, reference)
         for nodes, inside in sets:
             add(units * inside, room * nodes)
     for alone in one_per_node(problem, fits):
         whole = {s: fits[s] for s in alone}
-        for nodes in _node_sets(list(whole.values()), parameters.node_sets):
-            inside = _confined(problem, whole, nodes)
+        unions = _node_sets(list(whole.values()), parameters.node_sets)
+        for _, inside in _confined(problem, whole, unions):
             # Only nodes that fit one of the counted kinds can hold any.
             counted = [whole[int(s)] for s in np.flatnonzero(inside)]
             if counted:
@@ -73,10 +73,15 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
 
 def usable_nodes(problem: Problem) -> dict[int, Bools]:
     """Nodes [N] that can take a unit now, for each pod class that is asked for."""
-    return {
-        int(s): problem.eligible[s] & (fit(problem.free, problem.request[s]) > 0)
-        for s in np.flatnonzero(_demand(problem))
-    }
+    found: dict[int, Bools] = {}
+    for s in np.flatnonzero(_demand(problem)).tolist():
+        able = problem.eligible[s]
+        if np.count_nonzero(able) == 1:
+            (at,) = np.flatnonzero(able)
+            found[s] = able & bool(fit(problem.free[at : at + 1], problem.request[s])[0] > 0)
+        else:
+            found[s] = able & (fit(problem.free, problem.request[s]) > 0)
+    return found
 
 
 def one_per_node(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ...]]:
@@ -97,11 +102,25 @@ def one_per_node(problem: Problem, fits: dict[int, Bools]) -> list[tuple[int, ..
     return list(found)
 
 
-def _confined(problem: Problem, fits: dict[int, Bools], nodes: Bools) -> Ints:
-    """1 for pod classes that fit nowhere outside a node set [S]."""
-    inside = np.zeros(problem.class_count, dtype=np.int64)
-    inside[[s for s, usable in fits.items() if not (usable & ~nodes).any()]] = 1
-    return inside
+class _NodeSet(NamedTuple):
+    """Nodes [N], and 1 for the pod classes that fit nowhere outside [S]."""
+
+    nodes: Bools
+    inside: Ints
+
+
+def _confined(problem: Problem, fits: dict[int, Bools], sets: Iterable[Bools]) -> list[_NodeSet]:
+    """The node sets with the pod classes that they confine."""
+    places = {s: np.flatnonzero(usable) for s, usable in fits.items()}
+    lone = {s: int(nodes[0]) for s, nodes in places.items() if len(nodes) == 1}
+    classes, home = np.array(list(lone), dtype=np.int64), np.array(list(lone.values()), np.int64)
+    found = []
+    for nodes in sets:
+        inside = np.zeros(problem.class_count, dtype=np.int64)
+        inside[classes] = nodes[home]
+        inside[[s for s, at in places.items() if s not in lone and nodes[at].all()]] = 1
+        found.append(_NodeSet(nodes, inside))
+    return found
 
 
 def _demand(problem: Problem) -> Ints:

@@ -144,7 +144,8 @@ class _Victims:
         mark = self.residual.mark()
         try:
             while True:
-                done = clearing.clear(max(1, lacking))
+                # Where there is room already nobody need go.
+                done = lacking > 0 and clearing.clear(lacking)
                 units = self.builder.place(self.residual, gang, within=nodes)
                 if units is not None:
                     break

@@ -25,8 +25,10 @@ def settle_loose(state: State) -> None:
     """Bounds of goals of what gets room, and plans where no gang needs one domain."""
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
+    if state.packs or any(g.home for g in gangs):
+        return
     trees = state.counting.topology
-    if state.packs or any(g.home or trees.tree(g) is None for g in gangs):
+    if any(trees.tree(g) is None for g in gangs):
         return
     forest = Forest(problem, levels=())
     if state.left <= 0 or _size(problem) > p.loose_variables:
