@@ -16,19 +16,23 @@ from typing import NamedTuple
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS
-from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
+from placement_service.formulation.rules.queues import UNITS_PER_GPU, least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
 
 
 class Winner(NamedTuple):
-    """What the rights of a gang that gains depend on; `gpus` of all its waiting pods."""
+    """What the rights of a gang that gains depend on.
+
+    `reclaims_for` are the queues for which it may reclaim, of its own and those above.
+    """
 
     priority: int
     queue: str
     never_preempts: bool
-    gpus: int
+    reclaims_for: frozenset[str]
 
 
 class Victim(NamedTuple):
@@ -58,13 +62,26 @@ class Sharing:
 
 
 class EvictionRights:
-    """The rights that the policy gives the gangs of a snapshot."""
+    """The rights that the policy gives the gangs of a snapshot.
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    What all gangs reclaim for a queue stays within its guarantee. So where those that wait ask
+    for more together only some may reclaim for it, the most important and oldest ones first.
+    With `each_alone` all may that stay within it alone, which is looser than the rules;
+    `in_turn` says whether that makes a difference.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, each_alone: bool = False) -> None:
         self._policy = policy
         self._as_of = snapshot.as_of
         self._queues = {queue.name: queue for queue in snapshot.queues}
-        self._used = self._gpus_by_queue(snapshot)
+        self._memory = least_memory(snapshot.columns) if snapshot.queues else 0
+        self._used = self._gpus_by_queue(snapshot) if snapshot.queues else Counter[str]()
+        self.in_turn = False
+        self._reclaims_for = (
+            self._entitled(snapshot, each_alone)
+            if policy.eviction is EvictionPolicy.RECLAIM
+            else {}
+        )
         self._winners = {
             self.winner(gang)
             for gang in snapshot.gangs
@@ -75,18 +92,34 @@ class EvictionRights:
 
     def winner(self, gang: PodGang) -> Winner:
         """The class of a gang that may gain."""
-        reclaims = self._policy.eviction is EvictionPolicy.RECLAIM and gang.queue
-        gpus = sum(
-            self._policy.gpus(s.template.requests) * len(s.pods)
-            for group in gang.groups
-            for s in group.pod_sets
-        )
-        return Winner(
-            gang.priority,
-            gang.queue if reclaims else "",
-            gang.never_preempts,
-            gpus if reclaims else 0,
-        )
+        mine = self._reclaims_for.get(gang.name, frozenset())
+        return Winner(gang.priority, gang.queue if mine else "", gang.never_preempts, mine)
+
+    def _entitled(self, snapshot: Snapshot, each_alone: bool) -> dict[str, frozenset[str]]:
+        """By gang the queues on its way up that stay within their guarantee with it."""
+        asked: list[tuple[PodGang, int]] = []
+        for gang in snapshot.gangs:
+            if gang.queue and any(group.pending_count for group in gang.groups):
+                sets = [s for group in gang.groups for s in group.pod_sets]
+                asked.append((gang, sum(self._gpus(s.template) * len(s.pods) for s in sets)))
+        now = self._as_of or 0
+        asked.sort(key=lambda one: (-one[0].priority, one[0].created or now))
+        taken: Counter[str] = Counter()
+        found: dict[str, frozenset[str]] = {}
+        for gang, gpus in asked:
+            mine = set()
+            for queue in self._from_root(gang.queue):
+                left = self._guaranteed(queue) - self._used[queue]
+                if left > 0 and gpus <= left:
+                    if gpus + taken[queue] <= left:
+                        taken[queue] += gpus
+                    else:
+                        self.in_turn = True
+                        if not each_alone:
+                            continue
+                    mine.add(queue)
+            found[gang.name] = frozenset(mine)
+        return found
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
@@ -140,16 +173,11 @@ class EvictionRights:
         mine_down, theirs_down = self._from_root(winner.queue), self._from_root(theirs)
         for mine, other in zip(mine_down, theirs_down, strict=False):
             if mine != other:
-                entitled = self._guaranteed(mine)
-                return (
-                    self._used[mine] < entitled
-                    and self._used[mine] + winner.gpus <= entitled
-                    and self._used[other] > self._guaranteed(other)
-                )
+                return mine in winner.reclaims_for and self._used[other] > self._guaranteed(other)
         return False
 
     def _guaranteed(self, queue: str) -> int:
-        return self._queues[queue].guaranteed.get(GPUS, 0)
+        return self._queues[queue].guaranteed.get(GPUS, 0) * UNITS_PER_GPU
 
     def _from_root(self, name: str) -> list[str]:
         path: list[str] = []
@@ -159,20 +187,20 @@ class EvictionRights:
         return path[::-1]
 
     def _gpus_by_queue(self, snapshot: Snapshot) -> Counter[str]:
-        """GPUs that run in each queue and below it."""
+        """GPUs that run in each queue and below it, in thousandths."""
         used: Counter[str] = Counter()
         for queue in snapshot.queues:
             for name in self._from_root(queue.name):
-                used[name] += queue.used.get(GPUS, 0)
+                used[name] += queue.used.get(GPUS, 0) * UNITS_PER_GPU
         for gang in snapshot.gangs:
-            gpus = sum(
-                self._policy.gpus(s.template.requests) * len(s.bound_pods)
-                for group in gang.groups
-                for s in group.pod_sets
-            )
+            sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
+            gpus = sum(self._gpus(s.template) * len(s.bound_pods) for s in sets)
             for name in self._from_root(gang.queue) if gpus else ():
                 used[name] += gpus
         return used
+
+    def _gpus(self, template: PodTemplate) -> int:
+        return pod_amount(self._policy, template, GPUS, self._memory)
 
     # --- who shares -----------------------------------------------------------
 

@@ -60,7 +60,7 @@ def open_running_gangs(
     """The snapshot with all gangs open that the policy allows to disturb, but for `closed`."""
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
-    rights = EvictionRights(snapshot, policy)
+    rights = EvictionRights(snapshot, policy, each_alone=True)
     moves = policy.eviction is EvictionPolicy.REPACK
     able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
     chosen = able if moves else _without_bases_of_others(snapshot, able)
@@ -70,6 +70,10 @@ def open_running_gangs(
         opened = open_for_moves(snapshot, chosen)
     else:
         opened = open_for_evictions(snapshot, chosen, rights)
+        if rights.in_turn:
+            # Together these may not reclaim so much: bounds are of what each may alone.
+            strict = open_for_evictions(snapshot, chosen, EvictionRights(snapshot, policy))
+            opened = replace(strict, relaxed=opened.snapshot)
     exact = not any(
         i not in able and _could_give_way(gang, snapshot, rights)
         for i, gang in enumerate(snapshot.gangs)

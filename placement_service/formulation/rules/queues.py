@@ -94,7 +94,7 @@ def formulate(
         return QueueRows((), True)
     queues = {q.name: q for q in snapshot.queues}
     above = {q.name: tuple(path(queues, q.name)) for q in snapshot.queues}
-    memory = _least_memory(snapshot.columns)
+    memory = least_memory(snapshot.columns)
     running = list(_running(snapshot))
     by_gang = {ask.gang: ask for ask in asks}
     takes: dict[str, tuple[int, ...]] = {}
@@ -208,7 +208,8 @@ def pod_amount(policy: Policy, template: PodTemplate, resource: str, memory: int
     return whole + share.count * part
 
 
-def _least_memory(nodes: Nodes) -> int:
+def least_memory(nodes: Nodes) -> int:
+    """The memory of the smallest device there is, 0 where none is known."""
     devices = (device for parts, _ in nodes.parts.counts() for device in parts.devices)
     return min((d.memory_bytes for d in devices if d.memory_bytes), default=0)
 

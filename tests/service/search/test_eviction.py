@@ -195,3 +195,15 @@ def test_the_model_of_victims_gives_room_to_extras_of_running_gangs() -> None:
     assert terms is not None
     assert model.relaxed(terms, maximize=True, seconds=LONG).bound == 1
     assert answer(question, REPACK, SearchParameters(victim_gangs=1)).solution.proven
+
+
+def test_gangs_of_a_queue_reclaim_no_more_together_than_it_is_guaranteed() -> None:
+    queues = (
+        Queue("queues/a", guaranteed={GPUS: 8}),
+        Queue("queues/b", guaranteed={GPUS: 8}),
+    )
+    theirs = [replace(running(f"old{i}", f"n{i}", gpus=8), queue="queues/b") for i in range(3)]
+    mine = [replace(gang(f"mine{i}", pods=1, gpus=8), queue="queues/a") for i in range(2)]
+    question = replace(cluster(*theirs, *mine, nodes=3), queues=queues)
+    result = answer(question, RECLAIM)
+    assert len(result.bindings) == len(result.evictions) == 1
