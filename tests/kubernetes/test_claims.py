@@ -120,6 +120,9 @@ def test_without_claims_the_policy_says_nothing() -> None:
         (f'device.capacity["{DRIVER}"].memory.compareTo(quantity("80Gi")) >= 0', 1),
         (f'{attribute("model")}.startsWith("A") || {attribute("index")} > 0', 2),
         ('"x" in device.attributes["other.example.com"]', 0),
+        (f'device.capacity["{DRIVER}"].memory.sub(quantity("50Gi")).sign() > 0', 1),
+        (f'isQuantity("x") || device.capacity["{DRIVER}"].memory.asInteger() > 80000000000', 1),
+        ('!device.allowMultipleAllocations && semver("1.2.3").minor() == 2', 3),
     ],
 )
 def test_expressions_choose_devices(expression: str, count: int) -> None:
@@ -244,15 +247,32 @@ def test_only_the_newest_generation_counts() -> None:
     assert sent.snapshot.nodes[0].allocatable.extended[ONE_GPU] == 1
 
 
-def test_tainted_and_shared_devices_are_left_out_with_a_warning() -> None:
-    slices = devices("n1", {}, {}, {})
-    slices["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+def test_shared_devices_are_left_out_with_a_warning() -> None:
+    slices = devices("n1", {}, {})
     slices["spec"]["devices"][1]["allowMultipleAllocations"] = True
     translation = translated(node("n1"), slices, device_class(), template("t", exactly()))
     assert translation.request.snapshot.nodes[0].allocatable.extended[ONE_GPU] == 1
-    warnings = " ".join(said(translation.warnings))
-    assert "devices with taints" in warnings
-    assert "devices with allowMultipleAllocations" in warnings
+    assert "devices with allowMultipleAllocations" in " ".join(said(translation.warnings))
+
+
+@pytest.mark.parametrize(
+    ("toleration", "count"),
+    [
+        ({}, 1),
+        ({"key": "k", "operator": "Exists"}, 2),
+        ({"key": "k", "value": "v"}, 2),
+        ({"key": "k", "value": "w"}, 1),
+        ({"operator": "Exists", "effect": "NoExecute"}, 1),
+    ],
+)
+def test_devices_with_taints_are_for_those_who_tolerate_them(toleration: Body, count: int) -> None:
+    slices = devices("n1", {}, {})
+    slices["spec"]["devices"][0]["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    tolerations = [toleration] if toleration else []
+    sent = request(
+        node("n1"), slices, device_class(), template("t", exactly(tolerations=tolerations))
+    )
+    assert sent.snapshot.nodes[0].allocatable.extended[ONE_GPU] == count
 
 
 def fits(sent: v1.ComputePlacementRequest, pods: list[v1.PodTemplate]) -> bool:

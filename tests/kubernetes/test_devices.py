@@ -209,6 +209,21 @@ def test_shares_of_one_group_are_on_one_gpu_and_its_holder_takes_no_other() -> N
     assert used(sent)[:3] == [(750, 750), (500, 500), (0, 0)]
 
 
+def test_members_that_share_a_gpu_or_have_some_to_themselves_are_told_with_them() -> None:
+    """So that they may give way: without a Device object any GPU that is theirs alone will do."""
+    sent = request(
+        node("n1"), pod("whole", nodeName="n1", phase="Running"),
+        fraction("a", "x", nodeName="n1", phase="Running"),
+        fraction("b", "x", nodeName="n1", phase="Running"),
+        fraction("c", nodeName="n1", phase="Running"),
+        gang(podgroups=[group("w", "a", "b", "c", "whole")]),
+    )  # fmt: skip
+    (told,) = sent.gangs[0].groups
+    given = {b.name[-1]: list(b.devices) for s in told.pod_sets for b in s.bound_pods}
+    # Nothing says on which GPU the share without a group is.
+    assert given == {"a": [0], "b": [0], "c": [], "e": [1]}
+
+
 def test_who_waits_for_a_share_is_shown_the_gpus_of_every_node() -> None:
     labels = {"nvidia.com/gpu.memory": "81920"}
     sent = request(

@@ -9,7 +9,7 @@ long or nest loops.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -73,8 +73,9 @@ def compiled(source: str) -> Selector:
     """The selector of an expression. Raises `CelError`."""
     if len(source) > _LONGEST:
         raise CelError(f"is longer than {_LONGEST} characters")
+    library = _library()
     try:
-        program = _library().compile(source)
+        program = library.compile(source)
         functions = set(program.functions())
     except Exception as error:
         raise CelError("is not understood") from error
@@ -118,7 +119,7 @@ def device_value(
                     tables["attributes"].setdefault(domain or driver, {})[own] = version
             elif isinstance(value, (bool, int, str)) and not _is_huge(value):
                 tables["attributes"].setdefault(domain or driver, {})[own] = value
-    return {"driver": driver, **tables}
+    return {"driver": driver, "allowMultipleAllocations": False, **tables}
 
 
 def _is_huge(value: bool | int | str) -> bool:
@@ -145,6 +146,41 @@ def _semver(text: str, normalize: bool = False) -> dict[str, str]:
     if version is None:
         raise ValueError(f"{text!r} is no version")
     return version
+
+
+def _is(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    """Whether a text can be read so."""
+
+    def known(text: Any) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return known
+
+
+def _summed(sign: int) -> Callable[[Any, Any], dict[str, str]]:
+    """A quantity and another one, or a whole number, added or subtracted."""
+
+    def summed(one: Any, other: Any) -> dict[str, str]:
+        second = _amount(other[_QUANTITY]) if isinstance(other, dict) else Fraction(other)
+        value = _amount(one[_QUANTITY]) + sign * second
+        return {_QUANTITY: f"{value.numerator}/{value.denominator}"}
+
+    return summed
+
+
+def _whole(one: Any) -> int:
+    value = _amount(one[_QUANTITY])
+    if value.denominator != 1 or _is_huge(value.numerator):
+        raise ValueError("is no whole number of 64 bits")
+    return value.numerator
+
+
+def _part_of_version(number: int) -> Callable[[Any], int]:
+    return lambda one: int(_precedence(one[_VERSION])[number])
 
 
 def _compared(one: Any, other: Any) -> int:
@@ -176,6 +212,17 @@ _FUNCTIONS: Final = {
     "compareTo": _compared,
     "isGreaterThan": lambda one, other: _compared(one, other) > 0,
     "isLessThan": lambda one, other: _compared(one, other) < 0,
+    "isQuantity": _is(_quantity),
+    "isSemver": _is(_semver),
+    "add": _summed(1),
+    "sub": _summed(-1),
+    "sign": lambda one: (_amount(one[_QUANTITY]) > 0) - (_amount(one[_QUANTITY]) < 0),
+    "isInteger": _is(_whole),
+    "asInteger": _whole,
+    "asApproximateFloat": lambda one: float(_amount(one[_QUANTITY])),
+    "major": _part_of_version(0),
+    "minor": _part_of_version(1),
+    "patch": _part_of_version(2),
     "lowerAscii": lambda text: text.lower(),
     "upperAscii": lambda text: text.upper(),
 }

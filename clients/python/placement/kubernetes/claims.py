@@ -36,7 +36,11 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.podspec import ClaimUse, read_node_selector
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.resource_slices import ClaimableDevice, DeviceId
+from placement.kubernetes.resource_slices import (
+    ClaimableDevice,
+    DeviceId,
+    DeviceToleration,
+)
 
 #: Kinds of requests that may choose the same devices: there are so many sets of them.
 _MOST_OVERLAPPING: Final = 6
@@ -46,8 +50,18 @@ _PREFIX: Final = "claims.resource.k8s.io/"
 _LONGEST: Final = 63
 _FINISHED: Final = ("Succeeded", "Failed")
 
-#: Expressions of the device class, then those of the request.
-_Kind = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+class _Kind(NamedTuple):
+    """Devices that a request asks for: those that all expressions choose."""
+
+    device_class: str
+    of_class: tuple[str, ...]
+    of_request: tuple[str, ...]
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (*self.of_class, *self.of_request)
 
 
 class ClaimNeeds(NamedTuple):
@@ -244,6 +258,18 @@ def _expressions(at: At) -> tuple[str, ...]:
     )
 
 
+def _tolerations(at: At) -> tuple[DeviceToleration, ...]:
+    return tuple(
+        DeviceToleration(
+            entry.get("key").text(),
+            entry.get("operator").choice("Equal", ("Equal", "Exists")) == "Exists",
+            entry.get("value").text(),
+            entry.get("effect").text(),
+        )
+        for entry in at.get("tolerations").items()
+    )
+
+
 def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:
     devices = at.get("devices")
     if devices.get("constraints").value:
@@ -265,8 +291,8 @@ def _spec(at: At, classes: Mapping[str, tuple[str, ...]]) -> _Spec:
                 return _Spec(refused=field_name)
         if name not in classes:
             return _Spec(refused=f"DeviceClass {name} is not in the input")
-        kind = name, classes[name], _expressions(exact)
-        for expression in (*kind[1], *kind[2]):
+        kind = _Kind(name, classes[name], _expressions(exact), _tolerations(exact))
+        for expression in kind.expressions:
             try:
                 compiled(expression)
             except CelError as error:
@@ -333,18 +359,20 @@ def _chosen(
     chosen: dict[_Kind, set[DeviceId]] = {kind: set() for kind in kinds}
     for kind, found in chosen.items():
         failed: dict[str, DeviceId] = {}
-        selectors = [compiled(expression) for expression in (*kind[1], *kind[2])]
+        selectors = [compiled(expression) for expression in kind.expressions]
         for on_node in devices.values():
             for device in on_node:
                 try:
-                    if all(selector.matches(device.value) for selector in selectors):
+                    if device.is_open_to(kind.tolerations) and all(
+                        selector.matches(device.value) for selector in selectors
+                    ):
                         found.add(device.id)
                 except NoAnswerError as error:
                     failed.setdefault(str(error), device.id)
         warnings += [
             Problem(
                 "",
-                f"DeviceClass {kind[0]}",
+                f"DeviceClass {kind.device_class}",
                 "",
                 f"an expression of it or of a request has no value for device {one.device} of pool"
                 f" {one.pool} ({text}): not chosen",
@@ -375,8 +403,9 @@ def _names(kinds: Iterable[_Kind]) -> dict[_Kind, str]:
     names: dict[_Kind, str] = {}
     used: dict[str, int] = {}
     for kind in kinds:
-        number = used[kind[0]] = used.get(kind[0], 0) + 1
-        names[kind] = kind[0] if number == 1 else f"{kind[0]}.{number}"
+        name = kind.device_class
+        number = used[name] = used.get(name, 0) + 1
+        names[kind] = name if number == 1 else f"{name}.{number}"
     return names
 
 

@@ -5,8 +5,9 @@ of each pod which it has. Partitions come from the object's annotation, else fro
 known GPU models.
 
 A node without such an object gets a list of GPUs only when somebody shares them, since shares
-have to fit one GPU each; its GPUs are then numbered as they come. KAI keeps the shares of one
-GPU together by a label, and holds that GPU by a pod of its own.
+have to fit one GPU each; its GPUs are then numbered as they come, so that all that matters is who
+shares one. KAI keeps the shares of one GPU together by a label, and holds that GPU by a pod of its
+own.
 
 GPUs of a pod of which nothing says which they are, are taken to be the first that are free, in
 a partition where there is one.
@@ -130,7 +131,8 @@ class Devices:
         size = int(memory) * _MIB if memory.isascii() and memory.isdecimal() else 0
         gpus = [_Gpu(minor, memory_bytes=size) for minor in range(gpu_count)]
         unknown = self._take_known(gpus, pods)
-        _take_unknown(gpus, unknown, ())
+        # Any of them will do for a pod that has GPUs to itself: here they have no other name.
+        self.given |= _take_unknown(gpus, unknown, ())
         return Board([_message(gpu, {}) for gpu in gpus])
 
     def _of_listed(self, listed: _Listed, labels: Mapping[str, str], pods: Sequence[Pod]) -> Board:
@@ -187,6 +189,7 @@ class Devices:
                 groups[group] = shared
                 if pod.needs.share is not None:
                     shared.take(*_milli(pod.needs.share, shared))
+                    self.given[pod.key] = (shared.minor,)
             elif pod.namespace != _KAI_HOLDERS and (
                 pod.needs.share is not None or pod.needs.requests.get(GPU)
             ):
@@ -202,10 +205,14 @@ class Devices:
 
 def _take_unknown(
     gpus: Sequence[_Gpu], pods: Iterable[Pod], partitions: Iterable[tuple[int, ...]]
-) -> None:
-    """Takes some devices for pods of which nothing says which they have; shares go last."""
+) -> dict[Key, tuple[int, ...]]:
+    """Takes some devices for pods of which nothing says which they have; shares go last.
+
+    Returns those of pods of whole devices alone.
+    """
     by_minor = {gpu.minor: gpu for gpu in gpus}
     several = sorted(pods, key=lambda pod: -pod.needs.requests.get(GPU, 0))
+    taken: dict[Key, tuple[int, ...]] = {}
     for pod in several:
         whole = pod.needs.requests.get(GPU, 0)
         fitting = (
@@ -214,9 +221,12 @@ def _take_unknown(
             if len(p) == whole and all(by_minor[m].is_free for m in p if m in by_minor)
         )
         free = [gpu for gpu in gpus if gpu.is_free]
-        for gpu in next(fitting, free[:whole]):
+        chosen = next(fitting, free[:whole])
+        for gpu in chosen:
             gpu.take(1000, 1000)
         share = pod.needs.share
+        if share is None and len(chosen) == whole:
+            taken[pod.key] = tuple(gpu.minor for gpu in chosen)
         for _ in range(share.count if share is not None else 0):
             assert share is not None
             # The fullest that has room, so that whole ones stay free.
@@ -224,6 +234,7 @@ def _take_unknown(
             if room:
                 best = max(room, key=lambda g: g.core + g.memory)
                 best.take(*_milli(share, best))
+    return taken
 
 
 def _fits(share: Share, gpu: _Gpu) -> bool:

@@ -1,8 +1,8 @@
 """Devices that drivers publish in ResourceSlices, node by node.
 
 Only the newest generation of a pool counts, and only when all of its slices are in the input.
-Left out, each with a warning: devices that are not of one node, that can be shared or are
-counted in parts, and those with taints.
+Left out, each with a warning: devices that are not of one node, and that can be shared or are
+counted in parts. Devices with taints are there for claims that tolerate these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 
 #: What makes a device one that cannot simply be counted.
-_NOT_COUNTED: Final = ("consumesCounters", "allowMultipleAllocations", "taints")
+_NOT_COUNTED: Final = ("consumesCounters", "allowMultipleAllocations")
 _KEEPS_PODS_OFF: Final = ("NoSchedule", "NoExecute")
 
 
@@ -29,12 +29,42 @@ class DeviceId(NamedTuple):
     device: str
 
 
+class DeviceTaint(NamedTuple):
+    """What keeps claims off a device that do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class DeviceToleration(NamedTuple):
+    """Which taints a request tolerates; of any key and effect when these are empty."""
+
+    key: str
+    exists: bool
+    value: str
+    effect: str
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        return (
+            self.key in ("", taint.key)
+            and self.effect in ("", taint.effect)
+            and (self.exists or self.value == taint.value)
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimableDevice:
     """A device of a node; `value` is what expressions see (see `device_value`)."""
 
     id: DeviceId
     value: Mapping[str, Any]
+    taints: tuple[DeviceTaint, ...] = ()
+
+    def is_open_to(self, tolerations: Iterable[DeviceToleration]) -> bool:
+        """Whether each of its taints is tolerated."""
+        given = tuple(tolerations)
+        return all(any(t.tolerates(taint) for t in given) for taint in self.taints)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,20 +144,22 @@ def _collect(
                     attributes if isinstance(attributes, dict) else {},
                     _amounts(capacity if isinstance(capacity, dict) else {}),
                 ),
+                _taints(device),
             )
         )
     warnings += [one.problem("spec.devices", f"{what}: left out") for what in left_out]
 
 
 def _uncountable(device: At) -> str:
-    for field in _NOT_COUNTED:
-        value = device.get(field)
-        if field == "taints":
-            if any(t.get("effect").text() in _KEEPS_PODS_OFF for t in value.items()):
-                return "devices with taints"
-        elif value.value:
-            return f"devices with {field}"
-    return ""
+    return next((f"devices with {f}" for f in _NOT_COUNTED if device.get(f).value), "")
+
+
+def _taints(device: At) -> tuple[DeviceTaint, ...]:
+    found = (
+        DeviceTaint(*(entry.get(part).text() for part in ("key", "value", "effect")))
+        for entry in device.get("taints").items()
+    )
+    return tuple(taint for taint in found if taint.effect in _KEEPS_PODS_OFF)
 
 
 def _amounts(capacity: Mapping[Any, Any]) -> dict[str, Any]:
