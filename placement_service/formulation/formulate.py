@@ -95,7 +95,8 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         replace(g, guarantee=guarantee_of[g.index]) if g.index in guarantee_of else g for g in gangs
     )
     gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
-    if gpu_counts.any():
+    gpu_cluster = bool(gpu_counts.any())
+    if gpu_cluster:
         used = nodes.total_requested(r for r in nodes.requested if policy.gpus({r: 1}))
         gpus_used = np.minimum(used, MANY_GPUS)
         gpus_free = gpu_counts - gpus_used
@@ -107,6 +108,11 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         gpus_free = gpu_counts
         class_gpus = np.ones(len(table.requests), dtype=np.int64)
         whole = nodes.total_requested((PODS,)) == 0
+    for home in prepared.homes:
+        group = snapshot.gangs[home.gang].groups[home.group]
+        if not gpu_cluster or policy.gpus(group.pod_sets[home.pod_set].template.requests):
+            # It is in use already, whoever may leave it.
+            whole[home.node] = False
     pods_without_gpus = (class_gpus == 0).astype(np.int64)
     for content, bundle in table.bundle_of.items():
         pods_without_gpus[bundle] = sum(

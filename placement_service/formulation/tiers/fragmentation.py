@@ -34,7 +34,12 @@ class Fragmentation:
         pods: list[int] = []
         for index, units in plan.items():
             demands = problem.gangs[index].demands
-            for d, n, count in units:
+            at_home = {(h.demand, h.node): h.units for h in problem.gangs[index].home}
+            for d, n, whole_count in units:
+                # Pods that stay where they ran break into nothing.
+                count = whole_count - min(whole_count, at_home.get((d, n), 0))
+                if not count:
+                    continue
                 pod_class = demands[d].pod_class
                 if uses_gpus[pod_class]:
                     with_gpus.append(n)
