@@ -21,6 +21,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.near_rows import NearRows
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
@@ -53,6 +54,7 @@ class AdmissionMaster:
             weights += [(e, int(w)) for e, w in zip(self._extras, row.extra, strict=True) if w]
             self.cp.add(dot(weights) <= row.capacity)
         self._follow_bases()
+        self._near = self._near_gangs()
         self._patterns = _add_patterns(
             self.cp, counting, self._admitted, parameters.master_patterns
         )
@@ -67,6 +69,21 @@ class AdmissionMaster:
                 running[g.priority] += g.extras
         #: By priority, extras of gangs whose minimum runs; nothing is counted against them.
         self._extras_of_running = {p: new(0, most, "") for p, most in running.items()}
+
+    def _near_gangs(self) -> dict[int, Var]:
+        """By class, how many admitted gangs may lie whole in one place that they prefer.
+
+        Only of classes of which not all can.
+        """
+        near = NearRows(self.counting)
+        found: dict[int, Var] = {}
+        for weights, room in near.rows():
+            for c in weights:
+                if c not in found:
+                    found[c] = self.cp.new_int_var(0, len(self.counting.classes[c].gangs), "")
+                    self.cp.add(found[c] <= self._admitted[c])
+            self.cp.add(dot([(found[c], w) for c, w in weights.items()]) <= room)
+        return found
 
     def _follow_bases(self) -> None:
         """No more gangs than the admitted ones that they are based on can have.
@@ -118,10 +135,14 @@ class AdmissionMaster:
         return terms
 
     def topology_cost(self) -> Terms[Var]:
-        """The least number of places beyond the first, over the preferred scopes of each gang."""
+        """The least number of places beyond the first: of each gang alone, and of those that
+        compete for large places."""
         gangs = self.problem.gangs
         least = (self.counting.least_beyond(gangs[c.gangs[0]]) for c in self.counting.classes)
-        return [(z, w * UNITS_PER_DOMAIN) for z, w in zip(self._admitted, least, strict=True) if w]
+        terms = [(z, w * UNITS_PER_DOMAIN) for z, w in zip(self._admitted, least, strict=True) if w]
+        for c, near in self._near.items():
+            terms += [(self._admitted[c], UNITS_PER_DOMAIN), (near, -UNITS_PER_DOMAIN)]
+        return terms
 
     def fragmentation_cost(self) -> None:
         return None

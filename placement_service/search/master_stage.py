@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from placement_service.bounds.near_rows import NearRows
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
@@ -28,7 +29,8 @@ def count(state: State) -> None:
         state.target = tuple(g for c in counting.classes for g in c.gangs)
         at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
         state.learn(at, domains * UNITS_PER_DOMAIN)
-        return
+        if state.proven or not any(NearRows(counting).rows()):
+            return
     master = AdmissionMaster(counting, state.parameters.model)
     seconds = max(state.parameters.least_seconds, state.at_most(state.left / 2))
     effort = state.parameters.master_effort

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from placement_service.bounds.configurations import ConfigurationParameters, configurations
 from placement_service.bounds.counting import Counting
+from placement_service.bounds.near_rows import NearRows
 from placement_service.bounds.ways_to_count import CountingParameters
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
@@ -41,7 +42,7 @@ from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import Bounds, to_solution, worth
-from placement_service.formulation.plan import Plan, from_solution, pods_of
+from placement_service.formulation.plan import Plan, Units, from_solution, pods_of
 from placement_service.formulation.problem import Gang, Problem, Scope
 from placement_service.formulation.rules.affinity import Affinity
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
@@ -194,6 +195,24 @@ def rows_hold(case: Case, met: Met) -> None:
         met["tight row"] += int(used == row.capacity)
     met["row"] += bool(case.counting.rows)
     met["class of several"] += any(len(c.gangs) > 1 for c in classes)
+
+
+def near_rows_hold(case: Case, met: Met) -> None:
+    near = NearRows(case.counting)
+    whole = Counter(
+        c
+        for c in near.classes
+        for index in case.counting.classes[c].gangs
+        if index in case.plan and is_near(case, case.problem.gangs[index], case.plan[index])
+    )
+    for weights, room in near.rows():
+        used = sum(w * whole[c] for c, w in weights.items())
+        assert used <= room
+        met["tight near row"] += used == room
+
+
+def is_near(case: Case, gang: Gang, units: Units) -> bool:
+    return gang_domains(case.problem, gang, units) == scopes_in_use(gang, units)
 
 
 def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
@@ -409,6 +428,7 @@ STAGES = (
 CHECKS = (
     worth_is_score,
     rows_hold,
+    near_rows_hold,
     single_gangs_need_no_more_than_they_have,
     the_counts_behind_reasons_leave_room_for_it,
     the_master_admits_it,
@@ -504,6 +524,7 @@ AIMS = (
             "large part",
             "unlike nodes",
             "plan of a filling",
+            "tight near row",
         ),
     ),
     Aim(

@@ -1,0 +1,74 @@
+"""Rows of gangs that lie whole in one place of a level that they prefer.
+
+With `near[C]` of the admitted gangs of a class whole in one place of level l, for any way to
+count and any number t >= 1, with P over the places of l:
+
+    sum_C floor(weight(C) / t) near[C]  <=  sum_P floor(room(P) / t)
+
+as in `counting`: floor(a/t) + floor(b/t) <= floor((a+b)/t), and what lies in a place counts no
+more than there is room. Each other gang uses one more place at least. So two gangs that only
+fit into the one large block cost a domain, though each of them alone need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement_service.bounds.counting import Content, Counting, GangClass
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.problem import Gang
+
+
+def near_content(counting: Counting, gang: Gang) -> tuple[int, Content] | None:
+    """The only level that a gang prefers, and what it would have in one place of it.
+
+    None where it prefers several or none, or has pods that run.
+    """
+    scopes = [s for s in gang.scopes if s.preferred >= 0]
+    if len(scopes) != 1 or scopes[0].running or gang.home:
+        return None
+    content = counting.content(gang, scopes[0].demands)
+    return (scopes[0].preferred, content) if content else None
+
+
+class NearRows:
+    """`classes` are those whose gangs may be near, by place in `Counting.classes`.
+
+    Gangs of the others need several places, or it is not known what they need.
+    """
+
+    def __init__(self, counting: Counting) -> None:
+        self.counting = counting
+        self.classes: dict[int, tuple[int, Content]] = {}
+        for i, c in enumerate(counting.classes):
+            found = {near_content(counting, counting.problem.gangs[g]) for g in c.gangs}
+            known = found.pop() if len(found) == 1 else None
+            if known is not None and not c.beyond:
+                self.classes[i] = known
+
+    def rows(self) -> Iterator[tuple[dict[int, int], int]]:
+        """Weights by class and the room, of rows that can be broken."""
+        best: dict[tuple[tuple[int, int], ...], int] = {}
+        for level in sorted({level for level, _ in self.classes.values()}):
+            mine = [i for i, (at, _) in self.classes.items() if at == level]
+            gangs = np.array([len(self._class(i).gangs) for i in mine], dtype=np.int64)
+            weights = np.array([self.counting.weigh(self.classes[i][1]) for i in mine])
+            offers = self.counting.offers(level)
+            for k in range(weights.shape[1]):
+                for weight, room in self._roundings(weights[:, k], gangs, offers[k]):
+                    key = tuple((i, int(w)) for i, w in zip(mine, weight, strict=True) if w)
+                    best[key] = min(room, best.get(key, room))
+        for weights_by_class, room in best.items():
+            yield dict(weights_by_class), room
+
+    def _roundings(self, sizes: Ints, gangs: Ints, offers: Ints) -> Iterator[tuple[Ints, int]]:
+        large = np.unique(sizes[sizes > 1])[::-1]
+        for t in large[: self.counting.parameters.roundings].tolist():
+            weight, room = sizes // t, int((offers // t).sum())
+            if int(weight @ gangs) > room:
+                yield weight, room
+
+    def _class(self, i: int) -> GangClass:
+        return self.counting.classes[i]
