@@ -138,14 +138,16 @@ def test_a_request_whose_turn_does_not_come_in_its_time_is_told_to_come_back() -
 # --- Callers who stall ---
 
 
-@pytest.mark.parametrize("path", [COMPUTE, REFLECTION])
-def test_calls_without_message_stop_nobody(path: str) -> None:
+def test_calls_without_message_stop_nobody() -> None:
     with (
         running("moving") as service,
         connection(service) as hostile,
-        idle_calls(hostile, path, 60),
+        connection(service) as curious,
+        idle_calls(hostile, COMPUTE, 60),
+        idle_calls(curious, REFLECTION, 60),
     ):
         assert health(hostile) == health_pb2.HealthCheckResponse.SERVING
+        assert health(curious) == health_pb2.HealthCheckResponse.SERVING
         assert health(service.channel) == health_pb2.HealthCheckResponse.SERVING
         assert service.compute(message()).gangs[0].placed
 
