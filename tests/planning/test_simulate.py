@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from placement import v1
 from placement.planning.planner import Ask
-from placement.planning.simulate import Job, Outcome, read_jobs, simulate
+from placement.planning.simulate import Job, Outcome, each, read_jobs, simulate
 from tests.planning.clusters import node, request
+from tests.waiting import LONG
 
 
 def job(name: str, submit: float, duration: float, *, gpus: int = 8, priority: int = 0) -> Job:
@@ -36,6 +39,27 @@ def test_a_job_that_fits_nowhere_never_starts(ask: Ask) -> None:
         "large": None,
         "a": 0,
     }
+
+
+def test_jobs_tolerate_the_taint_of_their_gpus_and_say_why_they_wait(ask: Ask) -> None:
+    tainted = node("n0")
+    tainted.taints.add(key="nvidia.com/gpu", effect=v1.TaintEffect.TAINT_EFFECT_NO_SCHEDULE)
+    jobs = (job("a", 0, 10), job("large", 0, 10, gpus=16))
+    outcome = simulate(request([tainted], []), jobs, v1.Policy(), ask=lambda r: ask(r, 10.0))
+    ran, waits = outcome.runs
+    assert (ran.started, ran.why, waits.started) == (0, "", None)
+    assert "16 nvidia.com/gpu" in waits.why
+
+
+def test_policies_are_run_at_once_and_told_in_their_order() -> None:
+    both = threading.Barrier(2, timeout=LONG)
+
+    def one(policy: v1.Policy) -> Outcome:
+        both.wait()
+        return Outcome((), policy.starvation_after.seconds, None)
+
+    policies = [v1.Policy(starvation_after={"seconds": s}) for s in (2, 1)]
+    assert [found.end for found in each(one, policies, at_once=2)] == [2, 1]
 
 
 def test_higher_priority_goes_first_and_with_eviction_at_once(ask: Ask) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from placement.cli.answer import Json, warnings_as_data
 from placement.cli.words import seconds
 from placement.kubernetes import Problem
 from placement.planning.simulate import Outcome
+
+#: Jobs of which the table says why they wait.
+_MOST_REASONS: Final = 5
 
 
 def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Json:
@@ -23,6 +27,7 @@ def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Jso
                         "started": run.started,
                         "waited": run.waited,
                         "starts": run.starts,
+                        **({"reason": run.why} if run.why else {}),
                     }
                     for run in outcome.runs
                 ],
@@ -39,7 +44,7 @@ def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Jso
 
 
 def as_text(outcomes: Mapping[str, Outcome]) -> str:
-    """A line for each policy."""
+    """A line for each policy, and why some jobs never ran."""
     width = max(len("policy"), *map(len, outcomes)) if outcomes else 6
     lines = [
         f"{'policy':{width}}  jobs that ran  median wait  95 % within  longest  GPUs busy  evicted"
@@ -55,4 +60,10 @@ def as_text(outcomes: Mapping[str, Outcome]) -> str:
             f"{name:{width}}  {count:>13}  {median:>11}  {most:>11}  {longest:>7}  {busy:>9}"
             f"  {again:>7}"
         )
+    waiting = {
+        run.job.name: run.why for outcome in outcomes.values() for run in outcome.runs if run.why
+    }
+    lines += [f"{name} waits: {why}" for name, why in list(waiting.items())[:_MOST_REASONS]]
+    if len(waiting) > _MOST_REASONS:
+        lines.append(f"{len(waiting) - _MOST_REASONS} more wait; -o json says why.")
     return "".join(f"{line}\n" for line in lines)

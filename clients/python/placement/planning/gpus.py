@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
-from placement.v1 import PodTemplate, Policy, Resources
+from placement.v1 import Node, PodTemplate, Policy, Resources
 
 #: What counts when the policy does not say.
 _DEFAULT: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
@@ -19,6 +21,15 @@ def gpus_in(resources: Resources, policy: Policy) -> int:
         for name, amount in resources.extended.items()
         if name in names or name.startswith(_MIG)
     )
+
+
+def most_common_gpu(nodes: Iterable[Node], policy: Policy) -> str:
+    """The resource of most whole GPUs; the first of the policy where there are none."""
+    names = tuple(policy.gpu_resources) or _DEFAULT
+    there = Counter[str]()
+    for node in nodes:
+        there.update({name: node.allocatable.extended.get(name, 0) for name in names})
+    return max(names, key=lambda name: there[name])
 
 
 def uses_gpus(template: PodTemplate, policy: Policy) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import csv
 import heapq
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from placement.planning.changes import copy_of, keep, without, without_pods
-from placement.planning.gpus import gpus_in
+from placement.planning.gpus import gpus_in, most_common_gpu
 from placement.planning.planner import settled
 from placement.v1 import (
     ComputePlacementRequest,
@@ -29,6 +30,7 @@ from placement.v1 import (
     PodTemplate,
     Policy,
     Resources,
+    TolerationOperator,
 )
 
 #: When the trace begins, if the request does not say what time it is.
@@ -55,11 +57,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a job: when it started last, None when it never did, and how often."""
+    """What became of a job: when it started last, None when it never did, and how often.
+
+    `why` it waits in the end, "" for one that runs or ran.
+    """
 
     job: Job
     started: float | None
     starts: int
+    why: str = ""
 
     @property
     def waited(self) -> float | None:
@@ -120,6 +126,23 @@ def simulate(
     return _Simulation(request, policy, ask).run(sorted(jobs, key=lambda job: job.submit))
 
 
+def each(
+    run: Callable[[Policy], Outcome], policies: Iterable[Policy], *, at_once: int
+) -> list[Outcome]:
+    """What a run of each policy comes to, in their order, so many at once.
+
+    Threads are enough: what takes long, the services compute in processes of theirs. The first
+    error ends all runs that have not begun, and is raised when those that have are over.
+    """
+    with ThreadPoolExecutor(at_once) as threads:
+        runs = [threads.submit(run, policy) for policy in policies]
+        try:
+            return [one.result() for one in runs]
+        finally:
+            for one in runs:
+                one.cancel()
+
+
 class _Simulation:
     def __init__(
         self,
@@ -139,7 +162,9 @@ class _Simulation:
         snapshot = request.snapshot
         known = snapshot.HasField("as_of")
         self._begin = snapshot.as_of.ToDatetime(UTC) if known else _BEGIN
+        self._gpu = most_common_gpu(snapshot.nodes, policy)
         self._jobs: dict[str, Job] = {}
+        self._why: dict[str, str] = {}
         self._started: dict[str, float] = {}
         self._starts: dict[str, int] = {}
         self._waiting: set[str] = set()
@@ -168,7 +193,7 @@ class _Simulation:
         self._jobs[name] = job
         self._starts[name] = 0
         self._waiting.add(name)
-        self._now.gangs.append(_gang(job, self._begin))
+        self._now.gangs.append(_gang(job, self._begin, self._gpu))
 
     def _plan(self, clock: float) -> None:
         self._now.snapshot.as_of.FromDatetime(self._begin + timedelta(seconds=clock))
@@ -178,11 +203,13 @@ class _Simulation:
         now = without_pods(self._now, evicted) if evicted else self._now
         now = settled(now, placement, {gang.name for gang in now.gangs})
         up = {result.name for result in placement.gangs if result.placed}
+        for result in placement.gangs:
+            self._why[result.name] = "; ".join(reason.message for reason in result.reasons[:1])
         for name in losers - up:
             # It waits again, whole.
             now = without(now, name)
             if self._starts[name] < _MOST_STARTS:
-                now.gangs.append(_gang(self._jobs[name], self._begin))
+                now.gangs.append(_gang(self._jobs[name], self._begin, self._gpu))
                 self._waiting.add(name)
         for name in sorted(self._waiting & up):
             self._waiting.discard(name)
@@ -197,7 +224,8 @@ class _Simulation:
         for job in jobs:
             name = _gang_name(job)
             started = None if name in self._waiting else self._started.get(name)
-            runs.append(Run(job, started, self._starts.get(name, 0)))
+            why = self._why.get(name, "") if started is None else ""
+            runs.append(Run(job, started, self._starts.get(name, 0), why))
         total = sum(
             gpus_in(node.allocatable, self._now.policy) for node in self._now.snapshot.nodes
         )
@@ -234,8 +262,11 @@ def _gang_name(job: Job) -> str:
     return f"namespaces/{_NAMESPACE}/podgangs/{job.name}"
 
 
-def _gang(job: Job, begin: datetime) -> PodGang:
-    requests = Resources(extended={"nvidia.com/gpu": job.gpus} if job.gpus else {})
+def _gang(job: Job, begin: datetime, gpu: str) -> PodGang:
+    template = PodTemplate(requests=Resources(extended={gpu: job.gpus} if job.gpus else {}))
+    if job.gpus:
+        # As the API server does, which keeps others off nodes with such a taint.
+        template.tolerations.add(key=gpu, operator=TolerationOperator.TOLERATION_OPERATOR_EXISTS)
     pods = [
         Pod(name=f"namespaces/{_NAMESPACE}/pods/{job.name}-{index}", rank=index)
         for index in range(job.pods)
@@ -248,7 +279,7 @@ def _gang(job: Job, begin: datetime) -> PodGang:
             PodGroup(
                 name="pods",
                 min_replicas=job.minimum,
-                pod_sets=[PodSet(template=PodTemplate(requests=requests), pods=pods)],
+                pod_sets=[PodSet(template=template, pods=pods)],
             )
         ],
         packing_scopes=(

@@ -15,7 +15,8 @@ from placement.cli.writing import write_data, write_text
 _EXAMPLES = """\b
 Examples:
   placementctl simulate -f nodes.yaml --jobs trace.csv
-  placementctl simulate -f nodes.yaml --jobs trace.csv --policy patient.yaml --compare fair.yaml
+  placementctl simulate -f nodes.yaml --jobs trace.csv --policy patient.yaml --compare fair.yaml \\
+    --workers 2
 \b
 The trace is a CSV file with a header: name, submit and duration in seconds, pods, gpus of each
 pod, and as you like minimum, required (a node label key), priority and queue.
@@ -28,6 +29,13 @@ pod, and as you like minimum, required (a node label key), priority and queue.
 @options.what_if
 @click.option("--jobs", metavar="FILE", required=True, help="The trace, as CSV.")
 @click.option("--compare", metavar="FILE", multiple=True, help="Further policies to run it under.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Policies that are run at once, each by a service of its own.",
+)
 @options.output("table", "json", "yaml")
 def command(
     source: Source,
@@ -35,6 +43,7 @@ def command(
     what_if: WhatIf,
     jobs: str,
     compare: tuple[str, ...],
+    workers: int,
     output: str,
 ) -> None:
     """Run a trace of jobs on the nodes of the input, under one policy or several.
@@ -45,7 +54,8 @@ def command(
     from placement.cli.reading import read_question, standard_input
     from placement.cli.simulations import as_data, as_text
     from placement.kubernetes import InputError
-    from placement.planning.simulate import read_jobs, simulate
+    from placement.planning.simulate import Outcome, each, read_jobs, simulate
+    from placement.v1 import Policy
 
     try:
         with Path(jobs).open(encoding="utf-8-sig", newline="") as lines:
@@ -57,22 +67,18 @@ def command(
         raise wrong_input(*(f"{jobs}: {line}" for line in str(error).splitlines())) from error
     except InputError as error:
         raise wrong_input(*error.problems) from error
-    with asking(service) as asker:
-        question = read_question(
-            source, policy=service.policy, what_if=what_if, stdin=standard_input()
-        )
-        request = question.request
-        policies = {service.policy or "default": request.policy, **further}
-        outcomes = {
-            name: simulate(
-                request,
-                trace,
-                policy,
-                ask=lambda asked: asker.ask(asked, service.time_limit),
+    question = read_question(source, policy=service.policy, what_if=what_if, stdin=standard_input())
+    request = question.request
+    policies = {service.policy or "default": request.policy, **further}
+
+    def outcome(policy: Policy) -> Outcome:
+        with asking(service) as asker:
+            return simulate(
+                request, trace, policy, ask=lambda asked: asker.ask(asked, service.time_limit)
             )
-            for name, policy in policies.items()
-        }
-        if output == "table":
-            write_text(as_text(outcomes))
-        else:
-            write_data(as_data(outcomes, question.warnings), output)
+
+    outcomes = dict(zip(policies, each(outcome, policies.values(), at_once=workers), strict=True))
+    if output == "table":
+        write_text(as_text(outcomes))
+    else:
+        write_data(as_data(outcomes, question.warnings), output)
