@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from controller.composition import running
 from controller.settings import Settings
 from controller.steps import Step
 from tests.controller.conftest import QUICK
+from tests.waiting import wait_until
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["controller.composition", "tests.controller.crashing"])
@@ -42,6 +44,31 @@ def begin(
     )
     process.start()
     return process
+
+
+def kill_again_and_again(
+    kubeconfig: Path, service: str, *, at: Step, until: Callable[[], bool], **settings: Any
+) -> int:
+    """Controllers one after the other: one dies when it enters a step for the first time, the
+    next one for the second time, and so on, each with what the one before left.
+
+    Ends once it is done, though somebody may still live; returns how many died.
+    """
+    for visit in itertools.count(1):
+        process = begin(kubeconfig, service, die_at=at, visit=visit, **settings)
+
+        def ended(process: ForkServerProcess = process) -> bool:
+            return process.exitcode is not None or until()
+
+        try:
+            wait_until(ended, f"it is done, or controller {visit} dies")
+        finally:
+            died = process.exitcode
+            kill(process)
+        if died is None:
+            return visit - 1
+        assert died == -signal.SIGKILL
+    raise AssertionError("it counts for ever")
 
 
 def kill(process: ForkServerProcess) -> None:

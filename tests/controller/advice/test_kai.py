@@ -16,7 +16,6 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.schedulers import BIND_REQUESTS, KAI_POD_GROUPS, KaiBinder, install_kinds
 from tests.controller import crashing
 from tests.controller.conftest import controller
-from tests.waiting import LONG
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("kai",), "advice_timeout": 0.0}
 
@@ -63,6 +62,10 @@ def pool_of(kai: Cluster, name: str) -> str:
     return str((found["metadata"].get("labels") or {}).get(KAI_NODE_POOL, ""))
 
 
+def is_over(kai: Cluster) -> bool:
+    return not any(ADVICE in pod["metadata"]["annotations"] for pod in kai.pods())
+
+
 def requests(kai: Cluster) -> dict[str, Body]:
     return {r["metadata"]["name"]: r for r in kai.api.items(BIND_REQUESTS, kai.namespace)}
 
@@ -74,7 +77,7 @@ def test_a_held_gang_is_bound_whole_and_handed_to_kai(kai: Cluster, service: str
         kai.wait_until(lambda: len(kai.bound()) == 3, "the gang is bound")
         kai.wait_until(lambda: pool_of(kai, "g") == "", "and held no more")
         kai.wait_until(
-            lambda: not any(ADVICE in (p["metadata"]["annotations"]) for p in kai.pods()),
+            lambda: is_over(kai),
             "the advice has ended",
         )
     for name, request in requests(kai).items():
@@ -158,15 +161,21 @@ def test_a_pool_of_ours_is_planned_on_its_own_nodes_only(kai: Cluster, service: 
     assert pool_of(kai, "g") == "ours"
 
 
-@pytest.mark.parametrize("visit", [1, 2, 3, 4, 5])
-def test_killed_at_any_write_no_gang_is_advised_by_half(
-    kai: Cluster, service: str, visit: int
+@pytest.mark.parametrize("pool", ["", "ours"], ids=["hold", "pool"])
+def test_killed_at_every_write_no_gang_is_advised_by_half(
+    kai: Cluster, service: str, pool: str
 ) -> None:
-    kai.add_nodes(node("a", gpus=4))
-    gang(kai, "g", 3)
-    first = crashing.begin(kai.kubeconfig(), service, die_at=Step.ADVISE, visit=visit, **ADVISING)
-    first.join(LONG)
-    assert first.exitcode == -9
-    with KaiBinder(kai.api), controller(kai.kubeconfig(), service, **ADVISING):
-        kai.wait_until(lambda: len(kai.bound()) == 3, "the whole gang is bound")
-        kai.wait_until(lambda: pool_of(kai, "g") == "", "and held no more")
+    settings = {**ADVISING}
+    if pool:
+        settings |= {"advise": ("kai-pool",), "advise_pool": pool}
+    kai.add_nodes(node("a", gpus=4, labels={KAI_NODE_POOL: pool} if pool else {}))
+    gang(kai, "g", 3, pool=pool or KAI_HOLD)
+
+    def is_bound() -> bool:
+        # It is held no more, if it was.
+        return len(kai.bound()) == 3 and pool_of(kai, "g") == pool and is_over(kai)
+
+    with KaiBinder(kai.api):
+        assert crashing.kill_again_and_again(
+            kai.kubeconfig(), service, at=Step.ADVISE, until=is_bound, **settings
+        )

@@ -15,7 +15,6 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.schedulers import RESERVATIONS, KoordScheduler, install_kinds
 from tests.controller import crashing
 from tests.controller.conftest import controller
-from tests.waiting import LONG
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
 KOORD_GANG = "gang.scheduling.koordinator.sh"
@@ -134,18 +133,18 @@ def test_hints_name_a_node_and_let_go(koord: Cluster, service: str) -> None:
     assert koord.api.items(RESERVATIONS) == []
 
 
-@pytest.mark.parametrize("visit", [1, 2, 3, 4, 5])
-def test_killed_at_any_write_no_gang_is_advised_by_half(
-    koord: Cluster, service: str, visit: int
+@pytest.mark.parametrize("mode", ["koordinator", "koordinator-hints"])
+def test_killed_at_every_write_no_gang_is_advised_by_half(
+    koord: Cluster, service: str, mode: str
 ) -> None:
     koord.add_nodes(node("a", gpus=2), node("b", gpus=2))
     gang(koord, "g", 3)
+    settings = {**ADVISING, "advise": (mode,)}
     with KoordScheduler(koord.api):
-        first = crashing.begin(
-            koord.kubeconfig(), service, die_at=Step.ADVISE, visit=visit, **ADVISING
+        assert crashing.kill_again_and_again(
+            koord.kubeconfig(),
+            service,
+            at=Step.ADVISE,
+            until=lambda: len(koord.bound()) == 3 and is_over(koord),
+            **settings,
         )
-        first.join(LONG)
-        assert first.exitcode == -9
-        with controller(koord.kubeconfig(), service, **ADVISING):
-            koord.wait_until(lambda: len(koord.bound()) == 3, "the whole gang is bound")
-            koord.wait_until(lambda: is_over(koord), "nothing is under way")

@@ -25,7 +25,6 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.scheduler import KubeScheduler
 from tests.controller import crashing
 from tests.controller.conftest import controller
-from tests.waiting import LONG
 
 MODES = ("kube-scheduler", "kube-scheduler-nominate")
 POLICY = Path(__file__).parents[3] / "deploy" / "parts" / "gate" / "gate-policy.yaml"
@@ -233,27 +232,22 @@ def test_without_advice_in_time_it_decides_alone(
         )
 
 
-@pytest.mark.parametrize("visit", [1, 2, 3, 4, 5, 6, 7])
-def test_killed_at_any_write_no_gang_is_advised_by_half(
-    cluster: Cluster, service: str, scheduler: KubeScheduler, visit: int
+@pytest.mark.parametrize("mode", MODES)
+def test_killed_at_every_write_no_gang_is_advised_by_half(
+    cluster: Cluster, service: str, scheduler: KubeScheduler, mode: str
 ) -> None:
     cluster.add_nodes(node("n0", gpus=2), node("n1", gpus=2))
     create(cluster, *(member("a", i, 3) for i in range(3)))
-    settings = {**ADVISING, "advise": ("kube-scheduler",)}
-    first = crashing.begin(
-        cluster.kubeconfig(), service, die_at=Step.ADVISE, visit=visit, **settings
-    )
-    first.join(LONG)
-    assert first.exitcode == -9
-    second = crashing.begin(cluster.kubeconfig(), service, **settings)
-    try:
-        cluster.wait_until(lambda: bound(cluster) == {"a": 3}, "the whole gang is bound")
-        cluster.wait_until(
-            lambda: not any(ADVICE in pod["metadata"]["annotations"] for pod in cluster.pods()),
-            "nothing is under way",
+
+    def is_over() -> bool:
+        return bound(cluster) == {"a": 3} and not any(
+            ADVICE in pod["metadata"]["annotations"] for pod in cluster.pods()
         )
-    finally:
-        crashing.kill(second)
+
+    settings = {**ADVISING, "advise": (mode,)}
+    assert crashing.kill_again_and_again(
+        cluster.kubeconfig(), service, at=Step.ADVISE, until=is_over, **settings
+    )
 
 
 PIN = {"key": "metadata.name", "operator": "In", "values": ["n1"]}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from placement.advice_marks import GATE
+from controller.steps import Step
+from placement.advice_marks import ADVICE, GATE
 from tests.cluster.api import PODS
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
@@ -21,7 +22,7 @@ from tests.cluster.schedulers import (
     GangScheduler,
     install_kinds,
 )
-from tests.controller.conftest import controller
+from tests.controller import crashing
 
 RACK = "example.com/rack"
 ADVISING: dict[str, Any] = {"mode": "advise", "advice_timeout": 0.0}
@@ -65,6 +66,19 @@ def gated_pods(racks: Cluster, count: int, scheduler: str, group: str) -> None:
     )
 
 
+def killed_at_every_write(racks: Cluster, service: str, mode: str) -> None:
+    """The gang is bound nevertheless, and nothing is under way."""
+
+    def is_over() -> bool:
+        return len(racks.bound()) == 3 and not any(
+            ADVICE in pod["metadata"]["annotations"] for pod in racks.pods()
+        )
+
+    assert crashing.kill_again_and_again(
+        racks.kubeconfig(), service, at=Step.ADVISE, until=is_over, advise=(mode,), **ADVISING
+    )
+
+
 def test_volcano_binds_where_its_hyper_nodes_let_the_gang_be_together(
     racks: Cluster, service: str
 ) -> None:
@@ -93,11 +107,8 @@ def test_volcano_binds_where_its_hyper_nodes_let_the_gang_be_together(
         },
     )
     gated_pods(racks, 3, "volcano", group)
-    with (
-        GangScheduler(racks.api, scheduler="volcano", group=group),
-        controller(racks.kubeconfig(), service, advise=("volcano",), **ADVISING),
-    ):
-        racks.wait_until(lambda: len(racks.bound()) == 3, "the gang is bound")
+    with GangScheduler(racks.api, scheduler="volcano", group=group):
+        killed_at_every_write(racks, service, "volcano")
     assert set(racks.bound().values()) == {"b0", "b1", "b2"}
 
 
@@ -112,10 +123,7 @@ def test_kai_binds_where_node_selectors_say(racks: Cluster, service: str) -> Non
         },
     )
     gated_pods(racks, 3, "kai-scheduler", "pod-group-name")
-    with (
-        GangScheduler(racks.api, scheduler="kai-scheduler", group="pod-group-name"),
-        controller(racks.kubeconfig(), service, advise=("kai-pins",), **ADVISING),
-    ):
-        racks.wait_until(lambda: len(racks.bound()) == 3, "the gang is bound")
+    with GangScheduler(racks.api, scheduler="kai-scheduler", group="pod-group-name"):
+        killed_at_every_write(racks, service, "kai-pins")
     for pod in racks.pods():
         assert pod["spec"]["nodeSelector"] == {HOST: f"host-{pod['spec']['nodeName']}"}
