@@ -32,7 +32,7 @@ from placement_service.bounds.ways_to_count import (
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
-from placement_service.formulation.problem import Gang, Scope
+from placement_service.formulation.problem import Gang, Precedence, Scope
 from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
@@ -55,7 +55,7 @@ class GangClass:
     extras: Content
     queue_rows: tuple[int, ...]
     beyond: int
-    precedence: tuple[bool, int]
+    precedence: Precedence
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,21 +20,35 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.exact_variables import is_single
 from placement_service.entities.request import ExtrasPolicy
-from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part
 
 
+class Choice(NamedTuple):
+    """A pod class, and how many of its units there are."""
+
+    pod_class: ClassIdx
+    units: int
+
+
+class KindCount(NamedTuple):
+    """So many parts of a kind."""
+
+    kind: int
+    times: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`least` to `most` units, of (pod class, at most so many) to choose from.
+    """`least` to `most` units, of some pod classes to choose from.
 
     `queue_rows` are the rows of queues that count the units. Where extras go with their
     priority, `priority` tells them apart, else it is 0.
     """
 
-    pod_classes: tuple[tuple[int, int], ...]
+    pod_classes: tuple[Choice, ...]
     least: int
     most: int
     queue_rows: tuple[int, ...]
@@ -48,10 +62,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Loose units, and (kind, how many) parts."""
+    """Loose units, and parts by kind."""
 
     asks: tuple[Ask, ...]
-    kinds: tuple[tuple[int, int], ...]
+    kinds: tuple[KindCount, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +325,9 @@ class Kinds:
         asks = [
             (
                 Ask(
-                    tuple((gang.demands[d].pod_class, gang.demands[d].count) for d in q.demands),
+                    tuple(
+                        Choice(gang.demands[d].pod_class, gang.demands[d].count) for d in q.demands
+                    ),
                     q.missing,
                     q.pending,
                     gang.queue_rows,
@@ -375,7 +391,7 @@ class Kinds:
         for p in pieces:
             times[p.kind] = times.get(p.kind, 0) + 1
         return (
-            Content(tuple(a for a, _ in asks), tuple(times.items())),
+            Content(tuple(a for a, _ in asks), tuple(KindCount(*item) for item in times.items())),
             Opened(tuple(q for _, q in asks), tuple(pieces)),
         )
 

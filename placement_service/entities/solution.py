@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 #: Two values of a tier that are this close are equal: half of what values differ by at least.
 SAME = 5e-7
@@ -77,6 +78,13 @@ class Assignment:
     count: int
 
 
+class FewestDomains(NamedTuple):
+    """The fewest domains of a gang, by its place in the snapshot."""
+
+    gang: int
+    domains: int
+
+
 @dataclass(frozen=True, slots=True)
 class Solution:
     """A complete answer.
@@ -89,7 +97,7 @@ class Solution:
 
     assignments: tuple[Assignment, ...]
     tiers: tuple[Tier, ...]
-    fewest_domains: tuple[tuple[int, int], ...] = ()
+    fewest_domains: tuple[FewestDomains, ...] = ()
     limit: Limit = Limit.NONE
     phase: str = "greedy"
     final: bool = False

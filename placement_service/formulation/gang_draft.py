@@ -19,6 +19,7 @@ from placement_service.formulation.indices import (
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
+from placement_service.formulation.prepared import GroupOf
 from placement_service.formulation.problem import (
     Demand,
     Gang,
@@ -51,7 +52,7 @@ class GangDraft:
         queues: Collection[str],
         ownership: Ownership,
         homes: Sequence[Assignment],
-        minimums: Mapping[tuple[int, int], int],
+        minimums: Mapping[GroupOf, int],
     ) -> None:
         """`homes` are those of the gang, `minimums` as in `Prepared`."""
         self.index = index
@@ -204,4 +205,4 @@ class GangDraft:
         for requirement in self._requirements if self._minimums else ():
             group = demands[requirement.demands[0]].members[0].group
             # A bundle is one unit, whatever its pods.
-            yield min(self._minimums.get((self.index, group), 0), requirement.missing)
+            yield min(self._minimums.get(GroupOf(self.index, group), 0), requirement.missing)

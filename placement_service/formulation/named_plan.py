@@ -21,7 +21,7 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_names import name_devices
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import WAITING
-from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.prepared import GroupOf, Prepared
 
 
 class NamedPlan(NamedTuple):
@@ -125,7 +125,7 @@ def _moved(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) 
         kept = Counter[int]()
         for h in mine:
             kept[h.group] += min(h.count, placed[gang, h.group, h.pod_set, h.node])
-        whole = any(kept[h.group] < prepared.minimums[gang, h.group] for h in mine)
+        whole = any(kept[h.group] < prepared.minimums[GroupOf(gang, h.group)] for h in mine)
         sets = dict.fromkeys((h.group, h.pod_set) for h in mine)
         for group, pod_set in sets:
             yield from _moved_of_set(prepared, placed, gang, group, pod_set, whole=whole)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from placement_service.entities.solution import Solution, Tier, TierName
+from placement_service.entities.solution import FewestDomains, Solution, Tier, TierName
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, assignments, home_plan
 from placement_service.formulation.problem import Problem
@@ -143,7 +143,7 @@ def report_plan(
     return Solution(
         assignments=assignments(problem, plan),
         tiers=tiers(mine, bounds, _at_home(problem, mine), best),
-        fewest_domains=tuple(sorted(fewest.items())),
+        fewest_domains=tuple(FewestDomains(*item) for item in sorted(fewest.items())),
         phase=phase,
     )
 

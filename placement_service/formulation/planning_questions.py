@@ -9,26 +9,54 @@ from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.problem import Problem
 
 
+class Freed(NamedTuple):
+    """A row of `EvictionQuestion.amounts` that comes free on a node."""
+
+    node: int
+    row: int
+
+
 @dataclass(frozen=True, slots=True)
 class Leaver:
     """Pods that leave together, or one after another up to `most` times: `pods` each time.
 
-    `frees` are (node, row of `EvictionQuestion.amounts`), once each time. `part_of` is the
-    leaver that all of these leave with, -1 for none.
+    `frees` comes free each time. `part_of` is the leaver that all of these leave with, -1 for
+    none.
     """
 
     pods: int
     most: int
-    frees: tuple[tuple[int, int], ...]
+    frees: tuple[Freed, ...]
     part_of: int = -1
+
+
+class PodsOf(NamedTuple):
+    """How many pods of a leaver count each time that it leaves."""
+
+    leaver: int
+    pods: int
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """At most `most` of the pods of these leavers (index, pods each time) may leave."""
+    """At most `most` of the pods of these leavers may leave."""
 
-    leavers: tuple[tuple[int, int], ...]
+    leavers: tuple[PodsOf, ...]
     most: int
+
+
+class UnitsNeeded(NamedTuple):
+    """So many units of some demands together."""
+
+    demands: tuple[int, ...]
+    units: int
+
+
+class OneDomain(NamedTuple):
+    """Units of these demands share a domain: `domain[N]` of each node, -1 for none."""
+
+    demands: tuple[int, ...]
+    domain: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,17 +64,16 @@ class EvictionQuestion:
     """The fewest pods that leave, so that units of some demands fit.
 
     N nodes, D demands, R resources. `free[N, R]` is left before anybody leaves, `request[D, R]`
-    is what a unit takes, `eligible[D, N]` where it may run. `needs` are (demands, units of them
-    together). Each scope is (demands, domain of each node [N], -1 for none); its units share a
-    domain. The sets in `forbidden`, leavers with the times that they leave, are not chosen again.
+    is what a unit takes, `eligible[D, N]` where it may run. The sets in `forbidden`, leavers with
+    the times that they leave, are not chosen again.
     """
 
     free: Ints
     request: Ints
     eligible: Bools
     amounts: Ints
-    needs: tuple[tuple[tuple[int, ...], int], ...]
-    scopes: tuple[tuple[tuple[int, ...], Ints], ...]
+    needs: tuple[UnitsNeeded, ...]
+    scopes: tuple[OneDomain, ...]
     leavers: tuple[Leaver, ...]
     limits: tuple[Together, ...]
     forbidden: tuple[tuple[int, ...], ...] = ()

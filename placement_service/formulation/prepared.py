@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Assignment
+
+
+class GroupOf(NamedTuple):
+    """A group of a gang of the snapshot."""
+
+    gang: int
+    group: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +23,7 @@ class Prepared:
 
     `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
     the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
-    only where gangs are moved and not evicted, the pods of each (gang, group) that have to
+    only where gangs are moved and not evicted, the pods of each group that have to
     stay at home for the rest of the gang to stay. `exact` is false where a rule is expressed more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
     Where devices are expressed too strictly, `relaxed` is the same snapshot with looser columns:
@@ -24,7 +32,7 @@ class Prepared:
 
     snapshot: Snapshot
     homes: tuple[Assignment, ...] = ()
-    minimums: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    minimums: Mapping[GroupOf, int] = field(default_factory=dict)
     exact: bool = True
     relaxed: Snapshot | None = None
 

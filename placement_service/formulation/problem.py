@@ -90,6 +90,13 @@ class UnitsOnNode(NamedTuple):
     units: int
 
 
+class Precedence(NamedTuple):
+    """Whether some pods of a gang run, and the guarantee that counts for it, -1 for none."""
+
+    runs: bool
+    guarantee: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
     """A gang as the engine sees it; `index` is its place in the snapshot.
@@ -135,9 +142,9 @@ class Gang:
         return self.runs_in_part or bool(self.home)
 
     @property
-    def precedence(self) -> tuple[bool, int]:
+    def precedence(self) -> Precedence:
         """What decides whether it comes first among gangs of its priority, but for its age."""
-        return self.runs, self.guarantee
+        return Precedence(self.runs, self.guarantee)
 
     @property
     def missing(self) -> int:

@@ -18,7 +18,7 @@ from placement_service.entities.request import (
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_blocks import honours
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
-from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.prepared import GroupOf, Prepared
 
 
 def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
@@ -27,7 +27,7 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
     freed = Freed(snapshot.columns)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
-    minimums: dict[tuple[int, int], int] = {}
+    minimums: dict[GroupOf, int] = {}
     for i, gang in enumerate(snapshot.gangs):
         if i not in chosen:
             gangs.append(gang)
@@ -45,7 +45,7 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
                 turn = {node: k for k, node in enumerate(at_home)}
                 in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])
                 sets.append(PodSet(s.template, tuple(Pod(pod.name) for pod in in_order)))
-            minimums[i, r] = group.min_replicas
+            minimums[GroupOf(i, r)] = group.min_replicas
             groups.append(replace(group, pod_sets=tuple(sets), min_replicas=group.running_count))
             if group.pending_count:
                 rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)

@@ -19,8 +19,12 @@ from placement_service.entities.request import PodGang, PodTemplate, Snapshot
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
     EvictionQuestion,
+    Freed,
     Leaver,
+    OneDomain,
+    PodsOf,
     Together,
+    UnitsNeeded,
 )
 from placement_service.planning import changes
 from placement_service.planning.case import Case, Fit
@@ -138,7 +142,7 @@ class Leavers:
                     for pod in pod_set.bound_pods:
                         pods.append(pod.name)
                         if pod.node in self._node:
-                            frees.append((self._node[pod.node], row))
+                            frees.append(Freed(self._node[pod.node], row))
         self.leavers.append(Leaver(len(pods), 1, tuple(frees)))
         self.names.append(tuple(one.name for one in gangs))
         self._pods.append(tuple(pods))
@@ -146,7 +150,7 @@ class Leavers:
     def _add_extras(self, gang: PodGang, whole: int) -> None:
         for group in gang.groups:
             spare = group.running_count - group.min_replicas
-            mine: list[tuple[int, int]] = []
+            mine: list[PodsOf] = []
             for pod_set in group.pod_sets if spare > 0 else ():
                 row = self._row(pod_set.template)
                 by_node: dict[str, list[str]] = {}
@@ -154,10 +158,10 @@ class Leavers:
                     by_node.setdefault(pod.node, []).append(pod.name)
                 for node, pods in by_node.items():
                     if node in self._node:
-                        mine.append((len(self.leavers), 1))
+                        mine.append(PodsOf(len(self.leavers), 1))
                         most = min(spare, len(pods))
-                        frees = ((self._node[node], row),)
-                        self.leavers.append(Leaver(1, most, frees, whole))
+                        once = (Freed(self._node[node], row),)
+                        self.leavers.append(Leaver(1, most, once, whole))
                         self.names.append(())
                         self._pods.append(tuple(sorted(pods)))
             if mine:
@@ -177,7 +181,7 @@ class Leavers:
             for i, (leaver, pods) in enumerate(zip(self.leavers, self._pods, strict=True)):
                 inside = len(covered.intersection(pods))
                 if inside:
-                    counts.append((i, inside if self.names[i] else leaver.pods))
+                    counts.append(PodsOf(i, inside if self.names[i] else leaver.pods))
             if counts:
                 self.limits.append(Together(tuple(counts), budget.allowed))
 
@@ -200,13 +204,13 @@ def _question(trial: Trial, leavers: Leavers) -> EvictionQuestion:
         if scope.required >= 0:
             domain = problem.levels[scope.required].domain
             pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
-            scopes.append((scope.demands, pinned))
+            scopes.append(OneDomain(scope.demands, pinned))
     return EvictionQuestion(
         free=trial.residual.free.copy(),
         request=problem.request[classes],
         eligible=problem.eligible[classes],
         amounts=amounts,
-        needs=tuple((r.demands, r.missing) for r in gang.requirements if r.missing),
+        needs=tuple(UnitsNeeded(r.demands, r.missing) for r in gang.requirements if r.missing),
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),

@@ -24,7 +24,14 @@ from placement_service.entities.placement import (
 )
 from placement_service.entities.progress import Interrupted, Switch
 from placement_service.entities.request import BoundPod, PackingScope, Policy, Request
-from placement_service.entities.solution import Assignment, Limit, Solution, Tier, TierName
+from placement_service.entities.solution import (
+    Assignment,
+    FewestDomains,
+    Limit,
+    Solution,
+    Tier,
+    TierName,
+)
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -369,7 +376,7 @@ def test_a_repeatable_answer_does_not_depend_on_what_was_judged_on_the_way() -> 
             apart = tuple(Assignment(0, 0, 0, node, 1) for node in range(2))
             if judged:
                 report(replace(start, assignments=together))
-            return Found(replace(start, assignments=apart, fewest_domains=((0, 1),)))
+            return Found(replace(start, assignments=apart, fewest_domains=(FewestDomains(0, 1),)))
 
         return run
 

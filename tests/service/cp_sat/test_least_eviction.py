@@ -11,7 +11,15 @@ import pytest
 
 from placement_service.cp_sat.least_eviction import least_eviction
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.planning_questions import EvictionQuestion, Leaver, Together
+from placement_service.formulation.planning_questions import (
+    EvictionQuestion,
+    Freed,
+    Leaver,
+    OneDomain,
+    PodsOf,
+    Together,
+    UnitsNeeded,
+)
 
 NODES = 4
 
@@ -25,14 +33,14 @@ def question(seed: int) -> EvictionQuestion:
     used = [0] * NODES
     leavers: list[Leaver] = []
 
-    def pod() -> tuple[int, int] | None:
+    def pod() -> Freed | None:
         row = rng.randrange(3)
         able = [n for n in range(NODES) if used[n] + amounts[row, 0] <= 4]
         if not able:
             return None
         node = rng.choice(able)
         used[node] += int(amounts[row, 0])
-        return node, row
+        return Freed(node, row)
 
     for _ in range(rng.randint(1, 3)):
         pods = [p for p in (pod() for _ in range(rng.randint(1, 3))) if p]
@@ -47,16 +55,16 @@ def question(seed: int) -> EvictionQuestion:
     scopes = []
     if rng.random() < 0.6:
         rack = np.array([rng.choice((-1, 0, 1, 1)) for _ in range(NODES)], dtype=np.int64)
-        scopes.append((tuple(range(rng.randint(1, demands))), rack))
+        scopes.append(OneDomain(tuple(range(rng.randint(1, demands))), rack))
     limits: tuple[Together, ...] = ()
     if leavers and rng.random() < 0.4:
-        limits = (Together(tuple((v, one.pods) for v, one in enumerate(leavers)), 2),)
+        limits = (Together(tuple(PodsOf(v, one.pods) for v, one in enumerate(leavers)), 2),)
     return EvictionQuestion(
         free=4 - np.array(used, dtype=np.int64)[:, None],
         request=np.array(sizes, dtype=np.int64)[:, None],
         eligible=np.array([[rng.random() < 0.9 for _ in range(NODES)] for _ in range(demands)]),
         amounts=amounts,
-        needs=tuple(((d,), rng.randint(1, 3)) for d in range(demands)),
+        needs=tuple(UnitsNeeded((d,), rng.randint(1, 3)) for d in range(demands)),
         scopes=tuple(scopes),
         leavers=tuple(leavers),
         limits=limits,
@@ -138,9 +146,9 @@ def test_without_time_counting_is_the_bound() -> None:
         request=np.array([[8]], dtype=np.int64),
         eligible=np.ones((1, 2), dtype=bool),
         amounts=amounts,
-        needs=(((0,), 2),),
+        needs=(UnitsNeeded((0,), 2),),
         scopes=(),
-        leavers=tuple(Leaver(2, 1, ((n, 0), (n, 0))) for n in range(2)),
+        leavers=tuple(Leaver(2, 1, (Freed(n, 0), Freed(n, 0))) for n in range(2)),
         limits=(),
     )
     found = least_eviction(asked, deadline=time.monotonic() - 1)
