@@ -58,6 +58,7 @@ from placement_service.formulation.device_patterns import (
     columns_of,
 )
 from placement_service.formulation.device_wants import Load, Want, want_of
+from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 
 #: The column that keeps parts of devices off nodes that do not list theirs.
@@ -88,7 +89,7 @@ class _Question:
 
     snapshot: Snapshot
     policy: Policy
-    nodes: Mapping[str, Node]
+    nodes: dict[str, Node]
     homes: Mapping[str, tuple[HomePod, ...]]
     moves: bool
 
@@ -151,9 +152,10 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
             lambda node, pods: ways_to_stay(blocks, node, pods),
             MOST_OWN if question.moves else None,
         )
-        return _beside_homes(opened, question, blocks)
-    if question.moves and question.homes:
-        # A pod that stays has devices of its own, one that comes takes any.
+        return _beside_homes(opened, request, question, blocks)
+    if question.homes and (question.moves or _sharings(opened, request, policy)):
+        # A pod that stays has devices of its own, one that comes takes any, or not those that
+        # some victims leave.
         raise CannotStayError(question.gangs_at_home)
     _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
     try:
@@ -177,12 +179,64 @@ def _counted(blocks: Blocks) -> _Words:
     )
 
 
-def _beside_homes(opened: Prepared, question: _Question, blocks: Blocks) -> Prepared:
-    columns = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
-    result = _said(opened, question, _Words(columns.offers, columns.takes))
-    if columns.exact:
-        return result
-    return replace(result, relaxed=_said(opened, question, _counted(blocks)).snapshot)
+def _beside_homes(
+    opened: Prepared, request: Snapshot, question: _Question, blocks: Blocks
+) -> Prepared:
+    everything = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
+    loose = _Words(everything.offers, everything.takes)
+    sharings = () if question.moves else _sharings(opened, request, question.policy)
+    if not sharings:
+        result = _said(opened, question, loose)
+        if everything.exact:
+            return result
+        return replace(result, relaxed=_said(opened, question, _counted(blocks)).snapshot)
+    shared = [_of_sharing(opened, request, question, blocks, s) for s in sharings]
+
+    def offers(node: Node, busy: Iterable[int]) -> Amounts:
+        found = dict(everything.offers(node, busy))
+        for k, columns in enumerate(shared):
+            found |= {_for_sharing(c, k): n for c, n in columns.offers(node, busy).items()}
+        return found
+
+    def takes(key: SetKey, want: Want) -> Amounts:
+        found = dict(everything.takes(key, want))
+        gang = request.gangs[key[0]]
+        for k, (sharing, columns) in enumerate(zip(sharings, shared, strict=True)):
+            if sharing.gives(gang) if key[0] in opened.opened else sharing.takes(gang):
+                found |= {_for_sharing(c, k): n for c, n in columns.takes(key, want).items()}
+        return found
+
+    # A device that a victim leaves is room that not all may use, but counts decide about that.
+    return replace(
+        _said(opened, question, _Words(offers, takes)),
+        relaxed=_said(opened, question, loose).snapshot,
+    )
+
+
+def _sharings(opened: Prepared, request: Snapshot, policy: Policy) -> Sequence[Sharing]:
+    """Gangs that may not use the room of all who may go; see `staying_or_going`."""
+    victims = [request.gangs[g] for g in sorted(opened.opened)]
+    return EvictionRights(request, policy).sharings(victims)
+
+
+def _of_sharing(
+    opened: Prepared, request: Snapshot, question: _Question, blocks: Blocks, sharing: Sharing
+) -> HomeColumns:
+    """The columns where all stay whose room is not for the gangs of a sharing."""
+    listed = opened.snapshot.columns
+    homes = {
+        name: tuple(pod for pod in pods if sharing.gives(request.gangs[pod.key[0]]))
+        for name, pods in question.homes.items()
+    }
+    nodes = {
+        name: without(listed[listed.row_of[name]], ((pod.devices, pod.want) for pod in pods))
+        for name, pods in homes.items()
+    }
+    return HomeColumns(blocks, question.nodes | nodes, homes, moves=False)
+
+
+def _for_sharing(column: str, sharing: int) -> str:
+    return f"{column} for sharing {sharing}"
 
 
 def _limit(

@@ -133,3 +133,25 @@ def test_room_is_made_within_the_limit_of_a_queue() -> None:
     )
     result = answer(question, Policy(eviction=PREEMPT.eviction))
     assert [b.gang[-3:] for b in result.bindings] == ["two"]
+
+
+def test_a_gpu_that_shares_leave_is_not_for_those_who_may_not_evict_them() -> None:
+    """Two GPUs, one shared by gangs of priority 0: who has priority 0 as well goes without."""
+    question = Snapshot(
+        (shared(1000, 0),), (*halves(0, 0), urgent(1, 0), renamed(urgent(1, 0), "other"))
+    )
+    result = answer(question, PREEMPT)
+    assert not result.evictions
+    assert [b.devices for b in result.bindings] == [(1,)]
+    assert result.solution.proven
+
+
+def renamed(of: PodGang, name: str) -> PodGang:
+    (group,) = of.groups
+    (pods,) = group.pod_sets
+    other = tuple(p._replace(name=f"namespaces/ml/pods/{name}") for p in pods.pods)
+    return replace(
+        of,
+        name=f"namespaces/ml/podgangs/{name}",
+        groups=(replace(group, pod_sets=(replace(pods, pods=other),)),),
+    )
