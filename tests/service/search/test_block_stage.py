@@ -30,8 +30,9 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from placement_service.search.block_problem import broadest_level
+from placement_service.search.block_problem import BlockProblem, broadest_level
 from placement_service.search.block_stage import fill_blocks
+from placement_service.search.block_swaps import BlockSwaps
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
@@ -153,6 +154,30 @@ def test_fewer_gangs_are_in_several_blocks() -> None:
     ]
     assert domains[1] < domains[0]
     assert state.packs
+
+
+@pytest.mark.parametrize("instance", INSTANCES[2:4])
+def test_what_is_encoded_of_a_plan_is_worth_as_much(instance: Instance) -> None:
+    state = counted(instance)
+    mine = BlockProblem(state)
+    found = mine.encoded()
+    assert mine.rank(found)[: mine.topology] == state.worth.rank[: mine.topology]
+    # A model of all blocks takes it as a start.
+    order = mine.blocks.order
+    model = mine.model(order, mine.everybody, pooled=True)
+    for c, placed in enumerate(found.placed(len(mine.classes))):
+        model.hold([(model.placed[c], 1)], at_least=placed, at_most=placed)
+    assert model.solve([], maximize=True, seconds=60, effort=5) is not None
+
+
+def test_nothing_is_filled_when_the_time_is_over() -> None:
+    state = counted(Instance("mix", {**SMALL, "load": 1.3}))
+    before = state.plan
+    mine = BlockProblem(state)
+    state.deadline = time.monotonic()
+    BlockSwaps(mine, mine.encoded()).run()
+    fill_blocks(state)
+    assert state.plan is before
 
 
 def test_racks_of_one_pool_are_counted_by_pool_and_size() -> None:
