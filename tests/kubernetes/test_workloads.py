@@ -61,6 +61,25 @@ def job_set(**metadata: Any) -> Body:
     )
 
 
+def test_domains_of_a_level_are_paths_in_kueues_topology() -> None:
+    """Rack r1 of one block and rack r1 of another are two."""
+    nodes = [
+        node(name, labels={"block": block, "rack": "r1"})
+        for name, block in (("n0", "a"), ("n1", "b"))
+    ]
+    topology = thing(
+        "Topology",
+        "kueue.x-k8s.io/v1beta2",
+        "default",
+        spec={"levels": [{"nodeLabel": "block"}, {"nodeLabel": "rack"}]},
+    )
+    plain = request(*nodes, job_set()).gangs[0].packing_scopes[0]
+    assert plain.required_level == "rack"
+    sent = request(*nodes, topology, job_set())
+    key = sent.gangs[0].packing_scopes[0].required_level
+    assert [one.labels[key] for one in sent.snapshot.nodes] == ["a.r1", "b.r1"]
+
+
 def test_a_job_set_is_a_gang_with_a_group_for_every_job() -> None:
     sent = only(job_set())
     assert shape(sent) == [("w-0", 3, 3), ("w-1", 3, 3)]

@@ -87,7 +87,7 @@ class Asker:
         """
         request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
         with self._errors():
-            answer, interrupted = self._steered(
+            answer, interrupted = self._patiently(
                 self._connected().steer, request, gangs=len(request.gangs)
             )
         if interrupted:
@@ -108,28 +108,30 @@ class Asker:
         return self._planned(self._connected().steer_repack, request)
 
     def _planned(self, steer: Callable[..., SteeredStream[_Answer]], request: _Question) -> _Answer:
-        """The answer of a call that may find the service busy, or not warm yet."""
+        """The answer of a call that waits until the service can search."""
         with self._errors():
             if self._warm is not None:
                 self._warm()
             request.time_limit.FromNanoseconds(round(self._service.time_limit * 1e9))
-            for _ in range(_MOST_ATTEMPTS):
-                try:
-                    answer, interrupted = self._steered(
-                        steer, request, gangs=len(request.question.gangs)
-                    )
-                except BusyError as error:
-                    # Its process may be starting anew.
-                    time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
-                    continue
-                begun = answer.HasField("elapsed")
-                if interrupted:
-                    known = "" if begun else ", the plan that comes first"
-                    complain([f"interrupted; this is what was found so far{known}"])
-                elif not begun:
-                    raise OutOfTime("there was time for a plan, but none for the question itself")
-                return answer
-        raise OutOfTime("the service was too busy to answer in time")
+            answer, interrupted = self._patiently(steer, request, gangs=len(request.question.gangs))
+        begun = answer.HasField("elapsed")
+        if interrupted:
+            known = "" if begun else ", the plan that comes first"
+            complain([f"interrupted; this is what was found so far{known}"])
+        elif not begun:
+            raise OutOfTime("there was time for a plan, and none for the question itself")
+        return answer
+
+    def _patiently(
+        self, steer: Callable[..., SteeredStream[_Any]], request: Message, *, gangs: int
+    ) -> _Steered[_Any]:
+        """As `_steered`; our own service is asked again while its process starts."""
+        for _ in range(_MOST_ATTEMPTS if self._warm is not None else 0):
+            try:
+                return self._steered(steer, request, gangs=gangs)
+            except BusyError as error:
+                time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
+        return self._steered(steer, request, gangs=gangs)
 
     def _steered(
         self, steer: Callable[..., SteeredStream[_Any]], request: Message, *, gangs: int

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 _LARGE: Final = 4_000_000
 
 #: Kinds that list topology levels, and the field of a level that holds the node label.
-_TOPOLOGIES: Final = {kinds.TOPOLOGY_BINDINGS: "key", kinds.KAI_TOPOLOGIES: "nodeLabel"}
+_TOPOLOGIES: Final = {
+    kinds.TOPOLOGY_BINDINGS: "key",
+    kinds.KAI_TOPOLOGIES: "nodeLabel",
+    kinds.KUEUE_TOPOLOGIES: "nodeLabel",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,16 +6,32 @@ is finished; one that is not active waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from placement.kubernetes.kueue_flavors import Flavors
+from placement.kubernetes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.workloads import Made, Role, note, template_of
 
 _HAS_PODS: Final = ("QuotaReserved", "Admitted", "Finished")
+
+
+def levels_in(topologies: Mapping[str, Sequence[str]], paths: LabelPaths) -> Callable[[str], str]:
+    """What turns a level into the node label of its domains, which Kueue tells apart by path.
+
+    The first Topology that has the level counts; without one its own label says it all.
+    """
+
+    def key(level: str) -> str:
+        for name, levels in sorted(topologies.items()):
+            if level in levels:
+                return paths.key(name, levels, level)
+        return level
+
+    return key
 
 
 def make_kueue_workloads(

@@ -44,7 +44,9 @@ __all__ = [
 ]
 
 #: Kinds of which files often hold several versions side by side: the last one counts.
-_LAST_COUNTS: Final = frozenset({kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES, *kinds.PLAIN})
+_LAST_COUNTS: Final = frozenset(
+    {kinds.TOPOLOGY_BINDINGS, kinds.KAI_TOPOLOGIES, kinds.KUEUE_TOPOLOGIES, *kinds.PLAIN}
+)
 
 #: Kinds whose manifests often leave the end of the name to the server.
 _MAY_BE_GENERATED: Final = frozenset({*kinds.PLAIN, kinds.JOB_SETS, kinds.VOLCANO_JOBS})

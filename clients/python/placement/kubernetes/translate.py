@@ -28,7 +28,7 @@ from placement.kubernetes.kai_queues import read_kai_queues
 from placement.kubernetes.koordinator import read_koordinator_gangs, read_layers
 from placement.kubernetes.kueue_flavors import read_flavors
 from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queues
-from placement.kubernetes.kueue_workloads import make_kueue_workloads
+from placement.kubernetes.kueue_workloads import levels_in, make_kueue_workloads
 from placement.kubernetes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
 from placement.kubernetes.namespaces import read_namespaces
@@ -101,7 +101,7 @@ def translate(
         moment = moment.replace(tzinfo=UTC)
     paths = LabelPaths(node_labels(*zip(*((n.body, n.name) for n in objects.nodes), strict=True))
                        if objects.nodes else [])  # fmt: skip
-    made = _make_workloads(objects, plain_gangs, problems, warnings)
+    made = _make_workloads(objects, plain_gangs, paths, problems, warnings)
     everyone = (*objects.pods, *expansion.pods, *made.pods)
     claims = _read_claims(objects, everyone, problems, warnings)
     pods = _read_pods(objects, everyone, claims, problems)
@@ -175,10 +175,15 @@ def translate(
 
 
 def _make_workloads(
-    objects: Objects, plain: bool, problems: list[Problem], warnings: list[Problem]
+    objects: Objects,
+    plain: bool,
+    paths: LabelPaths,
+    problems: list[Problem],
+    warnings: list[Problem],
 ) -> Made:
     """The gangs and pods of workloads whose pods are not in the input."""
-    made = Made()
+    topologies = read_topologies(objects.of_kind(kinds.KUEUE_TOPOLOGIES), problems)
+    made = Made(levels_in(topologies, paths))
     pods = objects.pods
     local_queues = read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), [])
     for kind, make in _WORKLOADS.items():

@@ -6,7 +6,7 @@ already is left to them. Each kind has a reader beside this module; what they sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,8 +42,12 @@ class Role:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """The gangs of workloads, and pods for them."""
+    """The gangs of workloads, and pods for them.
 
+    `level` is the node label for a level that Kueue's words name, a label itself.
+    """
+
+    level: Callable[[str], str] = lambda key: key
     gangs: list[Gang] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
 
@@ -80,7 +84,8 @@ class Made:
             everybody += (pod.key for pod in pods)
             groups.append(Group(role.name, role.minimum, tuple(pod.key for pod in pods)))
             if together is None:
-                scopes.append(_scope(role.name, (role.name,), role.required, role.preferred))
+                levels = self.level(role.required), self.level(role.preferred)
+                scopes.append(_scope(role.name, (role.name,), *levels))
         if together is not None:
             groups = [Group("pods", together, tuple(everybody))]
         labels = metadata.get("labels").labels()
