@@ -157,7 +157,7 @@ def test_plans_of_what_if(told: Any, options: list[str], want: set[str]) -> None
     [
         (["plan", "--without", "ml/wait"], "did you mean ml/waits?"),
         (["plan", "--add", "1=n11"], "did you mean n1"),
-        (["plan", "--cordon", "rack=none"], "no node matches"),
+        (["plan", "--cordon", "rack=none"], "there is no node label rack"),
         (["plan", "--drain", "a=b="], "label selector"),
         (["explain", "--gang", "ml/run"], "did you mean ml/runs?"),
         (["repack", "--free", f"{RACK}=3"], "there are 2 domains"),
