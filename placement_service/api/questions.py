@@ -6,7 +6,6 @@ is the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -18,7 +17,6 @@ from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import TOLD_OF_PROGRESS, Call
 from placement_service.api.snapshots import content, versions
 from placement_service.api.snapshots.held import Held
-from placement_service.api.snapshots.whole import whole_request
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown
 from placement_service.entities.request import Request
 
@@ -90,13 +88,6 @@ def answer(call: Call, placement: Placement, question: Question) -> Message:
     else:
         message = placement_service_pb2.ComputePlacementResponse(placement=placement)
     return message
-
-
-def whole_in_words_of(call: Call) -> Callable[[Sequence[bytes], bytes], bytes]:
-    """How a call's request is made whole, from those that its base is made from and itself."""
-    if call is not Call.PLACE_OBJECTS:
-        return whole_request
-    return lambda told, request: bytes(_kubernetes().whole_request(told, request))
 
 
 def translation(told: bytes) -> Message:

@@ -36,10 +36,10 @@ from placement_service.api.methods import (
     methods,
 )
 from placement_service.api.metrics import Metrics
-from placement_service.api.questions import whole_in_words_of
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore
+from placement_service.api.snapshots.whole import whole_request_of
 from placement_service.api.status import to_status
 from placement_service.api.tracing import Trace, Tracing
 from placement_service.entities.errors import (
@@ -369,7 +369,7 @@ class PlacementCalls:
 
     def _defect(self, call: _Call, what: str) -> str:
         self._metrics.defects.inc()
-        whole = whole_in_words_of(call.method.call)
+        whole = whole_request_of(call.method.call)
         name = call.dump = self._dumps.save(call.question, call.told, whole)
         logger.error("defect: %s; dump %r: %s", call.title, name, what)
         return name
