@@ -78,7 +78,7 @@ def open_running_gangs(
         i not in able and _could_give_way(gang, snapshot, rights)
         for i, gang in enumerate(snapshot.gangs)
     )
-    return replace(opened, exact=exact)
+    return replace(opened, exact=exact and opened.exact)
 
 
 # --- who may be disturbed --------------------------------------------------------

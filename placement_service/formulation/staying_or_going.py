@@ -21,6 +21,7 @@ from placement_service.entities.request import (
     Resources,
     Snapshot,
 )
+from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
@@ -71,8 +72,10 @@ def open_for_evictions(
             nodes=room.nodes(),
             gangs=tuple(gangs),
             running_pods=others(snapshot, chosen),
+            reservations=tuple(map(room.held, snapshot.reservations)),
         ),
         tuple(homes),
+        exact=not any(map(room.holds_back, snapshot.reservations)),
     )
 
 
@@ -122,6 +125,26 @@ class _Room:
                         requests[_column(resource, k)] = template.requests[resource]
             self._charged[key] = replace(template, requests=requests)
         return self._charged[key]
+
+    def holds_back(self, reservation: Reservation) -> bool:
+        """Whether it holds room where victims leave some that not all may use.
+
+        An owner may take from what victims leave instead, and what is held is free to others.
+        """
+        row = self._nodes.row_of.get(reservation.node)
+        return row is not None and any(
+            kept_back.of(r)[row] for kept_back in self._kept_back for r in reservation.held
+        )
+
+    def held(self, reservation: Reservation) -> Reservation:
+        """The reservation, which holds as much of each column of room."""
+        more = {
+            _column(r, k): amount
+            for k in range(len(self._sharings))
+            for r, amount in reservation.held.items()
+            if r in self._freed.resources
+        }
+        return replace(reservation, held={**reservation.held, **more}) if more else reservation
 
     def nodes(self) -> Nodes:
         """The nodes with all that open gangs leave, and what of it is there for each sharing."""

@@ -13,6 +13,7 @@ from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import Binding, Pod, PodGang, Policy, Snapshot
+from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
@@ -32,7 +33,7 @@ from tests.service.formulation.test_running_gangs import (
     running,
     urgent,
 )
-from tests.service.questions import gang, node
+from tests.service.questions import GPU, gang, node
 from tests.waiting import LONG
 
 
@@ -207,3 +208,16 @@ def test_gangs_of_a_queue_reclaim_no_more_together_than_it_is_guaranteed() -> No
     question = replace(cluster(*theirs, *mine, nodes=3), queues=queues)
     result = answer(question, RECLAIM)
     assert len(result.bindings) == len(result.evictions) == 1
+
+
+def test_what_is_held_for_owners_is_not_for_those_who_may_not_evict() -> None:
+    """Two GPUs are free and held; what one leaves who gives way is for higher priority alone."""
+    question = replace(
+        cluster(running("old", "n0", gpus=6), urgent(gpus=2, priority=0), used=6),
+        reservations=(
+            Reservation("reservations/r", "nodes/n0", {GPU: 2}, (ReservationOwner("other"),)),
+        ),
+    )
+    high = replace(gang("high", pods=1, gpus=4), priority=100)
+    result = answer(replace(question, gangs=(*question.gangs, high)), PREEMPT)
+    assert [b.gang[-4:] for b in result.bindings] == ["high"]
