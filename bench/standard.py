@@ -47,6 +47,7 @@ STANDARD = (
     Expected(Instance("openb", {"gangs": 512}), 0.0),
     Expected(Instance("spot"), 0.0),
     Expected(Instance("huge", {"load": 1.1}), 0.01),
+    Expected(Instance("preempt", {"gangs": 1}), 0.0),
     Expected(Instance("boards"), 0.0),
     Expected(Instance("boards", {"nics": 2}), 0.0),
 )
