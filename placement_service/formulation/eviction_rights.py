@@ -148,6 +148,13 @@ class EvictionRights:
         victim = self.victim(gang)
         return any(self.kind(winner, victim) is not None for winner in self._winners)
 
+    def serves_everybody(self, gang: PodGang) -> bool:
+        """Whether every gang that may gain may use the room of this one."""
+        victim = self.victim(gang)
+        return not self.in_turn and all(
+            self.kind(winner, victim) is not None for winner in self._winners
+        )
+
     def keeps_its_minimum(self, gang: PodGang) -> bool:
         """Whether only the extras of a gang may go, because it has not run long enough."""
         reclaim = self._policy.eviction is EvictionPolicy.RECLAIM

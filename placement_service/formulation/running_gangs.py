@@ -104,6 +104,8 @@ def _able(
             gang.queue in queues
             and not _adds_topology(gang, growing)
             and rights.may_be_disturbed(gang)
+            # Columns of room for some gangs only do not count shares of devices.
+            and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes)
             and _tells_devices(gang, nodes, policy)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
@@ -235,6 +237,12 @@ def _holds(scope: PackingScope, gang: PodGang, nodes: _RunningOn) -> bool:
         for pod in group.running_pods
     }
     return not level or (len(domains) <= 1 and None not in domains)
+
+
+def _shares_devices(gang: PodGang) -> bool:
+    return any(
+        s.template.device_share for group in gang.groups for s in group.pod_sets if s.bound_pods
+    )
 
 
 def _is_plain(template: PodTemplate) -> bool:

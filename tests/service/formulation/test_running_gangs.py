@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.devices import Device, DeviceShare
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
@@ -150,3 +151,18 @@ def test_what_is_moved_has_to_run_whole() -> None:
     assert old.groups[0].min_replicas == 2
     assert result.minimums == {(0, 0): 1}
     assert sum(h.count for h in result.homes) == 2
+
+
+def test_a_share_of_a_gpu_gives_way_where_all_that_wait_may_use_its_room() -> None:
+    old = running("old", "n0", gpus=0)
+    [group] = old.groups
+    [pod_set] = group.pod_sets
+    template = PodTemplate({PODS: 1}, device_share=DeviceShare(500, 500))
+    [pod] = pod_set.bound_pods
+    sets = (PodSet(template, (), (replace(pod, devices=(0,)),)),)
+    shared = replace(old, groups=(replace(group, pod_sets=sets),))
+    devices = (Device(0, used_milli=500, used_memory_milli=500), Device(1))
+    question = Snapshot((replace(node("n0", gpus=2), devices=devices),), (shared, urgent(gpus=2)))
+    assert opened(question) == [0]
+    other = replace(gang("other", pods=1, gpus=1), priority=0)
+    assert opened(replace(question, gangs=(*question.gangs, other))) == []
