@@ -161,6 +161,8 @@ class _Computation:
         self._job = job
         self._question: questions.Question | None = None
         self._request_digest = ""
+        #: Whether part of an answer of planning was handed out.
+        self._offered_part = False
 
     def run(self) -> None:
         """Sends what comes of it. Raises OSError when the edge is gone."""
@@ -265,6 +267,9 @@ class _Computation:
         self._channel.send(Kind.PROGRESS, event.SerializeToString())
 
     def _offer(self, placement: Placement) -> None:
+        if self._offered_part:
+            # A plan that shows what was found is less than that.
+            return
         standing = Standing.FOUND if placement.tiers else Standing.NOTHING
         if placement.termination is not None and placement.termination.optimal:
             standing = Standing.PROVEN
@@ -273,6 +278,7 @@ class _Computation:
 
     def _offer_part(self, answer: planning.Answer) -> None:
         """What was found so far of an answer of planning."""
+        self._offered_part = True
         with contextlib.suppress(InvalidRequest):
             content = self._fitting(self._named(answer))
             self._channel.send(Kind.BEST, bytes((Standing.PARTIAL,)) + content)

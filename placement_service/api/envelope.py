@@ -9,7 +9,7 @@ are malformed further inside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from google.protobuf import duration_pb2
@@ -50,10 +50,10 @@ async def read_header(
     `base` is a field of the message in `question`, where that is one. Raises InvalidRequest
     when the bytes are no message.
     """
-    fields = await _fields(request, (time_limit, label, question or base))
+    fields = await contents(request, time_limit, label, question or base)
     limits, labels, bases = fields[time_limit], fields[label], fields[question or base]
     if question and base:
-        bases = [part for one in bases for part in (await _fields(one, (base,)))[base]]
+        bases = [part for one in bases for part in (await contents(one, base))[base]]
     try:
         # A field that comes more than once is merged, as protobuf does.
         duration = duration_pb2.Duration.FromString(b"".join(limits))
@@ -69,7 +69,7 @@ async def read_header(
 
 async def _digest(bases: list[memoryview]) -> str:
     """The digest in messages of a base, which are merged as protobuf does."""
-    digests = [d for base in bases for d in (await _fields(base, (DIGEST,)))[DIGEST]]
+    digests = [d for base in bases for d in (await contents(base, DIGEST))[DIGEST]]
     return bytes(digests[-1][:LONGEST_DIGEST]).decode(errors="replace") if digests else ""
 
 
@@ -80,7 +80,7 @@ async def unwrapped(message: memoryview, field: int) -> memoryview:
     """
     if not field:
         return message[:]
-    parts = (await _fields(message, (field,)))[field]
+    parts = (await contents(message, field))[field]
     # Bytes of a message one after the other are those messages merged.
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
@@ -90,13 +90,13 @@ async def chosen(message: memoryview, fields: Collection[int]) -> int:
 
     Raises InvalidRequest when the bytes are no message.
     """
-    found = await _fields(message, tuple(fields))
+    found = await contents(message, *fields)
     return next((number for number, parts in found.items() if parts), 0)
 
 
 async def only(message: memoryview, *fields: int) -> bytes:
     """The bytes of a message that holds only these of its fields."""
-    found = await _fields(message, fields)
+    found = await contents(message, *fields)
     parts = (piece for f in fields for part in found[f] for piece in (*framed(f, len(part)), part))
     return b"".join(parts)
 
@@ -127,9 +127,25 @@ def not_a_message() -> InvalidRequest:
     return InvalidRequest([Violation("request", "the bytes are no message of this service")])
 
 
-async def _fields(data: memoryview, wanted: tuple[int, ...]) -> dict[int, list[memoryview]]:
-    """The contents of the wanted fields, which hold bytes, in order."""
-    found: dict[int, list[memoryview]] = {number: [] for number in wanted}
+async def contents(message: memoryview, *fields: int) -> dict[int, list[memoryview]]:
+    """The contents of some fields, which hold bytes, by field and in order.
+
+    Raises InvalidRequest when the bytes are no message.
+    """
+    found = await _tagged(message, [number << 3 | _BYTES for number in fields])
+    return {number: found[number << 3 | _BYTES] for number in fields}
+
+
+async def is_set(message: memoryview, field: int) -> bool:
+    """Whether a field that holds true or false is true. Raises as `contents` does."""
+    tag = field << 3 | _VARINT
+    # The last one counts, as for protobuf.
+    return any(any(last) for last in (await _tagged(message, [tag]))[tag][-1:])
+
+
+async def _tagged(data: memoryview, tags: Iterable[int]) -> dict[int, list[memoryview]]:
+    """What stands behind some tags, in order."""
+    found: dict[int, list[memoryview]] = {tag: [] for tag in tags}
     position = 0
     try:
         while position < len(data):
@@ -164,12 +180,15 @@ def _walk(data: memoryview, position: int, found: dict[int, list[memoryview]]) -
             position += 1
             if size > 0x7F:
                 size, position = _varint(data, position - 1)
-            content = found.get(tag >> 3)
+            content = found.get(tag)
             if content is not None:
                 content.append(data[position : position + size])
             position += size
         elif kind == _VARINT:
+            begin = position
             _, position = _varint(data, position)
+            if tag in found:
+                found[tag].append(data[begin:position])
         elif kind == _FIXED64:
             position += 8
         elif kind == _FIXED32:

@@ -36,6 +36,9 @@ PLACEMENT_CALLS: Final = frozenset(
     {Call.COMPUTE_PLACEMENT, Call.STREAM_PLACEMENT, Call.STEER_PLACEMENT}
 )
 
+#: Calls about Kubernetes objects, which only a compute process can read.
+OBJECT_CALLS: Final = frozenset({Call.PLACE_OBJECTS, Call.TRANSLATE_OBJECTS})
+
 #: Calls that tell of progress.
 TOLD_OF_PROGRESS: Final = frozenset({Call.STREAM_PLACEMENT, Call.STEER_PLACEMENT})
 

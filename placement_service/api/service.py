@@ -24,11 +24,13 @@ from google.rpc import code_pb2, status_pb2
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
 from placement_service.api.admission import Admission
+from placement_service.api.bare_answer import bare_answer
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
 from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import (
+    OBJECT_CALLS,
     PLACEMENT_CALLS,
     STEERED,
     TOLD_OF_PROGRESS,
@@ -236,7 +238,9 @@ class PlacementCalls:
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
                 tell = _telling(method, news)
-                call = _Call(asked, request, question, title, budget, tell, trace, base)
+                call = _Call(
+                    asked, request, question, header.label, title, budget, tell, trace, base
+                )
                 async with _heard(method, call, context):
                     with stage(Stage.WAIT):
                         process = await self._turn(call)
@@ -265,6 +269,7 @@ class PlacementCalls:
             raise self._admission.busy() from None
 
     async def _in_time(self, process: ComputeProcess, call: _Call) -> bytes:
+        making = asyncio.ensure_future(self._make_bare(call))
         try:
             async with asyncio.timeout_at(call.budget.late) as end:
                 call.end = end
@@ -278,11 +283,28 @@ class PlacementCalls:
                 detail = "The search was told to end."
                 return call.best_so_far(placement_pb2.Termination(detail=detail))
             self._metrics.late.inc()
+            call.best = call.bare if call.best is None else call.best
             if call.best is None:
                 logger.warning("%s: a stage was late, and there is no answer yet", call.title)
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
             logger.warning("%s: a stage was late; the best answer so far leaves", call.title)
             return call.best_so_far()
+        finally:
+            making.cancel()
+
+    async def _make_bare(self, call: _Call) -> None:
+        """Has the answer that nothing is placed at hand, for a request that is read slowly."""
+        if call.method.call in OBJECT_CALLS:
+            return
+        # Few requests take so long to read; it takes part of the time for the others.
+        await asyncio.sleep((call.budget.answer_by - asyncio.get_running_loop().time()) / 2)
+        if call.best is not None:
+            return
+        placement = await bare_answer(call.question, call.label)
+        if placement is not None:
+            field = call.method.placement
+            answer = envelope.wrapped(placement.SerializeToString(), field) if field else b""
+            call.bare = answer if len(answer) <= self._settings.max_message_bytes else None
 
     def _base(self, digest: str) -> bytes:
         """A base that is kept; raises SnapshotUnknown."""
@@ -412,6 +434,7 @@ class _Call:
     method: Method
     request: memoryview
     question: memoryview
+    label: str
     title: str
     budget: _Budget
     tell: Callable[[bytes], None]
@@ -420,6 +443,8 @@ class _Call:
     base: bytes | None = None
     told: Sequence[bytes] = field(default=(), init=False)
     best: bytes | None = field(default=None, init=False)
+    #: The answer that nothing is placed, for when time ends before the request is read.
+    bare: bytes | None = field(default=None, init=False)
     standing: Standing = field(default=Standing.NOTHING, init=False)
     end: asyncio.Timeout | None = field(default=None, init=False)
     hurried: bool = field(default=False, init=False)
@@ -445,7 +470,7 @@ class _Call:
     def best_so_far(self, termination: placement_pb2.Termination | None = None) -> bytes:
         """The best answer, with the time that passed, and another end if it is not proven."""
         assert self.best is not None
-        if self.standing is Standing.PARTIAL:
+        if self.standing is Standing.PARTIAL or not self.method.placement:
             return self.best
         if self.standing is Standing.PROVEN:
             termination = None

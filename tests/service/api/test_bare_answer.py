@@ -1,0 +1,55 @@
+"""The answer that the edge gives when nobody else has read the request."""
+
+from __future__ import annotations
+
+import asyncio
+
+from placement.v1 import ComputePlacementRequest, placement_pb2
+from placement_service.api import bare_answer
+from placement_service.api.bare_answer import LARGEST_GANG
+from placement_service.api.size import MAX_GANGS
+from tests.service.questions import message, open_snapshot
+
+
+def answer(content: bytes) -> placement_pb2.Placement | None:
+    return asyncio.run(bare_answer.bare_answer(memoryview(content), "mine"))
+
+
+def test_each_gang_that_does_not_run_waits_and_is_told_why() -> None:
+    there = ComputePlacementRequest()
+    there.snapshot.revision = "r7"
+    for name, minimum in (("waits", 3), ("runs", 2)):
+        group = there.gangs.add(name=name).groups.add(name="worker", min_replicas=minimum)
+        group.bound_pods.add(name="a", node="n")
+        pod_set = group.pod_sets.add()
+        pod_set.bound_pods.add(name="b", node="n")
+        pod_set.pods.add(name="c")
+    found = answer(there.SerializeToString())
+    assert found is not None
+    assert (found.label, found.revision) == ("mine", "r7")
+    assert found.termination.limit == placement_pb2.TERMINATION_LIMIT_TIME
+    assert not found.bindings
+    assert not found.tiers
+    waits, runs = found.gangs
+    assert (waits.name, waits.placed) == ("waits", False)
+    assert waits.reasons[0].code == placement_pb2.REASON_CODE_NOT_SEARCHED
+    assert (runs.name, runs.placed, len(runs.reasons)) == ("runs", True, 0)
+
+
+def test_what_was_only_to_be_checked_is_not_called_valid() -> None:
+    there = message(open_snapshot())
+    assert answer(there.SerializeToString()) is not None
+    there.validate_only = True
+    assert answer(there.SerializeToString()) is None
+    last = ComputePlacementRequest(label="set back").SerializeToString() + b"\x30\x00"
+    assert answer(there.SerializeToString() + last) is not None, "the last value counts"
+
+
+def test_what_cannot_be_read_in_small_steps_has_no_such_answer() -> None:
+    torn = message(open_snapshot()).SerializeToString()
+    assert answer(torn[:-1]) is None
+    assert answer(b"\x12\x02\xff\xff") is None
+    assert answer(b"\x12\x00" * (MAX_GANGS + 1)) is None
+    large = ComputePlacementRequest()
+    large.gangs.add(name="x" * LARGEST_GANG)
+    assert answer(large.SerializeToString()) is None
