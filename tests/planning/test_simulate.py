@@ -34,6 +34,20 @@ def test_jobs_wait_for_the_room_that_others_leave(ask: Ask) -> None:
     assert outcome.wait(0.5) == 90
 
 
+def test_a_trace_that_is_ended_early_tells_what_was_until_then(ask: Ask) -> None:
+    asked = request([node("n0")], [])
+    looks = iter([False, False, True])
+    outcome = simulate(
+        asked,
+        [job("a", 0, 100), job("b", 10, 50), job("c", 20, 10)],
+        v1.Policy(),
+        ask=lambda r: ask(r, 10.0),
+        stops=lambda: next(looks),
+    )
+    assert started(outcome) == {"a": 0, "b": None, "c": None}
+    assert (outcome.stopped, outcome.end, outcome.utilisation) == (10, 10, 1.0)
+
+
 def test_a_job_that_fits_nowhere_never_starts(ask: Ask) -> None:
     assert started(run(ask, job("large", 0, 10, gpus=16), job("a", 0, 5))) == {
         "large": None,

@@ -79,6 +79,8 @@ class Asker:
         self._address = address
         self._warm = warm
         self._client: PlacementClient | None = None
+        self._asked: SteeredStream[Placement] | None = None
+        self._finishing = False
 
     def plan(self, request: ComputePlacementRequest) -> Placement:
         """The answer within the time limit, with a line of progress where a person watches.
@@ -145,7 +147,7 @@ class Asker:
         with (
             ProgressLine(Console(file=sys.stderr), gangs=gangs) as progress,
             steer(request, timeout=timeout) as events,
-            _interrupts(events.finish) as interrupted,
+            interrupts(events.finish) as interrupted,
         ):
             news = _Interruptible(events)
             while (event := news.next()) is not None:
@@ -155,7 +157,7 @@ class Asker:
         raise no_answer("the service ended the stream without an answer")
 
     def ask(self, request: ComputePlacementRequest, seconds: float) -> Placement:
-        """One of several questions, answered within `seconds`.
+        """One of several questions, answered within `seconds`, or as soon as `finish` is called.
 
         Raises `OutOfTime` when the service is too busy for it, and `Failure`.
         """
@@ -163,13 +165,29 @@ class Asker:
         with self._errors():
             for _ in range(_MOST_ATTEMPTS):
                 try:
-                    return self._connected().compute(request, timeout=seconds + PATIENCE)
+                    return self._finishable(request, seconds + PATIENCE)
                 except BusyError as error:
                     # Its process may be starting anew.
                     time.sleep(min(error.retry_after or _PAUSE, _PAUSE))
                 except DeadlineTooShortError:
                     break
         raise OutOfTime("the service was too busy to answer in time")
+
+    def _finishable(self, request: ComputePlacementRequest, timeout: float) -> Placement:
+        with self._connected().steer(request, timeout=timeout) as events:
+            self._asked = events
+            if self._finishing:
+                events.finish()
+            for event in events:
+                if isinstance(event, Placement):
+                    return event
+        raise no_answer("the service ended the stream without an answer")
+
+    def finish(self) -> None:
+        """Have `ask` return the best answer so far, now and from now on; from any thread."""
+        self._finishing = True
+        if self._asked is not None:
+            self._asked.finish()
 
     def close(self) -> None:
         if self._client is not None:
@@ -212,7 +230,7 @@ class Asker:
 
 
 @contextmanager
-def _interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
+def interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
     """The first interrupt calls a function and sets the event, wherever the block is; the
     second one is a KeyboardInterrupt again."""
     seen = threading.Event()

@@ -32,6 +32,7 @@ def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Jso
                     for run in outcome.runs
                 ],
                 "end": outcome.end,
+                **({} if outcome.stopped is None else {"stopped": outcome.stopped}),
                 "utilisation": outcome.utilisation,
                 "medianWait": outcome.wait(0.5),
                 "wait95": outcome.wait(0.95),
@@ -60,6 +61,11 @@ def as_text(outcomes: Mapping[str, Outcome]) -> str:
             f"{name:{width}}  {count:>13}  {median:>11}  {most:>11}  {longest:>7}  {busy:>9}"
             f"  {again:>7}"
         )
+    lines += [
+        f"{name} was ended after {seconds(outcome.stopped)} of the trace"
+        for name, outcome in outcomes.items()
+        if outcome.stopped is not None
+    ]
     waiting = {
         run.job.name: run.why for outcome in outcomes.values() for run in outcome.runs if run.why
     }

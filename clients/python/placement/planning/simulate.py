@@ -4,6 +4,8 @@ Time jumps from event to event. Whenever jobs have arrived or ended, the service
 about all that waits beside all that runs, and what it binds starts at once. A job that is
 evicted waits again and starts anew. What runs in the request at the start runs throughout;
 what waits in it is left out.
+
+A trace may be ended early: what has happened until then is the outcome.
 """
 
 from __future__ import annotations
@@ -75,15 +77,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole trace under one policy.
+    """The trace under one policy.
 
     `utilisation` is GPU seconds of jobs over GPU seconds of the cluster until `end`, the
-    time when the last job that ran ended; None for a cluster without GPUs.
+    time when the last job that ran ended; None for a cluster without GPUs. `stopped` is the time
+    that the trace had come to when it was ended early, None when it was run whole.
     """
 
     runs: tuple[Run, ...]
     end: float
     utilisation: float | None
+    stopped: float | None = None
 
     def wait(self, share: float) -> float | None:
         """The waiting time that this share of the jobs that ran did not exceed."""
@@ -121,9 +125,11 @@ def simulate(
     policy: Policy,
     *,
     ask: Callable[[ComputePlacementRequest], Placement],
+    stops: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run the trace under a policy."""
-    return _Simulation(request, policy, ask).run(sorted(jobs, key=lambda job: job.submit))
+    """Run the trace under a policy, until `stops` says so before an event."""
+    simulation = _Simulation(request, policy, ask)
+    return simulation.run(sorted(jobs, key=lambda job: job.submit), stops)
 
 
 def each(
@@ -171,10 +177,12 @@ class _Simulation:
         #: When a job ends, its name, and which start of it that is.
         self._ends: list[tuple[float, str, int]] = []
 
-    def run(self, jobs: list[Job]) -> Outcome:
+    def run(self, jobs: list[Job], stops: Callable[[], bool]) -> Outcome:
         arriving = list(reversed(jobs))
         clock = end = 0.0
         while arriving or self._ends:
+            if stops():
+                return self._outcome(jobs, clock, stopped=clock)
             times = [arriving[-1].submit] if arriving else []
             clock = min([*times, *(one[0] for one in self._ends[:1])])
             while self._ends and self._ends[0][0] <= clock:
@@ -219,7 +227,7 @@ class _Simulation:
             heapq.heappush(self._ends, (ends, name, self._starts[name]))
         self._now = now
 
-    def _outcome(self, jobs: list[Job], end: float) -> Outcome:
+    def _outcome(self, jobs: list[Job], end: float, *, stopped: float | None = None) -> Outcome:
         runs = []
         for job in jobs:
             name = _gang_name(job)
@@ -230,11 +238,11 @@ class _Simulation:
             gpus_in(node.allocatable, self._now.policy) for node in self._now.snapshot.nodes
         )
         used = sum(
-            run.job.duration * run.job.minimum * run.job.gpus
+            min(run.job.duration, end - run.started) * run.job.minimum * run.job.gpus
             for run in runs
             if run.started is not None
         )
-        return Outcome(tuple(runs), end, used / (total * end) if total and end else None)
+        return Outcome(tuple(runs), end, used / (total * end) if total and end else None, stopped)
 
 
 def _job(row: dict[str, str], number: int) -> Job:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from placement.cli import options
-from placement.cli.asking import asking
-from placement.cli.failures import wrong_input
+from placement.cli.asking import Asker, asking, interrupts
+from placement.cli.failures import complain, wrong_input
 from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
 
@@ -48,7 +48,7 @@ def command(
 ) -> None:
     """Run a trace of jobs on the nodes of the input, under one policy or several.
 
-    The time limit is that of each plan on the way.
+    The time limit is that of each plan on the way. Ctrl-C ends the traces where they are.
     """
     from placement.cli.policy import read_policy
     from placement.cli.reading import read_question, standard_input
@@ -71,13 +71,30 @@ def command(
     request = question.request
     policies = {service.policy or "default": request.policy, **further}
 
-    def outcome(policy: Policy) -> Outcome:
-        with asking(service) as asker:
-            return simulate(
-                request, trace, policy, ask=lambda asked: asker.ask(asked, service.time_limit)
-            )
+    askers: list[Asker] = []
 
-    outcomes = dict(zip(policies, each(outcome, policies.values(), at_once=workers), strict=True))
+    def finish() -> None:
+        for asker in askers:
+            asker.finish()
+
+    with interrupts(finish) as interrupted:
+
+        def outcome(policy: Policy) -> Outcome:
+            with asking(service) as asker:
+                askers.append(asker)
+                return simulate(
+                    request,
+                    trace,
+                    policy,
+                    ask=lambda asked: asker.ask(asked, service.time_limit),
+                    stops=interrupted.is_set,
+                )
+
+        outcomes = dict(
+            zip(policies, each(outcome, policies.values(), at_once=workers), strict=True)
+        )
+    if interrupted.is_set():
+        complain(["interrupted; this is how the traces went so far"])
     if output == "table":
         write_text(as_text(outcomes))
     else:
