@@ -88,14 +88,14 @@ def test_percentages_are_rounded_up(share: float, want: str) -> None:
 
 def test_the_verdict_is_about_the_first_tier_that_is_not_proven() -> None:
     placement = v1.Placement(
-        tiers=[tier("admitted", 96, 96), tier("extra", 2, 3), tier("topology", 4, 1)],
+        tiers=[tier("admitted", 96, 96), tier("waiting", 2, 3), tier("extra", 2, 4)],
         termination=v1.Termination(
             reason=v1.TerminationReason.TERMINATION_REASON_FEASIBLE,
             limit=v1.TerminationLimit.TERMINATION_LIMIT_TIME,
         ),
     )
     assert words.verdict(placement) == (
-        "Extra within 50 % of the best possible; the time limit ended the search"
+        "Waiting within 50 % of the best possible; the time limit ended the search"
     )
 
 

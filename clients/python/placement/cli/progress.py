@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from placement.cli.words import PROVABLE_TIERS, count, is_proven, number, seconds, tier_verdict
+from placement.cli.words import BEST_EFFORT, count, is_proven, number, seconds, tier_verdict
 from placement.v1 import ObjectiveTier, Progress
 
 
@@ -28,7 +28,7 @@ def line(progress: Progress | None, *, elapsed: float, gangs: int) -> str:
     if progress is None:
         return f"{clock}  asking for {count(gangs, 'gang')}"
     parts = [clock, progress.phase, f"{progress.placed_gang_count} of {count(gangs, 'gang')}"]
-    parts += [_tier(tier) for tier in progress.tiers if tier.name in PROVABLE_TIERS]
+    parts += [_tier(tier) for tier in progress.tiers if tier.name != BEST_EFFORT]
     return "  ".join(part for part in parts if part)
 
 

@@ -18,8 +18,8 @@ HOSTNAME = "kubernetes.io/hostname"
 #: Two values closer than this are equal: tiers count in thousandths.
 SAME = 5e-7
 
-#: Fragmentation never has a bound; a proof is about these.
-PROVABLE_TIERS = ("admitted", "extra", "disruption", "topology")
+#: This tier never has a bound; a proof is about all others.
+BEST_EFFORT = "fragmentation"
 
 _LIMITS = {
     TerminationLimit.TERMINATION_LIMIT_TIME: "the time limit ended the search",
@@ -133,7 +133,7 @@ def tier_verdict(tier: ObjectiveTier) -> str:
     if is_proven(tier):
         return "proven optimal"
     if not tier.HasField("bound"):
-        return "without a known bound" if tier.name in PROVABLE_TIERS else "best effort"
+        return "best effort" if tier.name == BEST_EFFORT else "without a known bound"
     if tier.minimize:
         return f"at most {number(tier.value - tier.bound)} above the best possible"
     gap = abs(tier.bound - tier.value) / max(1.0, abs(tier.value))
@@ -153,6 +153,6 @@ def verdict(placement: Placement) -> str:
     limit = _LIMITS.get(placement.termination.limit)
     ending = f"; {limit}" if limit else ""
     for tier in placement.tiers:
-        if tier.name in PROVABLE_TIERS and not is_proven(tier):
+        if tier.name != BEST_EFFORT and not is_proven(tier):
             return f"{tier.name.capitalize()} {tier_verdict(tier)}{ending}"
     return f"Nothing proven{ending}"
