@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,17 +31,33 @@ from placement_service.bounds.ways_to_count import (
     ways_to_count,
 )
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Precedence, Scope
 from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 
-#: Units to choose from, by pod class, and how many: what a requirement contributes.
-Content = tuple[tuple[tuple[int, ...], int], ...]
-#: Content that must share a domain, and how often it occurs.
-Parts = tuple[tuple[Content, int], ...]
+
+class UnitsOf(NamedTuple):
+    """So many units, each of any of these pod classes: what a requirement contributes."""
+
+    pod_classes: tuple[ClassIdx, ...]
+    units: int
+
+
+#: What requirements contribute together.
+Content = tuple[UnitsOf, ...]
+
+
+class PartTimes(NamedTuple):
+    """Content that must share a domain, and how often it occurs."""
+
+    content: Content
+    times: int
+
+
+Parts = tuple[PartTimes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +152,12 @@ class Counting:
 
     def _cut(self, gang: Gang, level: int) -> Parts:
         content = {
-            i: (tuple(gang.demands[d].pod_class for d in q.demands), q.missing)
+            i: UnitsOf(gang.pod_classes(q), q.missing)
             for i, q in enumerate(gang.requirements)
             if q.missing
         }
         requirement_of = {d: i for i, q in enumerate(gang.requirements) for d in q.demands}
-        found: list[tuple[Content, int]] = []
+        found: list[PartTimes] = []
         bound: set[int] = set()
         tree = self.topology.tree(gang)
         for part in (
@@ -148,16 +165,16 @@ class Counting:
         ):
             inside = sorted({requirement_of[d] for d in part.demands} & content.keys())
             if inside:
-                found.append((tuple(content[i] for i in inside), 1))
+                found.append(PartTimes(tuple(content[i] for i in inside), 1))
                 bound.update(inside)
         for i, (pod_classes, count) in content.items():
             if i not in bound:
-                found.append((((pod_classes, 1),), count))
+                found.append(PartTimes((UnitsOf(pod_classes, 1),), count))
         merged: dict[Content, int] = {}
         for part_content, times in found:
             ordered = tuple(sorted(part_content))
             merged[ordered] = merged.get(ordered, 0) + times
-        return tuple(sorted(merged.items()))
+        return tuple(PartTimes(*item) for item in sorted(merged.items()))
 
     def within(self, narrow: int, level: int) -> bool:
         """Whether each domain of a narrow level lies in one of a broad level."""
@@ -176,7 +193,7 @@ class Counting:
             if alone[alike]:
                 extras = tuple(
                     sorted(
-                        (tuple(gang.demands[d].pod_class for d in q.demands), q.pending - q.missing)
+                        UnitsOf(gang.pod_classes(q), q.pending - q.missing)
                         for q in gang.requirements
                         if q.pending > q.missing
                     )
@@ -223,7 +240,7 @@ class Counting:
                         times * self.least(row, content) for content, times in gang.parts[0]
                     )
                     extra[c] = min(
-                        (self.least(row, ((classes, 1),)) for classes, _ in gang.extras),
+                        (self.least(row, (UnitsOf(each.pod_classes, 1),)) for each in gang.extras),
                         default=0,
                     )
             yield Row(weight, extra, row.capacity)
@@ -239,7 +256,7 @@ class Counting:
         yield from self._queue_rows()
         per_extra = np.array(
             [
-                np.min([self.weigh(((pod_classes, 1),)) for pod_classes, _ in c.extras], axis=0)
+                np.min([self.weigh((UnitsOf(each.pod_classes, 1),)) for each in c.extras], axis=0)
                 if c.extras
                 else np.zeros(len(self.units), dtype=np.int64)
                 for c in self.classes
@@ -344,7 +361,7 @@ class Counting:
         """The minimum of the requirements that lie wholly in some demands."""
         inside = set(demands)
         return tuple(
-            (tuple(gang.demands[d].pod_class for d in q.demands), q.missing)
+            UnitsOf(gang.pod_classes(q), q.missing)
             for q in gang.requirements
             if q.missing and inside.issuperset(q.demands)
         )

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
-from placement_service.cp_sat.filled import Filled
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from placement_service.cp_sat.block_contents import Filled, LargePart
 from placement_service.cp_sat.block_shapes import Blocks, Class, Kind, Piece
-from placement_service.cp_sat.filled import Filled, LargePart
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_choice import mandatory

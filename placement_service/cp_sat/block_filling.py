@@ -21,9 +21,9 @@ from typing import TypeVar
 import numpy as np
 from ortools.sat.python import cp_model
 
+from placement_service.cp_sat.block_contents import Filled, Held, LargePart
 from placement_service.cp_sat.block_room import BlockRoom, Counted
 from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
-from placement_service.cp_sat.filled import Filled, Held, LargePart
 from placement_service.cp_sat.solving import Answer, Found, Var, dot, hold, lesser, optimise
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Admission, Terms

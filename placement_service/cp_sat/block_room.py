@@ -16,8 +16,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.cp_sat.admission_master import maximal_patterns
+from placement_service.cp_sat.block_contents import Filled, Sizes
 from placement_service.cp_sat.block_shapes import Blocks, Kind, RackSort
-from placement_service.cp_sat.filled import Filled, Sizes
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.tiers.goal import Terms

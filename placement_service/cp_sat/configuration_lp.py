@@ -49,18 +49,32 @@ MISSING = 20
 INFINITE = 1 << 61
 
 
+class PartsOfKind(NamedTuple):
+    """So many parts of one kind."""
+
+    kind: int
+    times: int
+
+
 class Column(NamedTuple):
-    """Parts [K] that fit together into a domain of a signature, as (kind, times)."""
+    """Parts that fit together into a domain of a signature."""
 
     signature: int
-    parts: tuple[tuple[int, int], ...]
+    parts: tuple[PartsOfKind, ...]
+
+
+class Weighted(NamedTuple):
+    """A variable by its index in the model, and its weight in a row."""
+
+    variable: int
+    weight: int
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """low <= sum of (variable, weight) <= high, with None where there is no limit."""
 
-    weights: tuple[tuple[int, int], ...]
+    weights: tuple[Weighted, ...]
     low: int | None
     high: int | None
 
@@ -283,7 +297,7 @@ class _Relaxation:
                 if gain <= 1e-7 * self._unit:
                     continue
             if len(there):
-                column = Column(g, tuple((int(k), int(parts[k])) for k in there))
+                column = Column(g, tuple(PartsOfKind(int(k), int(parts[k])) for k in there))
                 if self.owner.add(column):
                     self._add(column)
                     added = True
@@ -321,7 +335,7 @@ def _rows(cp: cp_model.CpModel) -> Iterator[Row]:
         domain = list(linear.domain)
         low, high = domain[0], domain[-1]
         yield Row(
-            tuple(zip(linear.vars, linear.coeffs, strict=True)),
+            tuple(map(Weighted, linear.vars, linear.coeffs)),
             low if low > -INFINITE else None,
             high if high < INFINITE else None,
         )

@@ -90,6 +90,13 @@ class UnitsOnNode(NamedTuple):
     units: int
 
 
+class DemandUnits(NamedTuple):
+    """So many units of one demand of a gang, wherever they are."""
+
+    demand: DemandIdx
+    units: int
+
+
 class Precedence(NamedTuple):
     """Whether some pods of a gang run, and the guarantee that counts for it, -1 for none."""
 
@@ -145,6 +152,10 @@ class Gang:
     def precedence(self) -> Precedence:
         """What decides whether it comes first among gangs of its priority, but for its age."""
         return Precedence(self.runs, self.guarantee)
+
+    def pod_classes(self, requirement: GroupRequirement) -> tuple[ClassIdx, ...]:
+        """The pod class of each demand of one of its requirements."""
+        return tuple(self.demands[d].pod_class for d in requirement.demands)
 
     @property
     def missing(self) -> int:

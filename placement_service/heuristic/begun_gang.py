@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.plan import Units
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.alike_parts import Alike
 from placement_service.heuristic.domain_facts import Topology
@@ -21,11 +22,11 @@ class BegunGang(GangPlacer):
     def __init__(self, topology: Topology, residual: ResidualCapacity, gang: int) -> None:
         super().__init__(topology, residual, topology.problem.gangs[gang])
 
-    def begin(self, units: Mapping[tuple[int, int], int]) -> None:
-        """Take these units, {(demand, node): count}; they are part of the minimum."""
-        for (d, node), count in units.items():
-            self.take(d, np.array([node]), np.array([count]))
-            self.want[d] -= count
+    def begin(self, units: Units) -> None:
+        """Take these units, which are part of the minimum."""
+        for demand, node, count in units:
+            self.take(demand, np.array([node]), np.array([count]))
+            self.want[demand] -= count
         for requirement in self.gang.requirements:
             # Units of one demand may stand for those of another.
             over = -sum(min(0, self.want[d]) for d in requirement.demands)

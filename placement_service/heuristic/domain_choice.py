@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.problem import Gang
+from placement_service.formulation.indices import ClassIdx, DemandIdx
+from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_units import GangUnits
@@ -187,3 +187,8 @@ def mandatory(gang: Gang) -> list[int]:
             want[d] = min(left, gang.demands[d].count)
             left -= want[d]
     return want
+
+
+def minimum_units(gang: Gang) -> Iterator[DemandUnits]:
+    """The same as units by demand, none that are zero."""
+    return (DemandUnits(DemandIdx(d), n) for d, n in enumerate(mandatory(gang)) if n)

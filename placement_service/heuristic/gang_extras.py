@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placement_service.formulation.indices import DemandIdx
+from placement_service.formulation.problem import DemandUnits
 from placement_service.heuristic.gang_units import GangUnits, OutOfTime
 from placement_service.heuristic.regions import EVERYWHERE, Region
 
@@ -42,7 +44,7 @@ class GangExtras(GangUnits):
         if done and not self.residual.rules_hold():
             self.undo(mark)
             return 0
-        self.residual.queues.charge(self.gang, ((demand, done),))
+        self.residual.queues.charge(self.gang, (DemandUnits(DemandIdx(demand), done),))
         return done
 
     def _regions(self, demand: int) -> Iterator[Region]:

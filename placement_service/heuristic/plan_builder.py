@@ -13,7 +13,7 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import admitted
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_extras import GangExtras
 from placement_service.heuristic.gang_placer import GangPlacer
@@ -116,10 +116,9 @@ class Builder:
             )
             if gang.placeable and complete and self._base_is_placed(gang, plan):
                 mark = residual.mark()
-                counts = [(d, count) for d, _, count in units]
-                if residual.queues.allows(gang, counts) and self._retake(residual, gang, units):
+                if residual.queues.allows(gang, units) and self._retake(residual, gang, units):
                     plan[index] = units
-                    residual.queues.charge(gang, counts)
+                    residual.queues.charge(gang, units)
                 else:
                     residual.undo(mark)
         return plan
@@ -158,7 +157,7 @@ class Builder:
         if units is None:
             return False
         plan[gang.index] = units
-        residual.queues.charge(gang, ((d, count) for d, _, count in units))
+        residual.queues.charge(gang, units)
         return True
 
     def _set_places(self, gang: Gang, plan: Plan) -> tuple[int, frozenset[int]]:
@@ -217,7 +216,7 @@ class Builder:
         `near` is a level and places there to try first; `within` restricts to
         some nodes (sorted indices).
         """
-        if not residual.queues.allows(gang, enumerate(mandatory(gang))):
+        if not residual.queues.allows(gang, minimum_units(gang)):
             return None
         level, places = near
         attempts: list[Region] = []

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placement_service.formulation.plan import Plan
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.problem import DemandUnits, Gang, Problem, UnitsOnNode
+
+#: Units of a gang; where they are does not matter.
+UnitsTaken = Iterable[DemandUnits | UnitsOnNode]
 
 
 class QueueLedger:
@@ -15,23 +18,23 @@ class QueueLedger:
         self._rows = problem.queue_rows
         self._left = [row.capacity for row in problem.queue_rows]
 
-    def charge(self, gang: Gang, counts: Iterable[tuple[int, int]], sign: int = 1) -> None:
-        """Count units of (demand, how many) of a gang, or with the sign -1 no longer."""
+    def charge(self, gang: Gang, units: UnitsTaken, sign: int = 1) -> None:
+        """Count units of a gang, or with the sign -1 no longer."""
         if gang.queue_rows:
-            counts = tuple(counts)
+            units = tuple(units)
             for r in gang.queue_rows:
-                self._left[r] -= sign * self._weight(r, gang, counts)
+                self._left[r] -= sign * self._weight(r, gang, units)
 
     def charge_plan(self, problem: Problem, plan: Plan) -> None:
         """Count all units of a plan."""
         if self._rows:
             for index, units in plan.items():
-                self.charge(problem.gangs[index], ((d, count) for d, _, count in units))
+                self.charge(problem.gangs[index], units)
 
-    def allows(self, gang: Gang, counts: Iterable[tuple[int, int]]) -> bool:
-        """Whether the gang may have units of (demand, how many) beside all that is counted."""
-        counts = tuple(counts) if gang.queue_rows else ()
-        return all(self._weight(r, gang, counts) <= self._left[r] for r in gang.queue_rows)
+    def allows(self, gang: Gang, units: UnitsTaken) -> bool:
+        """Whether the gang may have these units beside all that is counted."""
+        units = tuple(units) if gang.queue_rows else ()
+        return all(self._weight(r, gang, units) <= self._left[r] for r in gang.queue_rows)
 
     def most(self, gang: Gang, demand: int) -> int:
         """How many more units of a demand the gang may have; the demand's count for no limit."""
@@ -43,6 +46,6 @@ class QueueLedger:
                 most = min(most, max(0, self._left[r]) // weight)
         return most
 
-    def _weight(self, row: int, gang: Gang, counts: Iterable[tuple[int, int]]) -> int:
+    def _weight(self, row: int, gang: Gang, units: UnitsTaken) -> int:
         weight = self._rows[row].weight
-        return sum(int(weight[gang.demands[d].pod_class]) * count for d, count in counts)
+        return sum(int(weight[gang.demands[u.demand].pod_class]) * u.units for u in units)

@@ -118,8 +118,8 @@ class _Victims:
                 self._release(index, before)
                 self._take(index, after)
                 queues, gang = self.residual.queues, self.problem.gangs[index]
-                queues.charge(gang, ((d, count) for d, _, count in before), -1)
-                queues.charge(gang, ((d, count) for d, _, count in after))
+                queues.charge(gang, before, -1)
+                queues.charge(gang, after)
                 self.prices.see(index, after)
         self.plan = plan
 

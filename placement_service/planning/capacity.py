@@ -27,18 +27,18 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.planning_questions import CopiesQuestion, DomainsQuestion
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.planning import changes
-from placement_service.planning.case import Solver
 from placement_service.planning.levels import finer, levels_of
-from placement_service.planning.trial import EarlierPlan, earlier_plan
+from placement_service.planning.remedy_case import Solver
+from placement_service.planning.trial_snapshot import EarlierPlan, earlier_plan
 
-_COPIES: Final = "placement_service.cp_sat.capacity:most_copies"
-_DOMAINS: Final = "placement_service.cp_sat.capacity:fewest_domains"
+_COPIES: Final = "placement_service.cp_sat.copies_and_domains:most_copies"
+_DOMAINS: Final = "placement_service.cp_sat.copies_and_domains:fewest_domains"
 
 #: Most copies that are counted.
 MOST_COPIES: Final = 5_000
@@ -140,7 +140,7 @@ def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> 
     while copy.placeable and count < MOST_COPIES and time.monotonic() < cluster.deadline:
         if builder.place(residual, copy) is None:
             break
-        residual.queues.charge(copy, enumerate(mandatory(copy)))
+        residual.queues.charge(copy, minimum_units(copy))
         count += 1
     return count
 

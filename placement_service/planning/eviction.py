@@ -27,8 +27,8 @@ from placement_service.formulation.planning_questions import (
     UnitsNeeded,
 )
 from placement_service.planning import changes
-from placement_service.planning.case import Case, Fit
-from placement_service.planning.trial import Trial
+from placement_service.planning.remedy_case import Case, Fit
+from placement_service.planning.trial_snapshot import Trial
 
 _FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
 

@@ -19,11 +19,11 @@ from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.planning import changes
-from placement_service.planning.case import Case, Solver
 from placement_service.planning.eviction import evict
 from placement_service.planning.levels import levels_of
 from placement_service.planning.remedies import Finder, add_nodes, reduce, relax, uncordon
-from placement_service.planning.trial import Trial, minimums
+from placement_service.planning.remedy_case import Case, Solver
+from placement_service.planning.trial_snapshot import Trial, minimums
 
 #: How the least of each kind is found; the quick ones first, so that time is left for all.
 KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)

@@ -25,9 +25,9 @@ from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.planning import changes
-from placement_service.planning.case import Case, Fit
 from placement_service.planning.levels import coarser
-from placement_service.planning.trial import Trial
+from placement_service.planning.remedy_case import Case, Fit
+from placement_service.planning.trial_snapshot import Trial
 
 #: Finds ever better remedies of one kind; the last one counts.
 Finder = Callable[[Case], Iterator[Remedy]]

@@ -37,9 +37,9 @@ from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.planning import changes
-from placement_service.planning.case import Solver
 from placement_service.planning.eviction import is_protected
 from placement_service.planning.levels import inside
+from placement_service.planning.remedy_case import Solver
 from placement_service.planning.steps import in_steps
 
 _FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"

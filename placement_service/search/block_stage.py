@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from placement_service.cp_sat.block_contents import Filled, Held
 from placement_service.cp_sat.block_room import TooManyPatterns
 from placement_service.cp_sat.block_shapes import Class, Kind
-from placement_service.cp_sat.filled import Filled, Held
 from placement_service.cp_sat.part_worth import class_worths
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.search.block_problem import BlockProblem, names_blocks

@@ -8,8 +8,9 @@ greedily.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,16 +18,23 @@ from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import bound_parts
 from placement_service.cp_sat.configuration_master import Filling
 from placement_service.cp_sat.part_assignment import Place, Wish, assign
-from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
+from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first, units_of
 from placement_service.formulation.problem import Gang
 from placement_service.heuristic.begun_gang import BegunGang
-from placement_service.heuristic.domain_choice import mandatory
+from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: A gang that must lie in one domain counts more than all that only would like to.
 REQUIRED = 1000
+
+
+class RequirementUnits(NamedTuple):
+    """So many units of one requirement of a gang."""
+
+    requirement: int
+    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,22 @@ class Piece:
     """
 
     kind: int
-    units: tuple[tuple[int, int], ...]
+    units: tuple[RequirementUnits, ...]
     pin: int
+
+
+class DemandOnNode(NamedTuple):
+    """A demand of a gang, and a node that some of its units have."""
+
+    demand: DemandIdx
+    node: NodeIdx
+
+
+class PieceOf(NamedTuple):
+    """A piece of a gang of the problem."""
+
+    gang: GangIdx
+    piece: Piece
 
 
 @dataclass(slots=True, eq=False)
@@ -46,9 +68,9 @@ class Slots:
     """Parts that lie in domains and are not yet given to gangs: {kind: times} by domain."""
 
     left: dict[int, dict[int, int]]
-    given: dict[int, list[tuple[int, Piece]]] = field(default_factory=dict)
+    given: dict[int, list[PieceOf]] = field(default_factory=dict)
 
-    def take(self, gang: int, groups: list[list[Piece]], domains: Iterable[int]) -> bool:
+    def take(self, gang: GangIdx, groups: list[list[Piece]], domains: Iterable[int]) -> bool:
         """Give a gang slots in some domains for all its pieces, or none."""
         domains = list(domains)
         taken: list[tuple[int, Piece]] = []
@@ -63,7 +85,7 @@ class Slots:
                 self.left[able[0]][piece.kind] -= 1
                 taken.append((able[0], piece))
         for domain, piece in taken:
-            self.given.setdefault(domain, []).append((gang, piece))
+            self.given.setdefault(domain, []).append(PieceOf(gang, piece))
         return True
 
     def _has(self, domain: int, pieces: list[Piece]) -> bool:
@@ -125,18 +147,18 @@ class Realisation:
                     shape = self.configurations.kinds[piece.kind].shape
                     one = self.configurations.kind_of(shape, 1)
                     for _ in range(requirement.missing):
-                        yield [Piece(one, ((i, 1),), -1)]
+                        yield [Piece(one, (RequirementUnits(i, 1),), -1)]
 
     def _pieces(self, gang: Gang, requirements: list[int], pin: int) -> list[Piece]:
-        units: dict[int, list[tuple[int, int]]] = {}
+        units: dict[int, list[RequirementUnits]] = {}
         for i in requirements:
             q = gang.requirements[i]
             classes = tuple(gang.demands[d].pod_class for d in q.demands)
             shape = self.configurations.shape_of.get(classes, -1)
             if shape >= 0 and q.missing:
-                units.setdefault(shape, []).append((i, q.missing))
+                units.setdefault(shape, []).append(RequirementUnits(i, q.missing))
         return [
-            Piece(self.configurations.kind_of(shape, sum(n for _, n in mine)), tuple(mine), pin)
+            Piece(self.configurations.kind_of(shape, sum(u.units for u in mine)), tuple(mine), pin)
             for shape, mine in units.items()
         ]
 
@@ -234,7 +256,7 @@ class Realisation:
     # --- nodes ----------------------------------------------------------------------
 
     def _place(self, slots: Slots, gangs: list[Gang]) -> Plan:
-        begun: dict[int, dict[tuple[int, int], int]] = {}
+        begun: dict[GangIdx, dict[DemandOnNode, int]] = {}
         for domain, pieces in slots.given.items():
             self._give_nodes(domain, pieces, begun)
         residual = ResidualCapacity(self.problem)
@@ -243,17 +265,17 @@ class Realisation:
             if len(self.groups(g)) and g.index not in begun:
                 continue
             work = BegunGang(self.topology, residual, g.index)
-            work.begin(begun.get(g.index, {}))
+            work.begin(units_of(begun.get(g.index, {})))
             works[g.index] = work
         plan: dict[GangIdx, Units] = {}
         mine = [g for g in gangs if g.index in works]
         mine.sort(key=lambda g: (-g.priority, -g.value, oldest_first(g)))
         for g in bases_first(mine):
             may = g.base < 0 or is_placed(self.problem.gangs[g.base], plan)
-            may = may and residual.queues.allows(g, enumerate(mandatory(g)))
+            may = may and residual.queues.allows(g, minimum_units(g))
             if may and works[g.index].finish():
                 plan[g.index] = works[g.index].units()
-                residual.queues.charge(g, ((d, n) for d, _, n in plan[g.index]))
+                residual.queues.charge(g, plan[g.index])
             else:
                 works[g.index].give_up()
         return plan
@@ -261,8 +283,8 @@ class Realisation:
     def _give_nodes(
         self,
         domain: int,
-        pieces: list[tuple[int, Piece]],
-        begun: dict[int, dict[tuple[int, int], int]],
+        pieces: list[PieceOf],
+        begun: dict[GangIdx, dict[DemandOnNode, int]],
     ) -> None:
         """Nodes of a domain for all units of its pieces."""
         kinds = self.configurations.kinds
@@ -278,16 +300,17 @@ class Realisation:
                 for _ in range(count):
                     node = nodes[kinds[piece.kind].shape].pop()
                     d = self._demand(gang, i, node, mine)
-                    if d >= 0:
-                        mine[d, node] = mine.get((d, node), 0) + 1
+                    if d is not None:
+                        at = DemandOnNode(d, NodeIdx(node))
+                        mine[at] = mine.get(at, 0) + 1
 
     def _demand(
-        self, gang: Gang, requirement: int, node: int, taken: dict[tuple[int, int], int]
-    ) -> int:
-        """Which demand of a requirement goes to a node; -1 for none."""
+        self, gang: Gang, requirement: int, node: int, taken: Mapping[DemandOnNode, int]
+    ) -> DemandIdx | None:
+        """Which demand of a requirement goes to a node."""
         for d in gang.requirements[requirement].demands:
-            used = sum(n for (other, _), n in taken.items() if other == d)
+            used = sum(n for at, n in taken.items() if at.demand == d)
             fits = self.configurations.usable[gang.demands[d].pod_class][node]
             if fits and used < gang.demands[d].count:
-                return d
-        return -1
+                return DemandIdx(d)
+        return None

@@ -160,7 +160,7 @@ class _Descent:
                 units = builder.place(residual, gang)
             if units is not None:
                 plan[gang.index] = units
-                residual.queues.charge(gang, ((d, count) for d, _, count in units))
+                residual.queues.charge(gang, units)
         left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
         left.sort(key=lambda g: (-g.priority, -g.value, g.index))
         builder.put_back_home(residual, plan, [g.index for g in left])

@@ -16,7 +16,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, from_solution, is_placed
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.planning.trial import EarlierPlan, Trial
+from placement_service.planning.trial_snapshot import EarlierPlan, Trial
 
 #: Seconds with which no search is worth while.
 _SHORTEST = 0.1
