@@ -79,6 +79,17 @@ class Server:
         """Returns once `stop` is done."""
         self._stopped.wait()
 
+    def wait_until_ready(self, timeout: float) -> bool:
+        """Whether some process could answer, after so many seconds at most."""
+
+        async def ready() -> bool:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    return await self._edge.pool.ready.wait()
+            return False
+
+        return self._call(ready())
+
     def wait_until_warm(self, timeout: float) -> bool:
         """Whether some process could search at once, after so many seconds at most."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from placement import v1
 from placement.cli.asking import Asker
+from placement.cli.embedded import Embedded, StartError
 from placement.cli.options import Service
 from placement.streams import SteeredStream
 from placement.testing import scripted_server
@@ -119,3 +121,19 @@ def test_an_interrupt_gives_what_planning_found_so_far(
     found = asker._planned(lambda request, timeout: Steered(begun), v1.ExplainGangRequest())
     assert found == begun
     assert capsys.readouterr().err == f"placementctl: interrupted; {known}"
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_time_of_a_question_begins_when_the_own_service_is_ready(ready: bool) -> None:
+    class Starting:
+        def wait_until_ready(self, timeout: float) -> bool:
+            assert timeout > SERVICE.time_limit, "a busy machine starts it slowly"
+            return ready
+
+    started: Future[Any] = Future()
+    started.set_result((Starting(), 50051))
+    if ready:
+        assert Embedded(started).address() == "127.0.0.1:50051"
+    else:
+        with pytest.raises(StartError, match="not ready"):
+            Embedded(started).address()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: The question and the answer never leave the machine, so their size does not matter.
 _MOST_BYTES = 2**31 - 1
 
-#: Seconds for the solver to start, on a machine that is busy with other things.
-_WARM = 30.0
+#: Seconds for the service to start, and for its solver, on a busy machine.
+_READY, _WARM = 120.0, 30.0
 
 
 class StartError(Exception):
@@ -34,9 +34,9 @@ class Embedded:
         self._starting = starting
 
     def address(self) -> str:
-        """Waits for the start. Raises `StartError`."""
+        """Waits until a question may be asked, whose time begins then. Raises `StartError`."""
         try:
-            return f"127.0.0.1:{self._starting.result()[1]}"
+            server, port = self._starting.result()
         except ModuleNotFoundError as error:
             raise StartError(
                 f"{error.name} is not installed; ask a service with --server,"
@@ -44,6 +44,9 @@ class Embedded:
             ) from error
         except Exception as error:
             raise StartError(str(error)) from error
+        if not server.wait_until_ready(_READY):
+            raise StartError(f"its process was not ready after {_READY:g} s")
+        return f"127.0.0.1:{port}"
 
     def wait_until_warm(self) -> None:
         """Waits until a search may begin at once, so that its time is not spent on starting."""
