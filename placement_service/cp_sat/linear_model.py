@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.math_opt import model_pb2, sparse_containers_pb2
+from ortools.math_opt import (
+    callback_pb2,
+    model_parameters_pb2,
+    model_pb2,
+    result_pb2,
+    solution_pb2,
+    sparse_containers_pb2,
+)
+from ortools.math_opt.core.python import solver
 from ortools.math_opt.python import mathopt
 
 from placement_service.formulation.tiers.goal import Terms
@@ -24,6 +32,13 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-9
 #: How far a bound may be from a whole number and still mean that number.
 SLACK = 1e-4
+
+_FEASIBLE = solution_pb2.SOLUTION_STATUS_FEASIBLE
+
+#: No reduced costs: nothing reads them.
+_RETURNED = model_parameters_pb2.ModelSolveParametersProto(
+    reduced_costs_filter=sparse_containers_pb2.SparseVectorFilterProto(filter_by_ids=True)
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,14 +110,12 @@ class LinearModel:
         measure = self._measure(terms)
         proto, matrix = self._proto(terms, measure, maximize, whole=False)
         parameters = mathopt.SolveParameters(time_limit=_limit(seconds))
-        result = mathopt.solve(
-            mathopt.Model.from_model_proto(proto), mathopt.SolverType.GLOP, params=parameters
-        )
+        result = _solve(proto, mathopt.SolverType.GLOP, parameters)
         values = self._read(result)
-        if not result.has_dual_feasible_solution():
+        best = _best(result)
+        if best is None or best.dual_solution.feasibility_status != _FEASIBLE:
             return Solved(values, None)
-        duals = result.dual_values()
-        prices = np.array([duals[c] for c in sorted(duals, key=lambda c: c.id)])
+        prices = _dense(best.dual_solution.dual_values, len(self._row_least))
         return Solved(values, self._bound(terms, measure, maximize, matrix, prices))
 
     def whole(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
@@ -112,10 +125,8 @@ class LinearModel:
         parameters = mathopt.SolveParameters(
             time_limit=_limit(seconds), relative_gap_tolerance=0.0, absolute_gap_tolerance=0.5
         )
-        result = mathopt.solve(
-            mathopt.Model.from_model_proto(proto), mathopt.SolverType.HIGHS, params=parameters
-        )
-        reason = result.termination.reason
+        result = _solve(proto, mathopt.SolverType.HIGHS, parameters)
+        reason = mathopt.TerminationReason(result.termination.reason)
         if reason in (
             mathopt.TerminationReason.INFEASIBLE,
             # All variables have bounds.
@@ -128,7 +139,7 @@ class LinearModel:
             mathopt.TerminationReason.NO_SOLUTION_FOUND,
         ):
             return Solved(None, None)
-        best = result.best_objective_bound()
+        best = result.termination.objective_bounds.dual_bound
         bound = None
         if math.isfinite(best):
             bound = measure * (math.floor(best + SLACK) if maximize else math.ceil(best - SLACK))
@@ -139,11 +150,11 @@ class LinearModel:
         """What all weights of a goal are multiples of."""
         return math.gcd(*(w * self._unit[v] for v, w in terms)) or 1
 
-    def _read(self, result: mathopt.SolveResult) -> Floats | None:
-        if not result.has_primal_feasible_solution():
+    def _read(self, result: result_pb2.SolveResultProto) -> Floats | None:
+        best = _best(result)
+        if best is None or best.primal_solution.feasibility_status != _FEASIBLE:
             return None
-        found = result.variable_values()
-        inside = np.array([found[v] for v in sorted(found, key=lambda v: v.id)], dtype=np.float64)
+        inside = _dense(best.primal_solution.variable_values, self.size)
         values: Floats = inside * np.array(self._unit)
         return values
 
@@ -220,6 +231,33 @@ class LinearModel:
             ),
         )
         return proto, (rows, columns, weights)
+
+
+def _solve(
+    proto: model_pb2.ModelProto, kind: mathopt.SolverType, parameters: mathopt.SolveParameters
+) -> result_pb2.SolveResultProto:
+    """The result as a message: objects of each variable and row would cost more than a solve."""
+    return solver.solve(
+        proto,
+        kind.value,
+        mathopt.StreamableSolverInitArguments().to_proto(),
+        parameters.to_proto(),
+        _RETURNED,
+        None,
+        callback_pb2.CallbackRegistrationProto(),
+        None,
+        None,
+    )
+
+
+def _best(result: result_pb2.SolveResultProto) -> solution_pb2.SolutionProto | None:
+    return result.solutions[0] if result.solutions else None
+
+
+def _dense(found: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> Floats:
+    values: Floats = np.zeros(size)
+    values[np.array(found.ids, dtype=np.int64)] = found.values
+    return values
 
 
 def _limit(seconds: float) -> datetime.timedelta:

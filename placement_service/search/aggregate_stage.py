@@ -30,11 +30,12 @@ def settle_aggregate(state: State, *, thorough: bool = False) -> None:
     """
     p = state.parameters
     most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
+    # The model knows only roughly what a split costs, so it is not used to settle topology.
+    if (state.packs if thorough else state.proven) or state.left <= 0:
+        return
     plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
     gangs = [state.problem.gangs[i] for i in plain]
-    # The model knows only roughly what a split costs, so it is not used to settle topology.
-    done = state.packs if thorough else state.proven
-    if done or state.left <= 0 or not gangs:
+    if not gangs:
         return
     if aggregate_size(state.problem, state.forest, gangs) <= most:
         descent = _Descent(state, plain, thorough)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from placement_service.cp_sat.part_types import is_plain
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.arrays import Bools, Ints
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Worth, worth
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang, Problem
@@ -43,9 +45,6 @@ class Improver:
         self.width = float(self.parameters.fewest_domains)
         self.stale = 0
         self.tried: dict[tuple[int, bytes, tuple[int, ...]], int] = {}
-        self.plain = {
-            g.index for g in self.problem.gangs if is_plain(state.counting, state.forest, g)
-        }
         self.movable = {
             g.index
             for g in self.problem.gangs
@@ -53,6 +52,12 @@ class Improver:
             and g.pending
             and not any(self.problem.special[d.pod_class] for d in g.demands)
         }
+
+    @cached_property
+    def plain(self) -> set[GangIdx]:
+        """The gangs that part types describe; asked for only when something is left to improve."""
+        counting, forest = self.state.counting, self.state.forest
+        return {g.index for g in self.problem.gangs if is_plain(counting, forest, g)}
 
     def run(self) -> None:
         """Until everything is proven, nothing is left to try or the deadline passes."""
