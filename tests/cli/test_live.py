@@ -10,6 +10,8 @@ from pathlib import Path
 
 from placement.cli.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
+from placement.kubernetes import kinds
+from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM
 from tests.cluster.api import POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
@@ -64,6 +66,17 @@ def test_a_cluster_that_is_not_reached_ends_with_three(tmp_path: Path) -> None:
         assert "the cluster could not be read" in done.stderr
         assert str(tmp_path / "none") in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_live_cluster_is_asked_for_every_kind_that_is_read_but_those_that_make_others() -> None:
+    asked = {
+        (resource.api_version.rpartition("/")[0], resource.kind)
+        for resource in (*PLANNED_FROM, *ALSO_PLANNED_FROM)
+    }
+    made_of = {"PodCliqueSet", "JobSet", "LeaderWorkerSet", "RoleBasedGroup"}
+    plain = {kind.name for kind in kinds.PLAIN}
+    left = {(kind.group, kind.name) for kind in kinds.KINDS} - asked
+    assert {name for _, name in left} == made_of | plain
 
 
 def test_files_and_a_live_cluster_do_not_go_together() -> None:

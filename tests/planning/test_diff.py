@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from placement.planning.diff import Moved, TierChange, difference, first_difference
+from placement.cli.differences import as_names, as_text
+from placement.planning.diff import (
+    Moved,
+    RoomChange,
+    Stay,
+    TierChange,
+    difference,
+    first_difference,
+)
 from placement.planning.replay import compare
 
 
@@ -48,7 +56,42 @@ def test_evictions_are_compared() -> None:
     assert difference(after, before).spared == ("ml/x",)
 
 
-@pytest.mark.parametrize("wrong", [{}, {"podGangs": [{}]}, {"podGangs": [1]}])
+def test_gpus_domains_and_what_is_free_are_compared() -> None:
+    before, after = answer({"a": False, "b": True}, {}), answer({"a": True, "b": False}, {})
+    after["podGangs"][0]["scopes"] = [{"domains": ["r1"]}, {"domains": ["n1", "n2"]}]
+    before["room"] = {"freeGpus": 8, "freeDomains": {"rack": 1, "old": 1}}
+    after["room"] = {"freeGpus": 4, "freeDomains": {"rack": 2}, "gpusOfGangs": {"ml/a": 12}}
+    found = difference(before, after)
+    assert found.stays_after == {"ml/a": Stay(("r1",), 12)}
+    assert (found.gpus(found.won), found.gpus(found.lost)) == (12, 0)
+    assert found.room == (RoomChange("GPUs", 8, 4), RoomChange("rack", 1, 2))
+    assert as_text(found).splitlines() == [
+        "won          ml/a: r1, 12 GPUs",
+        "lost         ml/b",
+        "free         8 -> 4 GPUs",
+        "free         1 -> 2 whole domains of rack",
+    ]
+    assert as_names(found) == "ml/a\nml/b\n"
+
+
+def test_many_moved_gangs_are_told_in_a_line() -> None:
+    before = answer(dict.fromkeys("abc", True), dict.fromkeys("abc", "n1"))
+    after = answer(dict.fromkeys("abc", True), dict.fromkeys("abc", "n2"))
+    text = as_text(difference(before, after), most_moved=1)
+    assert text == (
+        "moved        ml/a: 1 pod, n1 -> n2\nmoved        and 2 more; -o wide lists them\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"podGangs": [{}]},
+        {"podGangs": [1]},
+        {"podGangs": [{"namespace": "ml", "name": "a", "placed": True, "scopes": [{}]}]},
+    ],
+)
 def test_what_is_no_answer_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="is not an answer"):
         difference(wrong, answer({}, {}))

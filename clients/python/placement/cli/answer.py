@@ -11,6 +11,7 @@ from typing import Any
 
 from placement.cli.words import gang_title, namespaced, node_name, span, whole
 from placement.kubernetes import Problem
+from placement.planning.room import Room
 from placement.v1 import (
     Binding,
     Eviction,
@@ -30,8 +31,11 @@ from placement.v1 import (
 Json = dict[str, Any]
 
 
-def answer(placement: Placement, warnings: Iterable[Problem] = ()) -> Json:
-    """The answer for ``-o json`` and ``-o yaml``, with warnings about the input."""
+def answer(
+    placement: Placement, warnings: Iterable[Problem] = (), room: Room | None = None
+) -> Json:
+    """The answer for ``-o json`` and ``-o yaml``, with warnings about the input, and what it
+    leaves free where that is known."""
     result: Json = {
         "bindings": [_binding(b) for b in placement.bindings],
         "evictions": [_eviction(e) for e in placement.evictions],
@@ -41,11 +45,22 @@ def answer(placement: Placement, warnings: Iterable[Problem] = ()) -> Json:
         "warnings": warnings_as_data(warnings),
         "stats": _stats(placement.stats),
     }
+    if room is not None:
+        result["room"] = _room(room)
     if placement.request_digest:
         result["requestDigest"] = placement.request_digest
     if placement.revision:
         result["revision"] = placement.revision
     return result
+
+
+def _room(room: Room) -> Json:
+    return {
+        "gpus": room.gpus,
+        "freeGpus": room.free,
+        "freeDomains": dict(room.domains),
+        "gpusOfGangs": {gang_title(gang): gpus for gang, gpus in room.asked.items() if gpus},
+    }
 
 
 def warnings_as_data(warnings: Iterable[Problem]) -> list[Json]:

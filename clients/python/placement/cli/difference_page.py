@@ -49,6 +49,13 @@ def page(found: Difference, seats: Seats, *, before: str, after: str) -> str:
     changed = [tier for tier in found.tiers if tier.before != tier.after]
     if changed:
         parts += ["<h2>Objective</h2>", _tiers(changed)]
+    freed = [
+        TierChange(f"free: {one.what.rpartition('/')[2]}", one.before, one.after)
+        for one in found.room
+        if one.before != one.after
+    ]
+    if freed:
+        parts += ["<h2>Free afterwards</h2>", _tiers(freed)]
     if colours:
         parts += ["<h2>Nodes, before and after</h2>", *_nodes(seats, colours)]
     return "".join([*parts, "</html>\n"])

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from placement.cli.words import count, number
-from placement.planning.diff import Difference, TierChange
+from placement.planning.diff import Difference, Stay, TierChange
 
 
 def as_data(found: Difference) -> dict[str, Any]:
@@ -16,9 +16,19 @@ def as_data(found: Difference) -> dict[str, Any]:
         "won": list(found.won),
         "lost": list(found.lost),
         "moved": [
-            {"gang": m.gang, "pods": m.pods, "before": list(m.before), "after": list(m.after)}
+            {
+                "gang": m.gang,
+                "pods": m.pods,
+                "before": list(m.before),
+                "after": list(m.after),
+                "domainsBefore": list(found.stays_before[m.gang].domains),
+                "domainsAfter": list(found.stays_after[m.gang].domains),
+            }
             for m in found.moved
         ],
+        "gpusWon": found.gpus((*found.won, *found.added)),
+        "gpusLost": found.gpus((*found.lost, *found.removed)),
+        "free": [asdict(one) for one in found.room],
         "added": list(found.added),
         "removed": list(found.removed),
         "evicted": list(found.evicted),
@@ -27,25 +37,48 @@ def as_data(found: Difference) -> dict[str, Any]:
     }
 
 
-def as_text(found: Difference) -> str:
-    """A line for each change."""
+def as_names(found: Difference) -> str:
+    """The gangs that differ, one a line."""
+    names = (*found.won, *found.lost, *(m.gang for m in found.moved), *found.added, *found.removed)
+    return "".join(f"{gang}\n" for gang in names)
+
+
+def as_text(found: Difference, *, most_moved: int | None = None) -> str:
+    """A line for each change, then what it comes to; of moved gangs at most so many."""
     if found.empty:
         return "Both answers say the same.\n"
     lines = []
-    for title, gangs in (
-        ("won", found.won),
-        ("lost", found.lost),
-        ("only after", found.added),
-        ("only before", found.removed),
+    for title, gangs, stays in (
+        ("won", found.won, found.stays_after),
+        ("lost", found.lost, found.stays_before),
+        ("only after", found.added, found.stays_after),
+        ("only before", found.removed, found.stays_before),
     ):
-        lines += [f"{title:12} {gang}" for gang in gangs]
-    for gang in found.moved:
+        lines += [f"{title:12} {gang}{_stay(stays.get(gang))}" for gang in gangs]
+    for gang in found.moved[:most_moved]:
+        here = found.stays_before[gang.gang].domains
+        there = found.stays_after[gang.gang].domains
         where = f"{_some(gang.before)} -> {_some(gang.after)}"
+        if here != there:
+            where = f"{_some(here)} -> {_some(there)}"
         lines.append(f"{'moved':12} {gang.gang}: {count(gang.pods, 'pod')}, {where}")
+    if most_moved is not None and len(found.moved) > most_moved:
+        lines.append(f"{'moved':12} and {len(found.moved) - most_moved} more; -o wide lists them")
     lines += [f"{'evicted':12} {pod}" for pod in found.evicted]
     lines += [f"{'not evicted':12} {pod}" for pod in found.spared]
     lines += [_tier(tier) for tier in found.tiers if tier.before != tier.after]
+    for one in found.room:
+        if one.before != one.after:
+            what = "GPUs" if one.what == "GPUs" else f"whole domains of {one.what}"
+            lines.append(f"{'free':12} {one.before} -> {one.after} {what}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _stay(stay: Stay | None) -> str:
+    """The domains and GPUs of a gang, as far as they are known."""
+    known = [_some(stay.domains)] if stay and stay.domains else []
+    known += [count(stay.gpus, "GPU")] if stay and stay.gpus else []
+    return f": {', '.join(known)}" if known else ""
 
 
 def _tier(tier: TierChange) -> str:

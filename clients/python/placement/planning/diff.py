@@ -7,7 +7,7 @@ and other versions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,23 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Stay:
+    """Where a gang is in an answer: the domains of its scope, and the GPUs of its new pods."""
+
+    domains: tuple[str, ...] = ()
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChange:
+    """Something that both answers leave free: GPUs, or whole domains of a level."""
+
+    what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class TierChange:
     """A tier in both answers; None where an answer lacks it."""
 
@@ -39,6 +56,8 @@ class Difference:
 
     `won` and `lost` gangs are placed in one answer only; `added` and `removed` ones are
     answered in one only. `spared` and `evicted` pods run on in the second, or first, only.
+    `stays_before` and `stays_after` tell of these gangs where they are; `room` is empty where an
+    answer does not tell what is free.
     """
 
     won: tuple[str, ...]
@@ -49,6 +68,9 @@ class Difference:
     evicted: tuple[str, ...]
     spared: tuple[str, ...]
     tiers: tuple[TierChange, ...]
+    stays_before: Mapping[str, Stay]
+    stays_after: Mapping[str, Stay]
+    room: tuple[RoomChange, ...]
 
     @property
     def empty(self) -> bool:
@@ -62,6 +84,14 @@ class Difference:
             or self.evicted
             or self.spared
             or any(tier.before != tier.after for tier in self.tiers)
+            or any(one.before != one.after for one in self.room)
+        )
+
+    def gpus(self, gangs: Iterable[str]) -> int:
+        """GPUs of these gangs where they are placed."""
+        none = Stay()
+        return sum(
+            (self.stays_after.get(gang) or self.stays_before.get(gang, none)).gpus for gang in gangs
         )
 
 
@@ -110,6 +140,9 @@ def difference(before: Answer, after: Answer) -> Difference:
         evicted=tuple(sorted(gone_after - gone_before)),
         spared=tuple(sorted(gone_before - gone_after)),
         tiers=_tiers(before, after),
+        stays_before=_stays(before, first),
+        stays_after=_stays(after, second),
+        room=_room(before, after),
     )
 
 
@@ -164,6 +197,43 @@ def _evicted(answer: Answer) -> set[str]:
 
 def _used(nodes: Mapping[str, str], pods: list[str]) -> tuple[str, ...]:
     return tuple(sorted({nodes[pod] for pod in pods if pod in nodes}))
+
+
+def _stays(answer: Answer, placed: Mapping[str, bool]) -> dict[str, Stay]:
+    """Where the placed gangs are, as far as the answer tells."""
+    gpus = _numbers(_mapping(answer.get("room")).get("gpusOfGangs"))
+    found = {}
+    for gang in answer["podGangs"]:
+        name = f"{gang['namespace']}/{gang['name']}"
+        if placed[name]:
+            try:
+                # The gang's own scope comes first.
+                domains = [
+                    str(one) for scope in gang.get("scopes", [])[:1] for one in scope["domains"]
+                ]
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"is not an answer: the scopes of {name} lack {error}") from error
+            found[name] = Stay(tuple(domains), gpus.get(name, 0))
+    return found
+
+
+def _room(before: Answer, after: Answer) -> tuple[RoomChange, ...]:
+    first, second = _mapping(before.get("room")), _mapping(after.get("room"))
+    here, there = _numbers(first), _numbers(second)
+    found = []
+    if "freeGpus" in here and "freeGpus" in there:
+        found.append(RoomChange("GPUs", here["freeGpus"], there["freeGpus"]))
+    here, there = _numbers(first.get("freeDomains")), _numbers(second.get("freeDomains"))
+    found += [RoomChange(level, here[level], there[level]) for level in here if level in there]
+    return tuple(found)
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    return {key: one for key, one in _mapping(value).items() if isinstance(one, int)}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _tiers(before: Answer, after: Answer) -> tuple[TierChange, ...]:

@@ -14,15 +14,16 @@ _OF_THE_RUN: Final = frozenset(
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The first difference of two answers as JSON, times of the clock and warnings about
-    the input aside; "" when there is none."""
+    """The first difference of two answers as JSON, times of the clock, warnings about
+    the input and what is left free aside; "" when there is none."""
     return first_difference(_timeless(before), _timeless(after))
 
 
 def _timeless(answer: Mapping[str, Any]) -> dict[str, Any]:
     stats = answer.get("stats")
-    # How a request is written down decides its digest, not what it says.
-    aside = ("stats", "warnings", "requestDigest")
+    # How a request is written down decides its digest, not what it says. What is free
+    # follows from the bindings.
+    aside = ("stats", "warnings", "requestDigest", "room")
     kept = {key: value for key, value in answer.items() if key not in aside}
     if isinstance(stats, Mapping):
         kept["stats"] = {key: value for key, value in stats.items() if key not in _OF_THE_RUN}

@@ -16,15 +16,18 @@ Examples:
   placementctl diff today.json more.json -o html > diff.html
 """
 
+#: Gangs on other nodes that the table lists.
+_MOST_MOVED = 20
+
 
 @click.command("diff", epilog=_EXAMPLES)
 @click.argument("before", type=click.Path(allow_dash=True))
 @click.argument("after", type=click.Path(allow_dash=True))
-@options.output("table", "json", "yaml", "html")
+@options.output("table", "wide", "name", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
     """Show what answer AFTER has other than answer BEFORE: gangs won, lost and moved."""
     from placement.cli.answers import read_answer
-    from placement.cli.differences import as_data, as_text
+    from placement.cli.differences import as_data, as_names, as_text
     from placement.planning.diff import difference
 
     first, second = read_answer(before), read_answer(after)
@@ -33,7 +36,11 @@ def command(before: str, after: str, output: str) -> None:
     except ValueError as error:
         raise wrong_input(f"{before}, {after}: {error}") from error
     if output == "table":
+        write_text(as_text(found, most_moved=_MOST_MOVED))
+    elif output == "wide":
         write_text(as_text(found))
+    elif output == "name":
+        write_text(as_names(found))
     elif output == "html":
         from placement.cli.difference_page import page
         from placement.planning.diff import seats

@@ -53,9 +53,11 @@ def command(
         if output in ("json", "yaml"):
             from placement.cli.answer import answer
             from placement.kubernetes import in_parts
+            from placement.planning.room import room_after
 
+            room = room_after(question.request, placement, question.levels)
             spoken = in_parts(placement, question.parts)
-            write_data(answer(spoken, question.warnings), output)
+            write_data(answer(spoken, question.warnings, room), output)
         elif output == "html":
             from datetime import UTC, datetime
 
