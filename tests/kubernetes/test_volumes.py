@@ -165,7 +165,7 @@ def test_more_terms_than_can_be_told_refuse_the_gang() -> None:
     (text,) = refused(
         claim("c", "p"), many("a", "p"), claim("d", "q"), many("b", "q"), volumes=mounts("c", "d")
     )
-    assert text == "its volumes allow too many sets of nodes to tell"
+    assert text == "its volumes combine too many sets of nodes"
 
 
 def test_a_class_of_an_unknown_mode_is_a_problem() -> None:

@@ -80,7 +80,7 @@ func WithBackoff(backoff Backoff) Option {
 	}
 }
 
-// WithTLS reaches the service by TLS. Without it, or WithCredentials, text goes plain.
+// WithTLS reaches the service by TLS. Without it, or WithCredentials, traffic is in plain text.
 func WithTLS(files TLSFiles) Option {
 	return func(o *options) error {
 		config, err := files.config()
@@ -185,7 +185,7 @@ func (c *Client) PlaceObjects(
 	return call(ctx, c, request, c.kubernetes.PlaceObjects)
 }
 
-// TranslateObjects says which question Kubernetes objects stand for, and answers none.
+// TranslateObjects returns the request that Kubernetes objects stand for, and computes nothing.
 func (c *Client) TranslateObjects(
 	ctx context.Context, request *kubernetesv1.TranslateObjectsRequest,
 ) (*kubernetesv1.TranslateObjectsResponse, error) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// copies are things by name, and the changes since the base in order. What is in them is never
-// changed.
+// copies are messages by name, and the changes since the base in order. The messages themselves
+// never change.
 type copies[K comparable, V any] struct {
 	now     map[K]V
 	changes []change[K]

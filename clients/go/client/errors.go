@@ -47,9 +47,9 @@ type Error struct {
 
 // Violation is one broken rule of a request.
 type Violation struct {
-	// Field is where: a path such as "gangs[2].name" or "objects[7].spec.containers".
+	// Field says where: a path such as "gangs[2].name" or "objects[7].spec.containers".
 	Field string
-	// Description is what.
+	// Description says which rule.
 	Description string
 }
 

@@ -28,7 +28,7 @@ func (h *Handler) OnAdd(object any, _ bool) { h.set(object) }
 // OnUpdate sets an object.
 func (h *Handler) OnUpdate(_, object any) { h.set(object) }
 
-// OnDelete removes an object, also one of which the informer knows only that it is gone.
+// OnDelete removes an object, also one of which the informer has only the key.
 func (h *Handler) OnDelete(object any) {
 	if known, is := object.(metadata); is {
 		h.session.Remove(h.key(known.GetNamespace(), known.GetName()))
@@ -60,7 +60,7 @@ func (h *Handler) set(object any) {
 	key := h.key(known.GetNamespace(), known.GetName())
 	content, err := Encode(h.apiVersion, h.kind, object)
 	if err != nil {
-		// What cannot be told must not be told as it was before.
+		// What cannot be encoded must not be sent as it was before.
 		slog.Error("an object cannot be encoded", "object", key.String(), "error", err)
 		h.session.Remove(key)
 		return

@@ -43,7 +43,7 @@ func compareKeys(a, b ObjectKey) int {
 // An ObjectsSession asks again and again about a cluster that hardly changes, in Kubernetes objects.
 // It holds the objects; the service is told all of them once, and then what has changed since its
 // last answer. A service that does not know what it was told (it was restarted, it is another
-// replica) is told the whole again, which callers do not notice.
+// replica) is sent everything again, which callers do not notice.
 //
 //	session := c.NewObjectsSession()
 //	podInformer.AddEventHandler(session.Handler("v1", "Pod"))
@@ -94,7 +94,7 @@ func (s *ObjectsSession) Remove(keys ...ObjectKey) {
 	s.objects.remove(s.state, keys...)
 }
 
-// Replace makes these all objects. What is equal has not changed.
+// Replace makes these all objects. Equal objects count as unchanged.
 func (s *ObjectsSession) Replace(objects ...Object) {
 	kept := make(map[ObjectKey]bool, len(objects))
 	for _, one := range objects {
@@ -107,8 +107,8 @@ func (s *ObjectsSession) Replace(objects ...Object) {
 	s.set(objects)
 }
 
-// Place answers a question about the session's objects, which the request, and its base, leave
-// out. Everything else is said in each request.
+// Place answers a question about the session's objects, which the request and its base leave
+// out. Everything else is sent with each request.
 func (s *ObjectsSession) Place(
 	ctx context.Context, request *kubernetesv1.PlaceObjectsRequest,
 ) (*kubernetesv1.PlaceObjectsResponse, error) {
@@ -170,7 +170,7 @@ func (s *ObjectsSession) question(request *kubernetesv1.PlaceObjectsRequest) obj
 	return asked
 }
 
-// answered takes note that the service knows a state, unless it knows a later one.
+// answered records that the service knows a state, unless it knows a later one.
 func (s *ObjectsSession) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -181,7 +181,7 @@ func (s *ObjectsSession) answered(digest string, state int) {
 	s.objects.forget(state)
 }
 
-// forget takes note that the service does not know a base.
+// forget records that the service does not know a base.
 func (s *ObjectsSession) forget(digest string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

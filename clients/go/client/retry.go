@@ -40,7 +40,7 @@ func repeat[T any](
 		}
 		pause := max(jittered(wait), failure.RetryAfter)
 		if deadline, has := ctx.Deadline(); has && time.Until(deadline) <= pause {
-			// What the server said is more use than that time ran out while we waited.
+			// The server's error tells more than that time ran out while we waited.
 			return result, failure
 		}
 		timer := time.NewTimer(pause)
@@ -54,8 +54,8 @@ func repeat[T any](
 	}
 }
 
-// isTransient says whether the same call may succeed later. RESOURCE_EXHAUSTED without a word
-// on when to come back is a message that is too large, and will be so again.
+// isTransient says whether the same call may succeed later. RESOURCE_EXHAUSTED that does not
+// say when to come back means a message that is too large, and that does not change.
 func isTransient(failure *Error) bool {
 	switch failure.Code {
 	case codes.Unavailable:

@@ -14,7 +14,7 @@ import (
 // A Session asks again and again about a cluster that hardly changes. It holds a copy of the
 // cluster's nodes and running pods; the service is told all of them once, and then what has
 // changed since its last answer. A service that does not know what it was told (it was
-// restarted, it is another replica) is told the whole again, which callers do not notice.
+// restarted, it is another replica) is sent everything again, which callers do not notice.
 //
 //	session := c.NewSession()
 //	session.SetNodes(nodes...)
@@ -80,8 +80,8 @@ func (s *Session) RemovePods(names ...string) {
 	s.pods.remove(s.state, names...)
 }
 
-// Replace makes these all nodes and running pods. What is equal has not changed, so a caller that
-// lists its cluster anew each time loses nothing but the time that comparing takes.
+// Replace makes these all nodes and running pods. Equal ones count as unchanged, so a caller that
+// lists its cluster anew each time loses only the time to compare.
 func (s *Session) Replace(nodes []*placementv1.Node, pods []*placementv1.RunningPod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -90,9 +90,9 @@ func (s *Session) Replace(nodes []*placementv1.Node, pods []*placementv1.Running
 	replaceCopies(&s.pods, s.state, pods)
 }
 
-// Compute answers a question about the session's nodes and running pods, which the request, and
-// its base, leave out. Everything else of the snapshot (revision, queues, reservations, budgets)
-// is said in each request.
+// Compute answers a question about the session's nodes and running pods, which the request and
+// its base leave out. Everything else of the snapshot (revision, queues, reservations, budgets)
+// is sent with each request.
 func (s *Session) Compute(
 	ctx context.Context, request *placementv1.ComputePlacementRequest,
 ) (*placementv1.Placement, error) {
@@ -159,7 +159,7 @@ func (s *Session) question(request *placementv1.ComputePlacementRequest) (*place
 	return question, s.state
 }
 
-// answered takes note that the service knows a state, unless it knows a later one.
+// answered records that the service knows a state, unless it knows a later one.
 func (s *Session) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -171,7 +171,7 @@ func (s *Session) answered(digest string, state int) {
 	s.pods.forget(state)
 }
 
-// forget takes note that the service does not know a base.
+// forget records that the service does not know a base.
 func (s *Session) forget(digest string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -205,7 +205,7 @@ func (s *state) accept(q *question, placement *placementv1.Placement, valid time
 		if len(planned) < len(one.waiting) {
 			g.message = reasonsOf(result)
 		}
-		// Those that stay behind stay told.
+		// Pods that stay behind keep the message that they have.
 		g.answered.pods = fingerprint(s.waitingLocked(g))
 	}
 	return out
@@ -224,7 +224,7 @@ func nodesByPod(placement *placementv1.Placement) map[types.NamespacedName]strin
 	return nodes
 }
 
-// refuse takes note of gangs that the service finds fault with. They are asked about again when
+// refuse records gangs that the service finds fault with. They are asked about again when
 // something changes, or after a while.
 func (s *state) refuse(faults map[key]string) {
 	s.mutex.Lock()

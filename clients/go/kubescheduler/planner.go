@@ -247,7 +247,7 @@ type askedGang struct {
 }
 
 // An entry is one object that is sent. A gang that cannot be told without it is left out with it;
-// so is a node. One without which the answer is the same goes alone.
+// so is a node. An entry that does not change the answer is left out alone.
 type entry struct {
 	client.Object
 	gang    key

@@ -7,7 +7,7 @@
 // own: its filters have the last word on each node, and a gang that they refuse gives back what
 // it holds and is asked about again.
 //
-// A service that does not answer stops nobody for long: after Args.FallbackAfter kube-scheduler
+// A service that does not answer holds gangs up only for a while: after Args.FallbackAfter kube-scheduler
 // chooses the nodes, gang by gang, still whole or not at all, required levels included.
 package kubescheduler
 
@@ -160,7 +160,7 @@ func (p *Plugin) PostFilter(
 	isPlanned := p.state.judge(pod).node != ""
 	p.release(p.state.giveUp(pod, "the answered node of pod "+pod.Name+" cannot take it any more; the service is asked again"))
 	if isPlanned {
-		// The service had its reasons for this node; nobody is to be preempted there unasked.
+		// The service chose this node without evictions, so no pod may be preempted there.
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the answer for the gang is out of date")
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -182,7 +182,7 @@ func (p *Plugin) Score(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info 
 // ScoreExtensions is nil: scores are final.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// SignPod refuses to batch pods of gangs: alike ones were answered different nodes.
+// SignPod refuses to batch pods of gangs: alike pods may have different nodes in the answer.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, isMember := gangOf(pod); isMember {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods of gangs are not alike")
@@ -190,7 +190,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	return nil, nil
 }
 
-// Reserve takes note of the node.
+// Reserve records the node.
 func (p *Plugin) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if !p.state.assume(pod, node) {
 		return fwk.NewStatus(fwk.Unschedulable, "another node was answered meanwhile")

@@ -55,7 +55,7 @@ type PodGroups struct {
 	mutex sync.Mutex
 	// answers are the last of each gang.
 	answers map[key]*podGroupAnswer
-	// failures counts questions without an answer, and nobody is asked before the time.
+	// failures counts questions without an answer, and the service is not asked before the time.
 	failures  int
 	notBefore time.Time
 }
@@ -189,7 +189,7 @@ func (p *PodGroups) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, inf
 	}
 }
 
-// SignPod refuses to batch pods of gangs: alike ones were answered different nodes.
+// SignPod refuses to batch pods of gangs: alike pods may have different nodes in the answer.
 func (p *PodGroups) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, isMember := podGroupOf(pod); isMember {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods of gangs are not alike")
@@ -315,7 +315,7 @@ func (p *PodGroups) before(of key, waiting []*v1.Pod) *podGroupAnswer {
 	return nil
 }
 
-// keep takes note of an answer.
+// keep records an answer.
 func (p *PodGroups) keep(of key, answer *podGroupAnswer) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -336,7 +336,7 @@ func (p *PodGroups) mayAsk() bool {
 	return !p.now().Before(p.notBefore)
 }
 
-// failed holds the scheduler up no more for a while.
+// failed lets the scheduler go on without the service for a while.
 func (p *PodGroups) failed() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

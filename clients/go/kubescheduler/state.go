@@ -98,7 +98,7 @@ func (s *state) signal() {
 
 // --- What is there ---
 
-// observe takes note of a pod as it is now.
+// observe records a pod as it is now.
 func (s *state) observe(pod *v1.Pod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -131,7 +131,7 @@ func (s *state) observe(pod *v1.Pod) {
 	s.signal()
 }
 
-// forget takes note that a pod is gone.
+// forget records that a pod is gone.
 func (s *state) forget(pod *v1.Pod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -154,7 +154,7 @@ func (s *state) removeLocked(uid types.UID) {
 	}
 }
 
-// observePodGang takes note of a PodGang as it is now; nil when it is gone.
+// observePodGang records a PodGang as it is now; nil when it is gone.
 func (s *state) observePodGang(of key, object *unstructured.Unstructured) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -170,7 +170,7 @@ func (s *state) observePodGang(of key, object *unstructured.Unstructured) {
 	s.signal()
 }
 
-// clusterChanged says that there may be room now for who had none.
+// clusterChanged records that there may be room now for gangs that had none.
 func (s *state) clusterChanged() {
 	s.mutex.Lock()
 	s.version++
@@ -264,8 +264,8 @@ func (s *state) orderLocked(pod *v1.Pod, since time.Time) order {
 	return order{priorityOf(pod), since, nameOf(pod)}
 }
 
-// assume takes note that a pod has a node in the scheduler. It says false when that is another
-// one than was answered meanwhile.
+// assume records that a pod has a node in the scheduler. It is false when the answer has meanwhile
+// become another node.
 func (s *state) assume(pod *v1.Pod, node string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -346,7 +346,7 @@ func (s *state) giveUp(pod *v1.Pod, why string) []types.UID {
 	return held
 }
 
-// keep takes note that a pod is being bound already and gives nothing back.
+// keep records that a pod is being bound already and gives nothing back.
 func (s *state) keep(uid types.UID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -62,7 +62,7 @@ class Share:
 class GpuRequest(NamedTuple):
     """Requests in which whole GPUs are `nvidia.com/gpu`, and the share beside them.
 
-    `unsupported` names what makes no sense.
+    `unsupported` names the parts that contradict each other or have no meaning.
     """
 
     requests: Mapping[str, int]
@@ -90,10 +90,10 @@ def _of_kai(annotations: Mapping[str, str]) -> tuple[Share | None, tuple[str, ..
         return None, (f"{where}: a fraction and memory at once",)
     count = _number(annotations.get(DEVICES, "1"))
     if count is None or count != int(count) or not 1 <= count <= _MOST_DEVICES:
-        return None, (f"metadata.annotations[{DEVICES}]: is no number of GPUs",)
+        return None, (f"metadata.annotations[{DEVICES}]: is not a number of GPUs",)
     amount = _number(fraction if fraction is not None else memory)
     if amount is None or amount <= 0 or (fraction is not None and amount > 1):
-        return None, (f"{where}: is no share of a GPU",)
+        return None, (f"{where}: is not a share of a GPU",)
     if fraction is not None:
         milli = math.ceil(amount * 1000)
         return Share(milli, milli, 0, int(count)), ()
@@ -126,7 +126,7 @@ def _of_koordinator(requests: Mapping[str, int]) -> GpuRequest:
             rest, None, (f"requests[{name}]: {max(core, ratio)} is more than {pieces} GPUs have",)
         )
     if ratio and memory:
-        # Both say the same of a GPU whose size the webhook knew.
+        # Where the webhook knew the size of the GPU, both say the same.
         memory = 0
     share = Share(-(-core * 10 // pieces), -(-ratio * 10 // pieces), -(-memory // pieces), pieces)
     return GpuRequest(rest, share)

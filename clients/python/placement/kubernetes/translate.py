@@ -187,7 +187,7 @@ def _make_workloads(
     pods = objects.pods
     local_queues = read_local_queues(objects.of_kind(kinds.LOCAL_QUEUES), [])
     for kind, make in _WORKLOADS.items():
-        # Without any nobody looks whose pods are there already.
+        # Without workloads there is no need to know which pods exist already.
         if several := objects.of_kind(kind):
             make(several, pods, made, problems)
     flavors = read_flavors(

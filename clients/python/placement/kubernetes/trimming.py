@@ -1,8 +1,8 @@
 """What a program that holds a whole cluster in memory keeps of each object.
 
 A Pod as the API server writes it takes some 30 KB as Python dictionaries, of which
-translation reads a fiftieth; and most pods are alike. `Trimmer` keeps what `translate`
-reads, and what tells a controller how the object fares, and stores equal parts once.
+translation reads a fiftieth, and most pods are alike. `Trimmer` keeps what `translate`
+reads and the status that a controller needs, and stores equal parts once.
 Translating trimmed objects gives what translating whole ones gives.
 """
 
@@ -27,7 +27,7 @@ from placement.kubernetes.podspec import relevant
 
 Body = dict[str, Any]
 
-#: Parts remembered; beyond it sharing starts anew, so that what is long gone is let go.
+#: So many parts are remembered. Then sharing starts anew, so that old parts are freed.
 _MOST_PARTS: Final = 20_000
 
 _POD_METADATA: Final = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
@@ -55,7 +55,7 @@ class Trimmer:
         self._parts: dict[bytes, Any] = {}
 
     def trim(self, body: Mapping[str, Any]) -> Body:
-        """The object with what counts. One of another kind stays as it is."""
+        """The object without what nobody reads. An object of another kind stays as it is."""
         match body.get("kind"):
             case objects.POD:
                 return self._pod(body)
@@ -169,7 +169,7 @@ def _mapping(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _controllers(metadata: Mapping[str, Any]) -> list[Body]:
-    """Who controls an object, which owners of reservations may name."""
+    """The controllers of an object: owners of reservations may name them."""
     owners = metadata.get("ownerReferences")
     return [
         {f: owner[f] for f in ("kind", "name", "uid", "controller") if f in owner}

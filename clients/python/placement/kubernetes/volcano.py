@@ -5,7 +5,7 @@
   preferred.
 - A PodGroup's pods name it in an annotation. With a minimum for each task the tasks are
   groups; otherwise all pods are one group. The same holds for the tasks of a Job.
-- The queue of a PodGroup or a Job is what it names; see `volcano_queues`.
+- A PodGroup or a Job names its queue; see `volcano_queues`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANNOTATIONS: Final = (POD_GROUP, _TASK)
 
 #: The label that stands for a tier.
 _TIER: Final = "topology.volcano.sh/tier-{}"
-#: An expression that repeats what repeats already can take for ever.
+#: A repetition inside a repetition can take for ever to match.
 _NESTED_REPEAT: Final = re.compile(r"\([^)]*[+*}][^)]*\)\s*[+*{]")
 _LONGEST_PATTERN: Final = 256
 
@@ -85,12 +85,12 @@ def _chosen(member: At, candidates: Mapping[str, Mapping[str, str]]) -> set[str]
     pattern = selector.get("regexMatch").get("pattern").text()
     if pattern:
         if len(pattern) > _LONGEST_PATTERN or _NESTED_REPEAT.search(pattern):
-            selector.get("regexMatch").problem("is too involved")
+            selector.get("regexMatch").problem("is too complex")
             return set()
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            selector.get("regexMatch").problem(f"is no regular expression: {error}")
+            selector.get("regexMatch").problem(f"is not a regular expression: {error}")
             return set()
         return {name for name in candidates if compiled.fullmatch(name)}
     labels = read_selector(selector.get("labelMatch"))

@@ -1,8 +1,8 @@
 """Volcano's Queues: `capability` is the limit, and what a queue deserves is guaranteed.
 
-Where a queue deserves nothing by name, what is reserved for it (`guarantee`) counts instead.
-Weights say nothing about one queue alone, and are not read. The root is written in no queue of
-older clusters.
+Where `deserved` is absent, what is reserved for the queue (`guarantee`) counts instead.
+Weights are not read: a weight alone does not say how much a queue may have. In older clusters
+no queue names the root as its parent.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 - An unbound one of a class that waits for its first consumer brings the class's allowed
   topologies.
 - An unbound one of any other class keeps its pod waiting until it is bound.
-- A claim of mode ReadWriteOncePod serves one pod: while several use it those that wait go on
-  waiting.
+- A claim of mode ReadWriteOncePod serves one pod: while several use it, the waiting
+  ones go on waiting.
 - The claim of an ephemeral volume is named after pod and volume; until it is made, its class
   counts.
 
@@ -35,7 +35,7 @@ _MOST_TERMS: Final = 256
 
 
 class Places(NamedTuple):
-    """Where volumes let a pod run: None means anywhere. `unsupported` says what keeps it out."""
+    """Where volumes let a pod run: None means anywhere. `unsupported` says why it cannot run."""
 
     nodes: v1.NodeSelector | None = None
     unsupported: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Volumes:
                 allowed.append(nodes)
         selector = both(allowed)
         if selector is None and allowed and not unsupported:
-            unsupported.append("its volumes allow too many sets of nodes to tell")
+            unsupported.append("its volumes combine too many sets of nodes")
         return Places(selector, tuple(unsupported))
 
     def _place(
@@ -134,7 +134,7 @@ def both(selectors: Iterable[v1.NodeSelector]) -> v1.NodeSelector | None:
         term = v1.NodeSelectorTerm()
         for one in several:
             term.MergeFrom(one)
-        # A term without requirements matches nothing, and so does all that it is part of.
+        # A term without requirements matches nothing, so a combination with it does not either.
         if all(one.match_expressions or one.match_fields for one in several):
             terms.append(term)
     return v1.NodeSelector(terms=terms)
