@@ -5,11 +5,12 @@ A call that is cancelled, as by ``asyncio.timeout``, stops its search.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import grpc
 from google.protobuf.message import Message
@@ -27,8 +28,11 @@ from placement.v1 import (
     ComputeRepackingResponse,
     ExplainGangRequest,
     ExplainGangResponse,
+    Finish,
     Placement,
     Progress,
+    SteerPlacementRequest,
+    SteerPlanningRequest,
     StreamPlacementRequest,
 )
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
@@ -37,6 +41,59 @@ from placement.v1.planning_pb2_grpc import PlanningServiceStub
 _Answer = TypeVar(
     "_Answer", Placement, ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse
 )
+
+
+_A_co = TypeVar("_A_co", covariant=True)
+_Step = SteerPlacementRequest | SteerPlanningRequest
+
+
+class AsyncSteeredStream(AsyncIterator[Progress | _A_co], Generic[_A_co]):
+    """As `placement.streams.SteeredStream`: progress, then one answer, and an end that the
+    caller may call for. Leaving it as a context manager cancels the call.
+    """
+
+    def __init__(self, steer: Callable[..., Any], request: _Step, finish: _Step, timeout: float):
+        self._finish = finish
+        self._steps: asyncio.Queue[_Step | None] = asyncio.Queue()
+        self._steps.put_nowait(request)
+        self._call = steer(self._sent(), timeout=timeout)
+        self._responses = aiter(self._call)
+
+    async def __anext__(self) -> Progress | _A_co:
+        while True:
+            try:
+                response = await anext(self._responses)
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc_error(error) from error
+            event = response.WhichOneof("event")
+            if event is not None:
+                return cast("Progress | _A_co", getattr(response, event))
+            # An event that a newer server knows and this client does not.
+
+    def finish(self) -> None:
+        """Have the search end with the best answer so far."""
+        self._steps.put_nowait(self._finish)
+        self._steps.put_nowait(None)
+
+    def close(self) -> None:
+        """Cancel the call, which stops the search; does nothing when it has ended."""
+        self._call.cancel()
+        self._steps.put_nowait(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def _sent(self) -> AsyncGenerator[_Step]:
+        while (step := await self._steps.get()) is not None:
+            yield step
 
 
 class AsyncPlacementClient:
@@ -137,6 +194,42 @@ class AsyncPlacementClient:
             raise from_rpc_error(error) from error
         finally:
             call.cancel()  # Does nothing to a call that has ended.
+
+    def steer(
+        self, request: ComputePlacementRequest, *, timeout: float | None = None
+    ) -> AsyncSteeredStream[Placement]:
+        """As `stream`, with an end that the caller may call for."""
+        return AsyncSteeredStream(
+            self._planning.SteerPlacement,
+            SteerPlacementRequest(request=request),
+            SteerPlacementRequest(finish=Finish()),
+            self._seconds(timeout),
+        )
+
+    def steer_explain(
+        self, request: ExplainGangRequest, *, timeout: float | None = None
+    ) -> AsyncSteeredStream[ExplainGangResponse]:
+        """As `explain`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(explain_gang=request), timeout)
+
+    def steer_capacity(
+        self, request: ComputeCapacityRequest, *, timeout: float | None = None
+    ) -> AsyncSteeredStream[ComputeCapacityResponse]:
+        """As `capacity`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(compute_capacity=request), timeout)
+
+    def steer_repack(
+        self, request: ComputeRepackingRequest, *, timeout: float | None = None
+    ) -> AsyncSteeredStream[ComputeRepackingResponse]:
+        """As `repack`, with progress and an end that the caller may call for."""
+        return self._steered(SteerPlanningRequest(compute_repacking=request), timeout)
+
+    def _steered(
+        self, request: SteerPlanningRequest, timeout: float | None
+    ) -> AsyncSteeredStream[Any]:
+        finish = SteerPlanningRequest(finish=Finish())
+        steer = self._planning.SteerPlanning
+        return AsyncSteeredStream(steer, request, finish, self._seconds(timeout))
 
     def session(self, cluster: LocalSnapshot | None = None) -> AsyncSession:
         """Asks again and again about a cluster that hardly changes.
