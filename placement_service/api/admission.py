@@ -170,19 +170,32 @@ class Admission:
         self._let_others_in()
 
     def _let_others_in(self) -> None:
-        for one in tuple(self._expected):
-            if self._arriving.total() >= self._most_arriving:
+        while self._arriving.total() < self._most_arriving:
+            # The turn of a call that was cancelled is done before it leaves.
+            able = [
+                one for one in self._expected if self._may_arrive(one.peer) and not one.turn.done()
+            ]
+            if not able:
                 return
-            if self._may_arrive(one.peer) and not one.turn.done():
-                self._arriving[one.peer] += 1
-                self._expected.remove(one)
-                one.turn.set_result(None)
+            # Many calls of one caller are behind the first of another, as long as they take.
+            hosts: Counter[str] = Counter()
+            for peer, count in self._arriving.items():
+                hosts[_host(peer)] += count
+            one = min(able, key=lambda one: (hosts[_host(one.peer)], self._arriving[one.peer]))
+            self._arriving[one.peer] += 1
+            self._expected.remove(one)
+            one.turn.set_result(None)
 
     def _may_arrive(self, peer: str) -> bool:
         return (
             self._arriving.total() < self._most_arriving
             and self._arriving[peer] < self._most_of_peer
         )
+
+
+def _host(peer: str) -> str:
+    """The address of a connection, without its port."""
+    return peer.rpartition(":")[0]
 
 
 class _Expected:

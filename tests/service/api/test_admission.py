@@ -139,6 +139,48 @@ def test_calls_without_message_of_many_connections_make_room(
     run(work())
 
 
+def test_the_next_to_send_is_of_the_connection_with_the_fewest_that_do() -> None:
+    async def work() -> None:
+        admission = door()
+        idle = [await reading(admission, peer, 60) for peer in ("a:1", "a:2")]
+        honest = asyncio.ensure_future(admission.arrival("b:1", at_once))
+        neighbour = asyncio.ensure_future(admission.arrival("a:3", at_once))
+        await asyncio.sleep(0)
+        assert not honest.done()
+        arriving = [task for tasks in idle for task in tasks[: ARRIVING // 2]]
+        async with asyncio.timeout(1.0):
+            await end(arriving[:1])
+            assert await honest == b"request"
+            await neighbour
+        await end([task for tasks in idle for task in tasks])
+        assert not admission._arriving.total()
+
+    run(work())
+
+
+def test_those_of_an_address_who_come_by_many_connections_are_behind_all_others() -> None:
+    async def work() -> None:
+        admission = door()
+        idle = [task for i in range(60) for task in await reading(admission, f"hostile:{i}", 1)]
+        order: list[str] = []
+
+        async def noted(peer: str) -> None:
+            await admission.arrival(peer, at_once)
+            order.append(peer)
+
+        others = [asyncio.ensure_future(noted(peer)) for peer in ("hostile:99", "honest:1")]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(1.0):
+            # One leaves who sends, then all who wait.
+            await end(idle[:1])
+            await others[1]
+            await end(idle)
+            await others[0]
+        assert order == ["honest:1", "hostile:99"]
+
+    run(work())
+
+
 def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_EXPECTED", 5)
 
