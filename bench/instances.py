@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import math
 import random
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -33,6 +32,7 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
+from bench.mix import huge, mix, ragged, sets
 from placement_service.entities.request import Node, PodGang, PodTemplate, Policy, Snapshot
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
 
@@ -73,191 +73,6 @@ def _aged(snapshot: Snapshot, seed: int) -> Snapshot:
         replace(gang, created=NOW - int(rng.expovariate(1 / MEAN_AGE))) for gang in snapshot.gangs
     )
     return replace(snapshot, gangs=gangs, as_of=NOW)
-
-
-# --- the standard mix -----------------------------------------------------------
-
-
-def mix(
-    seed: int,
-    *,
-    load: float = 1.0,
-    gangs: int = 200,
-    blocks: int = 14,
-    racks: int = 20,
-    extras: float = 0.0,
-    scaled: float = 0.0,
-    priorities: int = 1,
-) -> Snapshot:
-    """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
-
-    5,152 nodes by default. `extras` is the share of the training gangs that have a quarter of
-    their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
-    the first are gangs of their own.
-    """
-    rng = random.Random(f"mix {seed}")
-    nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
-    jobs = _jobs(rng, gangs, load * free_trays(nodes))
-    return Snapshot(
-        tuple(nodes),
-        tuple(g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """`replicas` are trays by role; each replica needs one rack when `bound`."""
-
-    name: str
-    replicas: Mapping[str, tuple[int, ...]]
-    bound: bool = False
-    small: PodTemplate | None = None
-    small_count: int = 0
-    required: str = ""
-    preferred: str = ""
-
-    @property
-    def trays(self) -> int:
-        return sum(sum(sizes) for sizes in self.replicas.values())
-
-
-def _jobs(rng: random.Random, count: int, trays: float) -> list[_Job]:
-    """Jobs that ask for about so many trays: sizes grow with a common factor.
-
-    Raises ValueError when so few jobs are too small, or so many too large, for that.
-    """
-    seeds = [rng.getrandbits(32) for _ in range(count)]
-
-    def draw(factor: float) -> list[_Job]:
-        return [_job(random.Random(s), f"g{i:03}", factor) for i, s in enumerate(seeds)]
-
-    low, high = 0.01, 8.0
-    for _ in range(12):
-        middle = math.sqrt(low * high)
-        if sum(job.trays for job in draw(middle)) < trays:
-            low = middle
-        else:
-            high = middle
-    jobs = draw(high)
-    asked = sum(job.trays for job in jobs)
-    if not 0.75 * trays <= asked <= 1.25 * trays:
-        raise ValueError(f"{count} gangs ask for {asked} trays, which is far from {trays:.0f}")
-    return jobs
-
-
-def _job(rng: random.Random, name: str, factor: float) -> _Job:
-    kind = rng.random()
-
-    def times(number: int, most: int) -> int:
-        return max(1, min(most, round(number * factor)))
-
-    if kind < 0.55:
-        prefill, decode = rng.choice((1, 2, 4, 8)), rng.choice((2, 4, 8, 9, 10))
-        one_block = rng.random() < 0.5
-        return _Job(
-            f"{name}-serve",
-            {
-                "prefill": (prefill,) * times(rng.randint(1, 4), 4),
-                "decode": (decode,) * times(rng.randint(1, 3), 3),
-            },
-            bound=True,
-            small=rng.choice((ONE_GPU, FRONTEND)),
-            small_count=rng.randint(1, 4),
-            required=BLOCK if one_block else "",
-            preferred="" if one_block else BLOCK,
-        )
-    if kind < 0.73:
-        wanted = times(rng.choice((8, 16, 24, 32, 64, 96, 128, 256)), 256)
-        if rng.random() < 0.4:
-            size = rng.choice((4, 8, 12, 16))
-            parts = (size,) * max(1, round(wanted / size))
-            return _Job(f"{name}-train", {"segment": parts}, bound=True, preferred=BLOCK)
-        return _Job(f"{name}-train", {"worker": (max(8, wanted),)}, preferred=BLOCK)
-    if rng.random() < 0.3:
-        return _Job(f"{name}-job", {"main": (1,)})
-    return _Job(f"{name}-job", {}, small=rng.choice((ONE_GPU, HALF_TRAY)), small_count=1)
-
-
-def _gangs(
-    rng: random.Random, job: _Job, extras: float, scaled: float, priorities: int
-) -> list[PodGang]:
-    spare = extras > 0 and not job.bound and rng.random() < extras
-    split = scaled > 0 and len(job.replicas.get("decode", ())) > 1 and rng.random() < scaled
-    priority = 100 * rng.randrange(priorities)
-    parts = [
-        Part(
-            f"{role}-{i}",
-            WHOLE_TRAY,
-            size,
-            rack=job.bound,
-            minimum=math.ceil(0.75 * size) if spare else None,
-        )
-        for role, sizes in job.replicas.items()
-        for i, size in enumerate(sizes)
-    ]
-    if job.small is not None:
-        parts.append(Part("small", job.small, job.small_count))
-    own = [p for p in parts if not (split and p.name.startswith("decode-") and p.name[-1] != "0")]
-    base = gang(job.name, own, required=job.required, preferred=job.preferred, priority=priority)
-    return [
-        base,
-        *(
-            gang(f"{job.name}-{p.name}", [p], priority=priority, base=job.name)
-            for p in parts
-            if p not in own
-        ),
-    ]
-
-
-def huge(seed: int, *, load: float = 1.1, gangs: int = 1000) -> Snapshot:
-    """The standard mix at 25,760 nodes and 1,000 gangs."""
-    return mix(seed, load=load, gangs=gangs, blocks=70)
-
-
-#: Labels of a node of `ragged` that say nothing of where it is.
-_FACTS = 22
-
-
-def ragged(
-    seed: int,
-    *,
-    load: float = 1.1,
-    gangs: int = 1000,
-    blocks: int = 70,
-    serials: int = 0,
-) -> Snapshot:
-    """The standard mix as real clusters look: no two nodes have the same requested, and each has
-    25 labels. With `serials` one of them differs on every node too.
-
-    What runs besides takes no more than a pod for a whole tray leaves.
-    """
-    plain = mix(seed, load=load, gangs=gangs, blocks=blocks)
-    rng = random.Random(f"ragged {seed}")
-    nodes = []
-    for i, n in enumerate(plain.nodes):
-        kind = n.labels.get(RACK, "")
-        facts = {
-            f"feature.example.com/fact-{k:02}": f"value-{hash_of(kind, k) % 3}"
-            for k in range(_FACTS)
-        }
-        if serials:
-            facts["feature.example.com/serial"] = f"{seed}-{i:06}"
-        daemons = resources(rng.uniform(0.1, 12), rng.uniform(0.1, 100), pods=rng.randint(3, 12))
-        together = {name: n.requested.get(name, 0) + amount for name, amount in daemons.items()}
-        nodes.append(
-            replace(n, labels={**n.labels, **facts}, requested={**n.requested, **together})
-        )
-    return Snapshot(tuple(nodes), plain.gangs)
-
-
-def hash_of(text: str, k: int) -> int:
-    """A number that is the same in every process."""
-    return zlib.crc32(f"{text} {k}".encode())
-
-
-def sets(seed: int, *, load: float = 1.1, gangs: int = 150) -> Snapshot:
-    """The standard mix with three priorities, extras and scaled gangs."""
-    return mix(seed, load=load, gangs=gangs, extras=0.5, scaled=0.6, priorities=3)
 
 
 def tiny(seed: int, *, load: float = 1.2, gangs: int = 6) -> Snapshot:

@@ -11,7 +11,6 @@ All chance comes from the `random.Random` that is passed in.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +22,6 @@ from placement_service.entities.request import (
     HOSTNAME,
     MEMORY,
     PODS,
-    Binding,
     BoundPod,
     Effect,
     HostPort,
@@ -35,25 +33,21 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
-    Policy,
     RunningPod,
     Snapshot,
     SpreadConstraint,
     Taint,
     Toleration,
 )
-from placement_service.entities.reservation_users import use_reservations
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
-from placement_service.judge.verify import verify
+from tests.cut_out import Planned, cut_out
+from tests.legal_plans import legal_plan
 from tests.strategies import AGES, GPU, NAMESPACE, NOW
 
 #: From broad to narrow.
 LEVELS = ("zone", "block", "rack")
 APPS = ("a", "b")
-
-#: Draws for a place of one gang.
-TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +78,6 @@ class Taste:
     reservations: float = 0.15
     nodes: int = 14
     pods: int = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A question and a plan that keeps all its rules."""
-
-    snapshot: Snapshot
-    plan: tuple[Binding, ...]
 
 
 def questions(taste: Taste) -> st.SearchStrategy[Snapshot]:
@@ -450,186 +436,3 @@ def _renamed(model: PodGang, name: str) -> PodGang:
             for g in model.groups
         ),
     )
-
-
-# --- plans ----------------------------------------------------------------------------
-
-
-def legal_plan(rng: random.Random, snapshot: Snapshot) -> tuple[Binding, ...]:
-    """A plan that breaks no rule, of gangs in random order at random places."""
-    plan: tuple[Binding, ...] = ()
-    waiting: tuple[Binding, ...] = ()
-    order = list(snapshot.gangs)
-    rng.shuffle(order)
-    # Mostly bases first; a gang whose base is not there only counts together with it.
-    if rng.random() < 0.8:
-        order.sort(key=lambda gang: bool(gang.base_gang))
-
-    def broken(*bindings: Binding) -> bool:
-        return bool(verify(snapshot, Policy(), use_reservations(snapshot, bindings)))
-
-    for gang in order:
-        for _ in range(TRIES):
-            mine = _somewhere(rng, snapshot, gang, (*plan, *waiting))
-            if not mine:
-                continue
-            if not broken(*plan, *mine):
-                plan += mine
-                break
-            if waiting and not broken(*plan, *waiting, *mine):
-                plan, waiting = (*plan, *waiting, *mine), ()
-                break
-        else:
-            waiting = waiting or mine
-    return plan
-
-
-def _somewhere(
-    rng: random.Random, snapshot: Snapshot, gang: PodGang, plan: Sequence[Binding]
-) -> tuple[Binding, ...]:
-    """Bindings of a gang's minimum and some extras, or none where chance finds no room.
-
-    Looks at resources, single nodes and required scopes; the rest is for `verify`.
-    """
-    templates = {
-        pod.name: s.template
-        for other in snapshot.gangs
-        for g in other.groups
-        for s in g.pod_sets
-        for pod in s.pods
-    }
-    used: dict[str, Counter[str]] = {node.name: Counter() for node in snapshot.nodes}
-    for binding in plan:
-        used[binding.node].update(templates[binding.pod].requests)
-    able = _domains(rng, snapshot, gang)
-    homes = {*gang.previous_nodes, *(p.node for g in gang.groups for p in g.running_pods)}
-    home = rng.choice([n for n in snapshot.nodes if n.name in homes] or snapshot.nodes)
-    close = rng.random() < 0.7
-    share = rng.choice((0.0, 0.5, 1.0))
-    found: list[Binding] = []
-    for group in gang.groups:
-        pods = [(pod, s.template) for s in group.pod_sets for pod in s.pods]
-        rng.shuffle(pods)
-        missing = group.missing
-        nodes = [node for node in snapshot.nodes if node.name in able[group.name]]
-        rng.shuffle(nodes)
-        if close:
-            nodes.sort(key=lambda node: -len(node.labels.items() & home.labels.items()))
-        for i, (pod, template) in enumerate(pods):
-            if i >= group.missing and rng.random() >= share:
-                continue
-            if not close:
-                rng.shuffle(nodes)
-            node = next((n for n in nodes if _fits(n, template, used[n.name])), None)
-            if node is not None:
-                missing -= 1
-                used[node.name].update(template.requests)
-                found.append(Binding(pod.name, node.name, gang.name, group.name, pod.uid))
-        if missing > 0:
-            return ()
-    return tuple(found)
-
-
-def _domains(rng: random.Random, snapshot: Snapshot, gang: PodGang) -> dict[str, set[str]]:
-    """The nodes that random domains for the required scopes leave to each group."""
-    able = {group.name: {node.name for node in snapshot.nodes} for group in gang.groups}
-    bound = {g.name: {p.node for p in g.running_pods} for g in gang.groups}
-    for scope in sorted(gang.packing_scopes, key=lambda s: -len(s.groups)):
-        if not scope.required_level:
-            continue
-        running = {name for g in scope.groups for name in bound[g]}
-        level = {n.name: n.labels.get(scope.required_level) for n in snapshot.nodes}
-        common = set.intersection(*(able[g] for g in scope.groups))
-        values = sorted({v for n in running or common if (v := level.get(n)) is not None})
-        domain = rng.choice(values) if values else None
-        inside = {n for n, v in level.items() if v is not None and v == domain}
-        for g in scope.groups:
-            able[g] &= inside
-    return able
-
-
-def _fits(node: Node, template: PodTemplate, used: Counter[str]) -> bool:
-    return (
-        node.ready
-        and not node.unschedulable
-        and template.selects(node)
-        and template.tolerates(node)
-        and all(used[r] + amount <= node.free(r) for r, amount in template.requests.items())
-    )
-
-
-# --- questions cut out of their answer --------------------------------------------------
-
-
-def cut_out(rng: random.Random, question: Planned) -> Planned:
-    """What a plan uses of its question: the same plan then places all there is.
-
-    Gangs that are left out go, and so do pods that wait. What is free on nodes besides
-    goes here and there, extras become part of the minimum in some.
-    """
-    snapshot, plan = question.snapshot, question.plan
-    where = {b.pod: b.node for b in plan}
-    placed = {b.gang for b in plan}
-    stays = [g for g in snapshot.gangs if g.name in placed or not g.is_pending]
-    names = {gang.name for gang in stays}
-    firm = rng.random() < 0.3
-    gangs = []
-    for gang in stays:
-        groups = []
-        for group in gang.groups:
-            pod_sets = (
-                replace(s, pods=tuple(pod for pod in s.pods if pod.name in where))
-                for s in group.pod_sets
-            )
-            group = replace(group, pod_sets=tuple(s for s in pod_sets if s.pods))
-            if firm and gang.is_pending:
-                count = group.running_count + group.pending_count
-                group = replace(group, min_replicas=count)
-            groups.append(group)
-        base = gang.base_gang if gang.base_gang in names else ""
-        gangs.append(replace(gang, groups=tuple(groups), base_gang=base))
-    used: dict[str, Counter[str]] = {node.name: Counter() for node in snapshot.nodes}
-    for gang in gangs:
-        for group in gang.groups:
-            for s in group.pod_sets:
-                for pod in s.pods:
-                    used[where[pod.name]].update(s.template.requests)
-    tight = rng.choice((0.0, 0.5, 1.0, 1.0))
-    nodes = tuple(_tightened(rng, node, used[node.name], tight) for node in snapshot.nodes)
-    queues = _at_their_limits(rng, snapshot.queues, gangs) if snapshot.queues else ()
-    return Planned(
-        Snapshot(nodes, tuple(gangs), snapshot.running_pods, as_of=NOW, queues=queues), plan
-    )
-
-
-def _at_their_limits(
-    rng: random.Random, queues: Sequence[Queue], gangs: Iterable[PodGang]
-) -> tuple[Queue, ...]:
-    """Queues some of whose limits are what runs and all that waits."""
-    asked: dict[str, Counter[str]] = {queue.name: Counter(queue.used) for queue in queues}
-    for gang in gangs:
-        for group in gang.groups:
-            for s in group.pod_sets if gang.queue in asked else ():
-                requests = s.template.requests
-                for _ in s.pods:
-                    asked[gang.queue].update({**requests, GPUS: Policy().gpus(requests)})
-    # What is above comes first in `queues`.
-    for queue in reversed(queues):
-        if queue.parent:
-            asked[queue.parent].update(asked[queue.name])
-    return tuple(
-        replace(
-            q, limit={r: asked[q.name][r] if rng.random() < 0.7 else a for r, a in q.limit.items()}
-        )
-        for q in queues
-    )
-
-
-def _tightened(rng: random.Random, node: Node, used: Counter[str], chance: float) -> Node:
-    """The node with nothing to spare of some resources."""
-    taken = {
-        r: amount - used[r]
-        for r, amount in node.allocatable.items()
-        if node.free(r) >= 0 and rng.random() < chance
-    }
-    return replace(node, requested={**node.requested, **taken})

@@ -67,7 +67,8 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import HoldableModel, descend, keep
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.parameters import SearchParameters
-from tests.planned import Planned, Taste, planned
+from tests.cut_out import Planned
+from tests.planned import Taste, planned
 
 POLICY = Policy(deterministic=True, starvation_after=1000)
 
