@@ -7,6 +7,7 @@ is the room that the plan leaves there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Need
 from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.indices import GroupIdx, PodSetIdx
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Gang
 
@@ -27,6 +29,13 @@ class _Region:
     level: int
     domain: int = -1
     only: Bools | None = None
+
+
+class SetOf(NamedTuple):
+    """A pod set of a gang."""
+
+    group: GroupIdx
+    pod_set: PodSetIdx
 
 
 class Extras:
@@ -46,14 +55,14 @@ class Extras:
             key = (a.gang, a.group, a.pod_set)
             self._new[key] = self._new.get(key, 0) + a.count
 
-    def waiting(self, gang: Gang) -> dict[tuple[int, int], int]:
-        """The pods that still wait, by group and pod set."""
+    def waiting(self, gang: Gang) -> dict[SetOf, int]:
+        """The pods that still wait, by pod set."""
         found = {}
         for i, group in enumerate(self._shortfalls.snapshot.gangs[gang.index].groups):
             for k, pod_set in enumerate(group.pod_sets):
                 left = len(pod_set.pods) - self._new.get((gang.index, i, k), 0)
                 if left:
-                    found[i, k] = left
+                    found[SetOf(GroupIdx(i), PodSetIdx(k))] = left
         return found
 
     def refused(self, gang: Gang, standing: tuple[Reason, ...]) -> tuple[Reason, ...]:
@@ -65,17 +74,17 @@ class Extras:
         """The pods that still wait, by demand."""
         waiting = self.waiting(gang)
         return {
-            i: waiting[m.group, m.pod_set]
+            i: waiting[SetOf(m.group, m.pod_set)]
             for i, d in enumerate(gang.demands)
             for m in d.members[:1]
-            if (m.group, m.pod_set) in waiting
+            if SetOf(m.group, m.pod_set) in waiting
         }
 
     def reasons(self, gang: Gang) -> tuple[Reason, ...]:
         """One reason for all of the gang's waiting pods."""
         waiting = self.waiting(gang)
-        demand_of: dict[tuple[int, int], int] = {
-            (m.group, m.pod_set): i for i, d in enumerate(gang.demands) for m in d.members[:1]
+        demand_of: dict[SetOf, int] = {
+            SetOf(m.group, m.pod_set): i for i, d in enumerate(gang.demands) for m in d.members[:1]
         }
         parts = [self._part(gang, demand_of[key], count) for key, count in waiting.items()]
         total = sum(waiting.values())

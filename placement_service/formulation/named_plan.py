@@ -31,6 +31,15 @@ class NamedPlan(NamedTuple):
     evictions: tuple[Eviction, ...]
 
 
+class _SetOnNode(NamedTuple):
+    """A pod set of the snapshot, and a node that some of its pods have."""
+
+    gang: int
+    group: int
+    pod_set: int
+    node: int
+
+
 class _Lost(NamedTuple):
     """A running pod that leaves its node; `to` is where it runs again, "" for nowhere."""
 
@@ -71,9 +80,9 @@ class PlanNames:
             return NamedPlan(name_devices(request, policy, bindings), ())
         new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
         bindings = self._bindings(new)
-        placed = Counter[tuple[int, int, int, int]]()
+        placed = Counter[_SetOnNode]()
         for a in assignments:
-            placed[a.gang, a.group, a.pod_set, a.node] += a.count
+            placed[_SetOnNode(a.gang, a.group, a.pod_set, a.node)] += a.count
         if policy.eviction is EvictionPolicy.REPACK:
             lost = list(_moved(prepared, placed))
         else:
@@ -108,23 +117,23 @@ def _with_devices(
     )
 
 
-def _gone(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+def _gone(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lost]:
     for home in prepared.homes:
-        stay = placed[home.gang, home.group, home.pod_set, home.node]
+        stay = placed[_SetOnNode(home.gang, home.group, home.pod_set, home.node)]
         group = prepared.snapshot.gangs[home.gang].groups[home.group]
         pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
         node = prepared.snapshot.columns.names[home.node]
         yield from (_Lost(home.gang, pod, node) for pod in pods[stay:])
 
 
-def _moved(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) -> Iterator[_Lost]:
+def _moved(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lost]:
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
     for home in prepared.homes:
         homes[home.gang].append(home)
     for gang, mine in homes.items():
         kept = Counter[int]()
         for h in mine:
-            kept[h.group] += min(h.count, placed[gang, h.group, h.pod_set, h.node])
+            kept[h.group] += min(h.count, placed[_SetOnNode(gang, h.group, h.pod_set, h.node)])
         whole = any(kept[h.group] < prepared.minimums[GroupOf(gang, h.group)] for h in mine)
         sets = dict.fromkeys((h.group, h.pod_set) for h in mine)
         for group, pod_set in sets:
@@ -133,7 +142,7 @@ def _moved(prepared: Prepared, placed: Mapping[tuple[int, int, int, int], int]) 
 
 def _moved_of_set(
     prepared: Prepared,
-    placed: Mapping[tuple[int, int, int, int], int],
+    placed: Mapping[_SetOnNode, int],
     gang: int,
     group: int,
     pod_set: int,
@@ -155,7 +164,7 @@ def _moved_of_set(
             stay = min(count, len(at_home.get(node, ())))
             open_slots += [node] * (count - stay)
     for node, here in sorted(at_home.items()):
-        stay = min(placed[gang, group, pod_set, node], len(here))
+        stay = min(placed[_SetOnNode(gang, group, pod_set, node)], len(here))
         leaving += [(pod, node) for pod in here[stay:]]
         if whole:
             yield from (_Lost(gang, p, names[node], names[node]) for p in here[:stay])
