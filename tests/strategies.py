@@ -20,6 +20,7 @@ from placement_service.entities.devices import (
     DevicePartition,
     DeviceShare,
     PartitionPolicy,
+    RequiredPartition,
 )
 from placement_service.entities.eviction import DisruptionBudget
 from placement_service.entities.queues import GPUS, Queue
@@ -345,12 +346,15 @@ def _with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
             for i in range(count)
         )
         table = [p for p in draw(st.sampled_from(_TABLES)) if max(p) < count]
+        scores = st.integers(0, draw(st.integers(0, 1)))
         nodes.append(
             replace(
                 node,
                 requested=requested,
                 devices=devices,
-                partitions=tuple(map(DevicePartition, table)) if draw(st.booleans()) else (),
+                partitions=tuple(DevicePartition(p, draw(scores), draw(scores)) for p in table)
+                if draw(st.booleans())
+                else (),
                 partition_policy=draw(st.sampled_from(PartitionPolicy)),
             )
         )
@@ -361,7 +365,10 @@ def _with_devices(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
         gpus = template.requests.get(GPU, 0)
         share = shared.get(pods[0].name) if pods else None
         if gpus and not pods and draw(st.booleans()):
-            if draw(st.booleans()):
+            if draw(st.integers(0, 2)) == 2:
+                required = RequiredPartition(draw(st.booleans()), draw(st.integers(0, 1)))
+                template = replace(template, required_partition=required)
+            elif draw(st.booleans()):
                 template = replace(template, same_pcie_nics=draw(st.integers(1, 2)))
             else:
                 share = draw(st.sampled_from(_SHARES))

@@ -30,9 +30,24 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class DevicePartition:
-    """Devices, by their indices, that one pod may get as a whole."""
+    """Devices, by their indices, that one pod may get as a whole.
+
+    `ring_bandwidth` is in bytes per second, 0 when it is not known.
+    """
 
     devices: tuple[int, ...]
+    score: int = 0
+    ring_bandwidth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredPartition:
+    """A pod gets a partition of exactly its size: of the highest score of that size on its node
+    where `best_score`, and of no less than a ring bandwidth, in bytes per second.
+    """
+
+    best_score: bool = False
+    ring_bandwidth: int = 0
 
 
 class PartitionPolicy(Enum):

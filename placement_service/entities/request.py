@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, cast
 
-from placement_service.entities.devices import DeviceShare
+from placement_service.entities.devices import DeviceShare, RequiredPartition
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.node import CPU as CPU
 from placement_service.entities.node import DEFAULT_POD_LIMIT as DEFAULT_POD_LIMIT
@@ -136,6 +136,7 @@ class PodTemplate:
     compute_domain: str = ""
     required_reservation: ReservationSelector | None = None
     ignores_reservations: bool = False
+    required_partition: RequiredPartition | None = None
     name: str = field(default="", compare=False)
 
     def __hash__(self) -> int:

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from placement_service.entities.devices import Device, DeviceShare, PartitionPolicy
+from placement_service.entities.devices import (
+    Device,
+    DeviceShare,
+    PartitionPolicy,
+    RequiredPartition,
+)
 from placement_service.entities.request import Node, PodTemplate, Policy
 from placement_service.explain import wording as words
 
@@ -19,7 +24,7 @@ def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str
     """Why the devices of a node do not hold one such pod; empty when nothing is found."""
     share, nics = template.device_share, template.same_pcie_nics
     if not node.devices:
-        needs = share is not None or nics > 0
+        needs = share is not None or nics > 0 or template.required_partition is not None
         return f"{node.short_name} does not list its GPUs" if needs else ""
     if share is not None:
         return _no_room_for_share(node, share) or _no_network(node, share.count, nics)
@@ -32,15 +37,33 @@ def devices_in_the_way(node: Node, template: PodTemplate, policy: Policy) -> str
             f"only {len(free)} of the {count} GPUs are wholly free on {node.short_name}: "
             f"{_state_of([d for d in node.devices if d.index not in free])}"
         )
-    return _no_partition(node, count, free) or _no_network(node, count, nics)
+    return _no_partition(node, count, free, template.required_partition) or _no_network(
+        node, count, nics
+    )
 
 
-def _no_partition(node: Node, count: int, free: set[int]) -> str:
-    if node.partition_policy is not PartitionPolicy.HONOR or not node.partitions:
+def _no_partition(
+    node: Node, count: int, free: set[int], required: RequiredPartition | None
+) -> str:
+    honoured = node.partition_policy is PartitionPolicy.HONOR and node.partitions
+    if required is None and not honoured:
         return ""
-    table = sorted(tuple(sorted(p.devices)) for p in node.partitions if len(p.devices) == count)
-    if not table:
+    alike = [p for p in node.partitions if len(p.devices) == count]
+    if not alike:
         return f"{node.short_name} has no partition of {count} GPUs"
+    asked = f"{count}"
+    if required is not None and required.best_score:
+        best = max(p.score for p in alike)
+        if any(p.score < best for p in alike):
+            asked = f"{count} with the best score, {best},"
+        alike = [p for p in alike if p.score == best]
+    if required is not None and required.ring_bandwidth:
+        least = words.amount("memory", required.ring_bandwidth).partition(" ")[0]
+        alike = [p for p in alike if p.ring_bandwidth >= required.ring_bandwidth]
+        if not alike:
+            return f"no partition of {asked} on {node.short_name} has a ring bandwidth of {least}/s"
+        asked = f"{asked} and {least}/s"
+    table = sorted(tuple(sorted(p.devices)) for p in alike)
     if any(free.issuperset(part) for part in table):
         return ""
     by_index = {d.index: d for d in node.devices}
@@ -50,7 +73,7 @@ def _no_partition(node: Node, count: int, free: set[int]) -> str:
     ]
     if len(each) > words.MOST_NAMES:
         each = [*each[: words.MOST_NAMES], f"{len(each) - words.MOST_NAMES} more are not free"]
-    return f"no partition of {count} is free on {node.short_name}: {'; '.join(each)}"
+    return f"no partition of {asked} is free on {node.short_name}: {'; '.join(each)}"
 
 
 def _no_room_for_share(node: Node, share: DeviceShare) -> str:

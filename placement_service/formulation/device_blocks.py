@@ -9,6 +9,10 @@ pods fits exactly when
 because large before small wastes nothing. So each size is a column: nodes offer F_s, pods
 take t / s.
 
+Where a node only prefers its partitions, that holds of the pods that insist on one: the others
+take whatever GPUs are left. Where such a pod may get some of the partitions of its size only,
+these are a column of their own, of which larger pods are taken to break all that they might.
+
 Sizes that do not divide each other are rounded up to halves, quarters, eighths of a GPU, and
 of partitions that overlap only some are used: then a pod may wait that would fit. Pods that
 want network devices get none here.
@@ -19,13 +23,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from placement_service.entities.devices import PartitionPolicy
 from placement_service.entities.request import Node
 from placement_service.formulation.device_boards import left_of
-from placement_service.formulation.device_wants import WHOLE, Want
+from placement_service.formulation.device_wants import WHOLE, Want, graded
 
 #: What a node offers of a column that does not limit it.
 PLENTY = 1 << 40
@@ -34,6 +39,8 @@ PLENTY = 1 << 40
 FREE = "a whole GPU"
 #: The column that holds back pods which blocks cannot describe.
 NETWORK = "a network device beside GPUs"
+#: What a node has that has no partition as a pod insists on.
+_NO_PARTITION: list[Cell] = []
 
 #: The partitions of a node, as sorted sets of devices.
 Table = tuple[tuple[int, ...], ...]
@@ -61,7 +68,9 @@ class Blocks:
         self._wholes = sorted({want.number for want in wants if want.whole})
         memories = {d.memory_bytes for n in nodes for d in n.devices}
         self._sizes = {m: _sizes([_milli(s, m) for s in shares]) for m in sorted(memories)}
+        self._insisting = [want for want in wants if want.in_partition]
         tables = list(dict.fromkeys(_table(n) for n in nodes if honours(n)))
+        read = [n for n in nodes if n.partitions and (self._insisting or honours(n))]
         self._tables = [nested(table) for table in tables]
         self._table_of = {table: i for i, table in enumerate(tables)}
         self._networked = any(want.nics for want in wants)
@@ -69,7 +78,8 @@ class Blocks:
         self.exact = (
             all(s.exact for s in self._sizes.values())
             and _in_one_amount(shares, nodes)
-            and all(map(_nests, tables))
+            and all(map(_nests, dict.fromkeys(map(_table, read))))
+            and not any(self._serves_in_part(n, want) for n in read for want in self._insisting)
             and not self._networked
             # Shares count in the columns of every memory, though devices of any one would do.
             and not (shares and any(len({d.memory_bytes for d in n.devices}) > 1 for n in nodes))
@@ -88,7 +98,15 @@ class Blocks:
             for i, table in enumerate(self._tables)
             for size in self._sizes_of(table)
         ]
-        return [FREE, *shares, *partitions]
+        required = [
+            column
+            for want in self._insisting
+            for column in (
+                _there_column(want),
+                *(_required_column(want, insists=insists) for insists in (True, False)),
+            )
+        ]
+        return [FREE, *shares, *partitions, *dict.fromkeys(required)]
 
     def cells(self, node: Node) -> Iterator[tuple[str, list[Cell]]]:
         """The columns that say something about a node, with the places of their blocks."""
@@ -106,6 +124,13 @@ class Blocks:
             for size in self._sizes_of(table):
                 parts = [Cell(part, WHOLE) for part in table if len(part) == size]
                 yield _partition_column(own, size), parts
+        for want in self._insisting:
+            serving = _serving(node, want)
+            if not serving:
+                yield _there_column(want), _NO_PARTITION
+            elif not honours(node) or self._serves_in_part(node, want):
+                column = _required_column(want, insists=honours(node))
+                yield column, [Cell(part, WHOLE) for part in serving]
 
     def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:
         """What a node offers when some further devices are taken."""
@@ -145,7 +170,22 @@ class Blocks:
                 # What is not a size of the table holds back only pods of this size.
                 blocks = want.number // size if size in there else int(size == want.number)
                 takes[_partition_column(i, size)] = blocks
+        if want in self._insisting:
+            takes[_there_column(want)] = 1
+        for other in self._insisting:
+            for insists in (True, False):
+                if want.number > other.number:
+                    # Where partitions are only preferred, who needs none takes what is left.
+                    blocks = want.number // other.number * (insists or want.in_partition)
+                else:
+                    blocks = int(want.number == other.number and want.in_partition)
+                takes[_required_column(other, insists=insists)] = blocks
         return takes
+
+    def _serves_in_part(self, node: Node, want: Want) -> bool:
+        """Whether some partitions of the size of a pod serve it on a node and others do not."""
+        of_size = [part for part in nested(_table(node)) if len(part) == want.number]
+        return 0 < len(_serving(node, want)) < len(of_size)
 
     def _sizes_of(self, table: Table) -> list[int]:
         return sorted({len(p) for p in table} | set(self._wholes) - {0})
@@ -156,6 +196,14 @@ def honours(node: Node) -> bool:
     return node.partition_policy is PartitionPolicy.HONOR and bool(node.partitions)
 
 
+def partitions_count(node: Node, *, required: bool) -> bool:
+    """Whether it matters which GPUs a pod of whole ones has; `required` when some pod insists
+    on a partition.
+    """
+    return bool(node.partitions) and (required or honours(node))
+
+
+@lru_cache(maxsize=4096)
 def nested(table: Table) -> Table:
     """The largest partitions first, as far as each nests with those before."""
     kept: list[frozenset[int]] = []
@@ -166,6 +214,27 @@ def nested(table: Table) -> Table:
         ):
             kept.append(mine)
     return tuple(sorted(tuple(sorted(part)) for part in kept))
+
+
+def _serving(node: Node, want: Want) -> list[tuple[int, ...]]:
+    """The partitions that a pod may get which insists on one."""
+    grades = graded(node.partitions)
+    table = nested(tuple(grades))
+    return [part for part in table if len(part) == want.number and grades[part].serves(want)]
+
+
+def _there_column(want: Want) -> str:
+    return f"{_required(want)} at all"
+
+
+def _required_column(want: Want, *, insists: bool) -> str:
+    return f"{_required(want)}{' beside others' if insists else ''}"
+
+
+def _required(want: Want) -> str:
+    best = " of the best score" if want.best_score else ""
+    least = f" of {want.ring_bandwidth} bytes per second" if want.ring_bandwidth else ""
+    return f"a required partition of {want.number} GPU{'s' * (want.number > 1)}{best}{least}"
 
 
 def _partition_column(table: int, size: int) -> str:
@@ -239,9 +308,19 @@ def _table(node: Node) -> Table:
 
 
 def _nests(table: Table) -> bool:
-    """Whether partitions lie inside each other or apart, and sizes divide each other."""
+    """Whether partitions lie inside each other or apart, and sizes divide each other.
+
+    And whether each is full of those of every smaller size: else a large one breaks fewer.
+    """
     sets = [frozenset(p) for p in table]
     sizes = sorted({len(s) for s in sets})
-    return all(b % a == 0 for a, b in pairwise(sizes)) and all(
-        not (a & b) or a <= b or b <= a for a in sets for b in sets
+    return (
+        all(b % a == 0 for a, b in pairwise(sizes))
+        and all(not (a & b) or a <= b or b <= a for a in sets for b in sets)
+        and all(
+            sum(len(a) == size and a <= b for a in sets) == len(b) // size
+            for b in sets
+            for size in sizes
+            if size < len(b)
+        )
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from placement_service.entities.devices import Device, PartitionPolicy
 from placement_service.entities.request import Node
-from placement_service.formulation.device_wants import ALL, NONE, WHOLE, Load, Want
+from placement_service.formulation.device_wants import ALL, NONE, WHOLE, Grade, Load, Want, graded
 
 Position = int
 Set = tuple[Position, ...]
@@ -37,7 +37,7 @@ class Gift(NamedTuple):
 class _Group(NamedTuple):
     """A partition, a switch or both, with the groups and single devices right inside."""
 
-    is_partition: bool
+    grade: Grade | None
     switch: int
     inner: tuple[_Group, ...]
     devices: Set
@@ -48,18 +48,22 @@ class Board:
     """What does not change about a node's devices. A device is known by its position.
 
     `switches` are devices by switch, where that matters. `insists` says that whole devices
-    are given as a partition only. `singles` are devices that are partitions of their own.
+    are given as a partition only, `tells` that it matters which ones are left whole.
     """
 
     indices: tuple[int, ...]
     memory: tuple[int, ...]
     switches: tuple[Set, ...]
     partitions: tuple[Set, ...]
+    grades: tuple[Grade, ...]
     insists: bool
+    tells: bool
 
     def key(self, state: State, numbers: dict[object, int]) -> object:
         """Equal only for states that take the same pods; `numbers` are those given before."""
-        forest = _forest(len(self.indices), self.switches, self.partitions if self.insists else ())
+        partitions = tuple(zip(self.partitions, self.grades, strict=True)) if self.tells else ()
+        forest = _forest(len(self.indices), self.switches, partitions)
+        single = {part[0]: grade for part, grade in partitions if len(part) == 1}
         if forest is None:
             return self, state
 
@@ -67,13 +71,12 @@ class Board:
             return numbers.setdefault(what, len(numbers))
 
         def leaf(i: int) -> int:
-            single = self.insists and (i,) in self.partitions
-            return number((state.left[i], self.memory[i], single))
+            return number((state.left[i], self.memory[i], single.get(i)))
 
         def of(group: _Group) -> int:
             nics = state.nics[group.switch] if group.switch >= 0 else -1
             inner = sorted([*map(of, group.inner), *map(leaf, group.devices)])
-            return number((group.is_partition, nics, *inner))
+            return number((group.grade, nics, *inner))
 
         return self.insists, of(forest)
 
@@ -101,6 +104,13 @@ class Board:
             if not want.nics:
                 yield ()
             return
+        if want.in_partition:
+            serving = (
+                p for p, g in zip(self.partitions, self.grades, strict=True) if g.serves(want)
+            )
+            free = set(self.free_partitions(state))
+            yield from (p for p in serving if len(p) == want.number and p in free)
+            return
         if want.whole and (self.insists or turn is not None):
             fitting = [p for p in self.free_partitions(state) if len(p) == want.number]
             yield from fitting
@@ -113,7 +123,7 @@ class Board:
             load = want.load(self.memory[i])
             if load is not None and load != NONE and load.fits(left):
                 # Which partitions are left whole matters only where they count.
-                at = i if self.insists else switch_of.get(i, -1)
+                at = i if self.tells else switch_of.get(i, -1)
                 alike.setdefault((left, self.memory[i], at), []).append(i)
         yield from _pick(list(alike.values()), want.number)
 
@@ -136,10 +146,17 @@ class Board:
             yield tuple(after)
 
 
-def board_of(node: Node, *, switches: bool) -> Board:
-    """The board of a node; switches only where some pod wants network devices."""
+def board_of(node: Node, *, switches: bool, required: bool) -> Board:
+    """The board of a node; switches only where some pod wants network devices.
+
+    `required` says that some pod insists on a partition.
+    """
     positions = {d.index: i for i, d in enumerate(node.devices)}
-    table = sorted({tuple(sorted(positions[d] for d in p.devices)) for p in node.partitions})
+    table = {
+        tuple(sorted(positions[d] for d in part)): grade
+        for part, grade in graded(node.partitions).items()
+    }
+    insists = node.partition_policy is PartitionPolicy.HONOR and bool(table)
     by_switch: dict[str, list[int]] = {}
     for i, device in enumerate(node.devices):
         if device.pcie_switch and switches:
@@ -149,7 +166,9 @@ def board_of(node: Node, *, switches: bool) -> Board:
         tuple(d.memory_bytes for d in node.devices),
         tuple(map(tuple, by_switch.values())),
         tuple(table),
-        node.partition_policy is PartitionPolicy.HONOR and bool(table),
+        tuple(table.values()),
+        insists,
+        insists or (required and bool(table)),
     )
 
 
@@ -211,33 +230,39 @@ def _spread(room: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def _forest(count: int, switches: tuple[Set, ...], partitions: tuple[Set, ...]) -> _Group | None:
+def _forest(
+    count: int, switches: tuple[Set, ...], partitions: tuple[tuple[Set, Grade], ...]
+) -> _Group | None:
     """Partitions and switches as they lie inside each other; None when some only overlap."""
-    sets: dict[frozenset[int], tuple[bool, int]] = {}
-    for part in partitions:
+    sets: dict[frozenset[int], tuple[Grade | None, int]] = {}
+    for part, grade in partitions:
         if len(part) > 1:
-            sets[frozenset(part)] = True, -1
+            sets[frozenset(part)] = grade, -1
     for s, devices in enumerate(switches):
         found = sets.get(frozenset(devices))
-        sets[frozenset(devices)] = found is not None, s
+        sets[frozenset(devices)] = found[0] if found is not None else None, s
     ordered = sorted(sets, key=lambda s: (-len(s), sorted(s)))
     if any(a & b and not (a <= b or b <= a) for a in ordered for b in ordered):
         return None
 
     def group(
-        devices: frozenset[int], inside: Collection[frozenset[int]], *, partition: bool, switch: int
+        devices: frozenset[int],
+        inside: Collection[frozenset[int]],
+        *,
+        grade: Grade | None,
+        switch: int,
     ) -> _Group:
         tops = [s for s in inside if not any(s < other for other in inside)]
         inner = (
             group(
                 s,
                 [other for other in inside if other < s],
-                partition=sets[s][0],
+                grade=sets[s][0],
                 switch=sets[s][1],
             )
             for s in tops
         )
         alone = devices.difference(*tops)
-        return _Group(partition, switch, tuple(inner), tuple(sorted(alone)))
+        return _Group(grade, switch, tuple(inner), tuple(sorted(alone)))
 
-    return group(frozenset(range(count)), ordered, partition=False, switch=-1)
+    return group(frozenset(range(count)), ordered, grade=None, switch=-1)

@@ -103,7 +103,7 @@ class _Board:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._board = board_of(node, switches=True)
+        self._board = board_of(node, switches=True, required=False)
         self._start = state_of(self._board, node.devices)
         self._tries = 0
 
@@ -120,7 +120,9 @@ class _Board:
         want = taker.want
         loads = [want.load(memory) for memory in self._board.memory]
         size = max((max(load) for load in loads if load is not None), default=0)
-        return not taker.own, not want.whole, -want.number * size, -want.nics, taker.pod
+        # Who insists on a partition comes first: others may do with what it leaves.
+        picky = not want.in_partition
+        return picky, not taker.own, not want.whole, -want.number * size, -want.nics, taker.pod
 
     def _settle(
         self, order: Sequence[_Taker], at: int, state: State, given: dict[str, tuple[int, ...]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from placement_service.entities.request import PodTemplate, Policy
+from placement_service.entities.devices import DevicePartition
+from placement_service.entities.request import PodTemplate, Policy, Snapshot
 
 #: A whole GPU, in thousandths.
 WHOLE = 1000
@@ -31,7 +33,10 @@ NONE = Load(0, 0)
 
 
 class Want(NamedTuple):
-    """`number` different devices and so much of each, and network devices on their switches."""
+    """`number` different devices and so much of each, and network devices on their switches.
+
+    `in_partition` says that it insists on a partition, as RequiredPartition has it.
+    """
 
     number: int
     compute: int = WHOLE
@@ -39,6 +44,9 @@ class Want(NamedTuple):
     memory_bytes: int = 0
     whole: bool = True
     nics: int = 0
+    in_partition: bool = False
+    best_score: bool = False
+    ring_bandwidth: int = 0
 
     def load(self, memory_bytes: int) -> Load | None:
         """What it takes of a device with so much memory; None where that is not known."""
@@ -57,4 +65,53 @@ def want_of(template: PodTemplate, policy: Policy) -> Want | None:
             share.count, share.compute_milli, share.memory_milli, share.memory_bytes, False, nics
         )
     count = policy.whole_gpus(template.requests)
-    return Want(count, nics=nics) if count or nics else None
+    if not (count or nics):
+        return None
+    required = template.required_partition
+    if required is None:
+        return Want(count, nics=nics)
+    return Want(
+        count,
+        nics=nics,
+        in_partition=True,
+        best_score=required.best_score,
+        ring_bandwidth=required.ring_bandwidth,
+    )
+
+
+def requires_partition(snapshot: Snapshot) -> bool:
+    """Whether some pod insists on a partition."""
+    return any(
+        s.template.required_partition is not None
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+    )
+
+
+class Grade(NamedTuple):
+    """What pods may ask of a partition: whether none of its size has more, and its bandwidth."""
+
+    best: bool
+    ring_bandwidth: int
+
+    def serves(self, want: Want) -> bool:
+        """Whether it is good enough for a pod that insists on a partition."""
+        return (self.best or not want.best_score) and self.ring_bandwidth >= want.ring_bandwidth
+
+
+def graded(partitions: Sequence[DevicePartition]) -> dict[tuple[int, ...], Grade]:
+    """The partitions of a node, each as a sorted set of devices, with the grade of each."""
+    best: dict[int, int] = {}
+    for p in partitions:
+        best[len(p.devices)] = max(best.get(len(p.devices), p.score), p.score)
+    found: dict[tuple[int, ...], Grade] = {}
+    for p in partitions:
+        devices = tuple(sorted(p.devices))
+        # One that stands there twice is as good as the better of both.
+        grade = Grade(p.score == best[len(devices)], p.ring_bandwidth)
+        before = found.get(devices, grade)
+        found[devices] = Grade(
+            grade.best or before.best, max(grade.ring_bandwidth, before.ring_bandwidth)
+        )
+    return dict(sorted(found.items()))

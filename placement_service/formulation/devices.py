@@ -34,7 +34,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_blocks import PLENTY, Blocks, honours
+from placement_service.formulation.device_blocks import PLENTY, Blocks, partitions_count
 from placement_service.formulation.device_boards import (
     Board,
     board_of,
@@ -57,7 +57,7 @@ from placement_service.formulation.device_patterns import (
     TooManyError,
     columns_of,
 )
-from placement_service.formulation.device_wants import Load, Want, want_of
+from placement_service.formulation.device_wants import Load, Want, requires_partition, want_of
 from placement_service.formulation.eviction_rights import EvictionRights, Sharing
 from placement_service.formulation.prepared import Prepared
 
@@ -103,10 +103,14 @@ class _Question:
         if not self.moves:
             return self.homes
         unlike = {
-            name: tuple(p for p in pods if not p.want.whole or honours(self.nodes[name]))
+            name: tuple(p for p in pods if not p.want.whole or self.partitions_count(name))
             for name, pods in self.homes.items()
         }
         return {name: pods for name, pods in unlike.items() if pods}
+
+    def partitions_count(self, name: str) -> bool:
+        """Whether it matters which GPUs of a node a pod of whole ones has."""
+        return partitions_count(self.nodes[name], required=requires_partition(self.snapshot))
 
     @property
     def gangs_at_home(self) -> frozenset[int]:
@@ -132,7 +136,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     """
     snapshot = opened.snapshot
     asked = {want for _, s in _sets(snapshot) if (want := want_of(s.template, policy))}
-    in_parts = any(not want.whole or want.nics for want in asked)
+    in_parts = any(not want.whole or want.nics or want.in_partition for want in asked)
     if not in_parts and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
         return opened
     question = _question(opened, request, policy)
@@ -141,7 +145,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
         return opened
     blocks = Blocks(list(question.nodes.values()), question.wants)
     apart = question.apart
-    insists = any(honours(question.nodes[name]) for name in apart)
+    insists = any(map(question.partitions_count, apart))
     if blocks.exact and not (apart and (insists or in_parts)):
         return _said(opened, question, _counted(blocks))
     held = {r.node for r in snapshot.reservations if r.devices}
@@ -328,7 +332,11 @@ def _columns(
     """Columns, and the words for what situations offer of them. Raises TooManyError."""
     wants = question.wants
     switches = any(want.nics for want in wants)
-    boards = {name: board_of(node, switches=switches) for name, node in question.nodes.items()}
+    required = any(want.in_partition for want in wants)
+    boards = {
+        name: board_of(node, switches=switches, required=required)
+        for name, node in question.nodes.items()
+    }
     held = _busy_sets(question.snapshot.reservations, question.nodes)
     cases: dict[tuple[str, frozenset[int]], Situation] = {}
     for name, node in question.nodes.items():
@@ -385,7 +393,7 @@ def _situation(
 def _relaxed(question: _Question) -> _Words:
     """What fits each device by itself, and the partitions that pods of whole devices need."""
     nodes = list(question.nodes.values())
-    wholes = Blocks(nodes, [want._replace(nics=0) for want in question.wants if want.whole])
+    wholes = Blocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
     parts = list(dict.fromkeys(_of_one(want) for want in question.wants))
     alone = {d: _alone(d) for node in nodes for d in map(_anonymous, node.devices)}
     try:
@@ -407,13 +415,18 @@ def _relaxed(question: _Question) -> _Words:
     def takes(key: SetKey, want: Want) -> Amounts:
         mine = zip(labels, rows[_of_one(want)], strict=True)
         found = {label: want.number * amount for label, amount in mine if amount}
-        return found | wholes.takes(want) if want.whole and wholes.exact else found
+        return found | wholes.takes(_unpicky(want)) if want.whole and wholes.exact else found
 
     return _Words(offers, takes)
 
 
 def _of_one(want: Want) -> Want:
-    return want._replace(number=1, nics=0)
+    return _unpicky(want)._replace(number=1)
+
+
+def _unpicky(want: Want) -> Want:
+    """Without what it asks of devices together."""
+    return want._replace(nics=0, in_partition=False, best_score=False, ring_bandwidth=0)
 
 
 def _anonymous(device: Device) -> Device:
@@ -421,7 +434,7 @@ def _anonymous(device: Device) -> Device:
 
 
 def _alone(device: Device) -> Situation:
-    board = board_of(Node("", devices=(device,)), switches=False)
+    board = board_of(Node("", devices=(device,)), switches=False, required=False)
     return Situation(board, state_of(board, (device,)))
 
 
@@ -437,7 +450,7 @@ def _said(opened: Prepared, question: _Question, words: _Words) -> Prepared:
         if want is None:
             return old
         takes = {r: n for r, n in words.takes(key, want).items() if n}
-        if not want.whole or want.nics:
+        if not want.whole or want.nics or want.in_partition:
             takes[LISTED] = 1
         same = (old, tuple(sorted(takes.items())))
         if same not in known:

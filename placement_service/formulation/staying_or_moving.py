@@ -16,7 +16,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.device_blocks import honours
+from placement_service.formulation.device_blocks import partitions_count
+from placement_service.formulation.device_wants import requires_partition
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import GroupOf, Prepared
 
@@ -24,6 +25,7 @@ from placement_service.formulation.prepared import GroupOf, Prepared
 def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
     """The snapshot with the chosen gangs open: all their pods run, wherever that is."""
     row = snapshot.columns.row_of
+    required = requires_partition(snapshot)
     freed = Freed(snapshot.columns)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
@@ -36,7 +38,7 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
         waiting: list[PodGroup] = []
         for r, group in enumerate(gang.groups):
             sets: list[PodSet] = []
-            for s in _apart(group, snapshot.columns):
+            for s in _apart(group, snapshot.columns, required=required):
                 at_home = Counter(pod.node for pod in s.bound_pods)
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
@@ -64,12 +66,18 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
     )
 
 
-def _apart(group: PodGroup, nodes: Nodes) -> Iterator[PodSet]:
-    """The running pods of a group, those alone that are unlike others by their devices."""
+def _apart(group: PodGroup, nodes: Nodes, *, required: bool) -> Iterator[PodSet]:
+    """The running pods of a group, those alone that are unlike others by their devices.
+
+    `required` says that some pod insists on a partition.
+    """
     for s in group.pod_sets:
         alike: list[BoundPod] = []
         for pod in s.bound_pods:
-            if pod.devices and (s.template.device_share or honours(nodes[nodes.row_of[pod.node]])):
+            if pod.devices and (
+                s.template.device_share
+                or partitions_count(nodes[nodes.row_of[pod.node]], required=required)
+            ):
                 yield replace(s, bound_pods=(pod,))
             else:
                 alike.append(pod)

@@ -113,7 +113,10 @@ class Plan:
         """Whether a node, a pod or the plan mentions devices at all."""
         return (
             any(parts.devices for parts, _ in self.snapshot.columns.parts.counts())
-            or any(t.device_share is not None or t.same_pcie_nics for t in self.templates)
+            or any(
+                t.device_share is not None or t.same_pcie_nics or t.required_partition is not None
+                for t in self.templates
+            )
             or any(binding.devices for binding in self.bindings)
             or any(eviction.to_devices for eviction in self.evictions)
         )

@@ -62,6 +62,7 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     devices.pods_get_the_devices_that_they_ask_for,
     devices.devices_are_not_overfilled,
     devices.whole_devices_form_partitions,
+    devices.pods_get_the_partitions_that_they_insist_on,
     devices.network_devices_are_near,
     compute_domains.nodes_serve_one_compute_domain,
 )

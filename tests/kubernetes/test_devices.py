@@ -260,13 +260,43 @@ def test_gpus_and_network_devices_on_one_switch() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"allocatePolicy": "Restricted"}, v1.RequiredPartition(best_score=True)),
+        ({"ringBusBandwidth": "200Gi"}, v1.RequiredPartition(ring_bandwidth=200 * GIB)),
+        ({"allocatePolicy": "BestEffort"}, None),
+    ],
+)
+def test_a_pod_of_whole_gpus_may_insist_on_a_partition(
+    spec: Body, want: v1.RequiredPartition | None
+) -> None:
+    annotated = {"annotations": {f"{KOORD}gpu-partition-spec": json.dumps(spec)}}
+    made = template(containers=[container(gpu="2")], metadata=annotated)
+    assert made.HasField("required_partition") == (want is not None)
+    assert made.required_partition == (want or v1.RequiredPartition())
+    share = {"resources": {"requests": {"koordinator.sh/gpu": "50"}}}
+    assert not template(containers=[{"name": "m", **share}], metadata=annotated).HasField(
+        "required_partition"
+    )
+
+
+def test_partitions_have_scores_and_bandwidths() -> None:
+    entry = {"minors": [0, 1], "allocationScore": 3, "ringBusBandwidth": "400Gi"}
+    table = {f"{KOORD}gpu-partitions": json.dumps({"2": [entry]})}
+    (part,) = only_node(node("n1"), device("n1", {}, {}, annotations=table)).partitions
+    assert (part.score, part.ring_bandwidth) == (3, 400 * GIB)
+    entry |= {"allocationScore": "much", "ringBusBandwidth": "fast"}
+    table = {f"{KOORD}gpu-partitions": json.dumps({"2": [entry]})}
+    fields = [field for _, field, _ in problems(device("n1", {}, {}, annotations=table))]
+    assert [field.rpartition(".")[2] for field in fields] == ["allocationScore", "ringBusBandwidth"]
+
+
+@pytest.mark.parametrize(
     ("annotation", "value"),
     [
         ("device-allocate-hint", {"gpu": {"requiredTopologyScope": "NUMANode"}}),
         ("device-allocate-hint", {"rdma": {"allocateStrategy": "ApplyForAll"}}),
         ("device-allocate-hint", {"rdma": {"vfSelector": {"matchLabels": {"a": "b"}}}}),
-        ("gpu-partition-spec", {"allocatePolicy": "Restricted"}),
-        ("gpu-partition-spec", {"ringBusBandwidth": "200Gi"}),
         ("device-joint-allocate", {"deviceTypes": ["gpu", "fpga"], "requiredScope": "SamePCIe"}),
     ],
 )

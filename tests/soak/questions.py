@@ -219,16 +219,20 @@ def devices(rng: random.Random, size: int) -> ComputePlacementRequest:
             node.devices.add(index=i, used_milli=rng.choice((0, 0, 0, 300)), memory_bytes=80 << 30)
         for width in (2, 4, 8):
             for first in range(0, 8, width):
-                node.partitions.add(devices=range(first, first + width))
+                score = rng.randrange(2) if width == 2 else 0
+                node.partitions.add(devices=range(first, first + width), score=score)
         node.partition_policy = rng.choice(
             (cluster_pb2.PARTITION_POLICY_PREFER, cluster_pb2.PARTITION_POLICY_HONOR)
         )
     for i, gang in enumerate(request.gangs):
+        template = gang.groups[0].pod_sets[0].template
         if i % 3 == 0:
-            template = gang.groups[0].pod_sets[0].template
             template.requests.extended.clear()
             template.device_share.compute_milli = rng.choice((100, 250, 300, 500))
             template.device_share.count = 1
+        elif i % 3 == 1 and template.requests.extended.get("nvidia.com/gpu"):
+            template.required_partition.best_score = rng.random() < 0.5
+            template.required_partition.SetInParent()
     return request
 
 

@@ -156,6 +156,11 @@ def _device_parts_problems(node: Parts) -> Iterator[Problem]:
             yield path, "must hold at least one device"
         if len(set(partition.devices)) < len(partition.devices):
             yield path, "holds a device twice"
+        if partition.ring_bandwidth < 0:
+            yield (
+                f"partitions[{n}].ring_bandwidth",
+                f"must not be negative, is {partition.ring_bandwidth}",
+            )
         for m, index in enumerate(partition.devices):
             if index not in seen:
                 yield f"{path}[{m}]", f"{index} is not a device of this node"

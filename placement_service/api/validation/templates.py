@@ -91,6 +91,14 @@ def device_shares_are_sound(
         yield "same_pcie_nics", f"must be at most {MAX_DEVICES}, is {nics}"
     if nics > 0 and share is None and not whole:
         yield "same_pcie_nics", "must be absent where no GPUs are asked for"
+    required = template.required_partition
+    if required is not None and not whole:
+        yield "required_partition", "must be absent where no whole GPUs are asked for"
+    if required is not None and required.ring_bandwidth < 0:
+        yield (
+            "required_partition.ring_bandwidth",
+            f"must not be negative, is {required.ring_bandwidth}",
+        )
     if share is None:
         return
     for field, milli in (

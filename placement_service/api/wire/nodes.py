@@ -255,11 +255,11 @@ def _part_slices(slices: Slices) -> list[_PartSlices]:
 
 def _parse_parts(content: _PartSlices, found: Found) -> Parts:
     host_ports, devices, partitions, policy, compute_domain = content
-    parsed = [cluster_pb2.DevicePartition.FromString(one).devices for one in partitions]
+    parsed = map(cluster_pb2.DevicePartition.FromString, partitions)
     return Parts(
         parse_host_ports(map(cluster_pb2.HostPort.FromString, host_ports)),
         tuple([_parse_device(cluster_pb2.Device.FromString(one)) for one in devices]),
-        tuple([DevicePartition(tuple(indices)) for indices in parsed]),
+        tuple([DevicePartition(tuple(p.devices), p.score, p.ring_bandwidth) for p in parsed]),
         _parse_partition_policy(policy, found),
         compute_domain,
     )
@@ -287,7 +287,12 @@ def node_to_proto(node: Node) -> cluster_pb2.Node:
         not_ready=not node.ready,
         host_ports=map(host_port_to_proto, node.host_ports),
         devices=map(_device_to_proto, node.devices),
-        partitions=[cluster_pb2.DevicePartition(devices=p.devices) for p in node.partitions],
+        partitions=[
+            cluster_pb2.DevicePartition(
+                devices=p.devices, score=p.score, ring_bandwidth=p.ring_bandwidth
+            )
+            for p in node.partitions
+        ],
         partition_policy=cluster_pb2.PARTITION_POLICY_HONOR
         if node.partition_policy is PartitionPolicy.HONOR
         else cluster_pb2.PARTITION_POLICY_PREFER,

@@ -29,7 +29,7 @@ from placement_service.api.wire.times import (
     timestamp,
     whole_seconds,
 )
-from placement_service.entities.devices import DeviceShare
+from placement_service.entities.devices import DeviceShare, RequiredPartition
 from placement_service.entities.errors import Violation
 from placement_service.entities.request import (
     PODS,
@@ -295,6 +295,12 @@ def _parse_template(message: workload_pb2.PodTemplate, namespace: str, found: Fo
         if message.HasField("required_reservation")
         else None,
         ignores_reservations=message.ignores_reservations,
+        required_partition=RequiredPartition(
+            best_score=message.required_partition.best_score,
+            ring_bandwidth=message.required_partition.ring_bandwidth,
+        )
+        if message.HasField("required_partition")
+        else None,
     )
 
 
@@ -370,4 +376,10 @@ def _template_to_proto(template: PodTemplate) -> workload_pb2.PodTemplate:
             terms=map(node_selector_term_to_proto, template.required_reservation.terms),
         ),
         ignores_reservations=template.ignores_reservations,
+        required_partition=None
+        if template.required_partition is None
+        else workload_pb2.RequiredPartition(
+            best_score=template.required_partition.best_score,
+            ring_bandwidth=template.required_partition.ring_bandwidth,
+        ),
     )

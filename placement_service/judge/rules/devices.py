@@ -62,6 +62,8 @@ def pods_get_the_devices_that_they_ask_for(plan: Plan) -> Iterator[str]:
                     yield f"{where} gets devices {_list(pod.devices)}, but the node lists none"
                 if template.device_share is not None or template.same_pcie_nics:
                     yield f"{where} asks for parts of devices, but the node lists none"
+                if template.required_partition is not None:
+                    yield f"{where} insists on a partition, but the node lists no devices"
             elif len(pod.devices) != count or len(set(pod.devices)) != count:
                 yield f"{where} gets devices {_list(pod.devices)}, it asks for {count}"
             else:
@@ -113,6 +115,31 @@ def whole_devices_form_partitions(plan: Plan) -> Iterator[str]:
             free = [p for p in partitions if len(p) == len(pod.devices) and p <= usable]
             if free and not pod.template.same_pcie_nics:
                 yield f"{what}, which are no partition, though {_list(free[0])} is one and free"
+
+
+def pods_get_the_partitions_that_they_insist_on(plan: Plan) -> Iterator[str]:
+    """One of exactly their size, with the best score of those or the bandwidth asked for."""
+    for board, pods in _boards(plan):
+        for pod in pods:
+            required = pod.template.required_partition
+            if required is None:
+                continue
+            what = f"pod {pod.name} gets devices {_list(pod.devices)} of node {board.node.name}"
+            alike = [p for p in board.node.partitions if len(p.devices) == len(pod.devices)]
+            mine = [p for p in alike if set(p.devices) == set(pod.devices)]
+            if not mine:
+                yield f"{what}, which are no partition, but it insists on one"
+                continue
+            best = max(p.score for p in alike)
+            score = max(p.score for p in mine)
+            if required.best_score and score < best:
+                yield f"{what}, a partition of score {score}, but the best has {best}"
+            bandwidth = max(p.ring_bandwidth for p in mine)
+            if bandwidth < required.ring_bandwidth:
+                yield (
+                    f"{what}, a partition with a ring bandwidth of {bandwidth} bytes per second, "
+                    f"but it needs {required.ring_bandwidth}"
+                )
 
 
 def network_devices_are_near(plan: Plan) -> Iterator[str]:

@@ -57,6 +57,11 @@ def share(there: ComputePlacementRequest, **parts: int) -> None:
         setattr(template(there).device_share, field, amount)
 
 
+def a_partition_for_a_share(there: ComputePlacementRequest) -> None:
+    share(there, compute_milli=1)
+    template(there).required_partition.SetInParent()
+
+
 def in_a_circle(there: ComputePlacementRequest) -> None:
     there.snapshot.queues[0].parent = "queues/team"
 
@@ -191,6 +196,11 @@ def test_a_valid_request_has_no_violations() -> None:
             id="partition of an unknown device",
         ),
         pytest.param(
+            lambda m: m.snapshot.nodes[0].partitions.add(devices=[0], ring_bandwidth=-1),
+            "snapshot.nodes[0].partitions[1].ring_bandwidth", "must not be negative, is -1",
+            id="partition of less than no bandwidth",
+        ),
+        pytest.param(
             lambda m: m.snapshot.nodes[0].partitions.add(),
             "snapshot.nodes[0].partitions[1].devices", "at least one device",
             id="partition of nothing",
@@ -248,6 +258,16 @@ def test_a_valid_request_has_no_violations() -> None:
             lambda m: setattr(template(m), "same_pcie_nics", -1),
             f"{TEMPLATE}.same_pcie_nics", "must not be negative",
             id="negative network devices",
+        ),
+        pytest.param(
+            lambda m: setattr(template(m).required_partition, "ring_bandwidth", -1),
+            f"{TEMPLATE}.required_partition.ring_bandwidth", "must not be negative, is -1",
+            id="less than no bandwidth",
+        ),
+        pytest.param(
+            a_partition_for_a_share,
+            f"{TEMPLATE}.required_partition", "must be absent where no whole GPUs are asked for",
+            id="partition for a share",
         ),
         pytest.param(
             lambda m: template(m).required_reservation.SetInParent(),

@@ -27,6 +27,7 @@ from placement_service.entities.devices import (
     DevicePartition,
     DeviceShare,
     PartitionPolicy,
+    RequiredPartition,
 )
 from placement_service.entities.errors import InvalidRequest, SnapshotUnknown
 from placement_service.entities.eviction import (
@@ -146,7 +147,7 @@ EVERYTHING = Request(
                 ready=False,
                 host_ports=(HostPort(443, "SCTP", "10.0.0.2"),),
                 devices=(Device(3, False, 250, 500, 2**36, 1, "pcie-0", 2), Device(4)),
-                partitions=(DevicePartition((3, 4)),),
+                partitions=(DevicePartition((3, 4), 2, 2**38),),
                 partition_policy=PartitionPolicy.HONOR,
                 compute_domain="imex-0",
             ),
@@ -196,6 +197,15 @@ EVERYTHING = Request(
                             PodSet(
                                 PodTemplate({PODS: 1}, device_share=DeviceShare(0, 250)),
                                 (Pod("namespaces/ml/pods/scaled-0"),),
+                            ),
+                            PodSet(
+                                PodTemplate(
+                                    {PODS: 1, "amd.com/gpu": 2},
+                                    required_partition=RequiredPartition(
+                                        best_score=True, ring_bandwidth=2**37
+                                    ),
+                                ),
+                                (Pod("namespaces/ml/pods/scaled-1"),),
                             ),
                         ),
                     ),

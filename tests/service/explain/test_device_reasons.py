@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.devices import Device, DeviceShare, PartitionPolicy
+from placement_service.entities.devices import (
+    Device,
+    DevicePartition,
+    DeviceShare,
+    PartitionPolicy,
+    RequiredPartition,
+)
 from placement_service.entities.placement import ReasonCode
 from placement_service.entities.request import (
     PODS,
@@ -23,7 +29,15 @@ from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
-from tests.service.formulation.test_devices import board, near, pods_of, share, wholes, with_nics
+from tests.service.formulation.test_devices import (
+    board,
+    near,
+    picky,
+    pods_of,
+    share,
+    wholes,
+    with_nics,
+)
 from tests.service.questions import node
 from tests.waiting import LONG
 
@@ -67,6 +81,30 @@ def used(milli: int, *, gpus: int = 2) -> Node:
             wholes("two", 2)[0],
             "only 1 of the 2 GPUs are wholly free on h0: GPU 0 unhealthy",
             id="unhealthy",
+        ),
+        pytest.param(
+            board(2, 5, policy=PREFER), pods_of("four", 1, picky(4)),
+            "no partition of 4 is free on h0: 0-3 has GPU 2 in use; 4-7 has GPU 5 in use",
+            id="a partition that is required",
+        ),
+        pytest.param(
+            board(gpus=2, policy=PREFER), pods_of("two", 1, picky(2)),
+            "h0 has no partition of 2 GPUs",
+            id="no partition at all",
+        ),
+        pytest.param(
+            board(), pods_of("two", 1, picky(2, RequiredPartition(ring_bandwidth=200 << 30))),
+            "no partition of 2 on h0 has a ring bandwidth of 200Gi/s",
+            id="bandwidth",
+        ),
+        pytest.param(
+            replace(
+                board(0, gpus=4),
+                partitions=(DevicePartition((0, 1), 2), DevicePartition((2, 3), 1)),
+            ),
+            pods_of("two", 1, picky(2)),
+            "no partition of 2 with the best score, 2, is free on h0: 0-1 has GPU 0 in use",
+            id="best score",
         ),
         pytest.param(
             used(500), pods_of("part", 1, share(600)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,6 +15,7 @@ from placement_service.entities.devices import (
     DevicePartition,
     DeviceShare,
     PartitionPolicy,
+    RequiredPartition,
 )
 from placement_service.entities.request import (
     PODS,
@@ -271,3 +272,86 @@ def test_columns_say_exactly_what_fits_a_board(seed: int) -> None:
             )
         ]
         assert bool(placed([board(*busy)], gangs)[0]) == fits(sizes, free), (busy, sizes)
+
+
+BEST = RequiredPartition(best_score=True)
+
+
+def picky(size: int, required: RequiredPartition | None = BEST) -> PodTemplate:
+    return PodTemplate({GPU: size, PODS: 1}, required_partition=required)
+
+
+def test_who_insists_on_a_partition_gets_one_where_they_are_only_preferred() -> None:
+    there = board(0, 3, 5, 6, policy=PartitionPolicy.PREFER)
+    assert placed([there], wholes("any", 2))[0]
+    assert not placed([there], [pods_of("pair", 1, picky(2))])[0]
+    gangs = [*wholes("any", 3, 2), pods_of("pair", 1, picky(2))]
+    bindings, proven = placed([board(0, policy=PartitionPolicy.PREFER)], gangs)
+    assert [len(given) for given in devices(bindings)].count(2) == 2
+    assert len(bindings) == 3
+    assert proven
+
+
+def test_partitions_that_are_required_are_on_nodes_that_list_some() -> None:
+    plain = [node("plain"), board(gpus=4, name="h1")]
+    assert not placed(plain, [pods_of("pair", 1, picky(2))])[0]
+    (binding,) = placed([*plain, board()], [pods_of("pair", 1, picky(2))])[0]
+    assert binding.node == board().name
+
+
+def test_only_partitions_of_the_best_score_and_enough_bandwidth_serve() -> None:
+    parts = [DevicePartition((0, 1), 1, 400), DevicePartition((2, 3), 2, 200)]
+    there = replace(board(gpus=4), partitions=tuple(parts))
+    fast = RequiredPartition(ring_bandwidth=300)
+    for required, want in (
+        (BEST, [(2, 3)]),
+        (fast, [(0, 1)]),
+        (replace(BEST, ring_bandwidth=300), []),
+    ):
+        bindings, proven = placed([there], [pods_of("pair", 2, picky(2, required), minimum=1)])
+        assert devices(bindings) == want
+        assert proven
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_columns_know_which_partitions_serve_whom(seed: int) -> None:
+    """Brute force on a random board, for random pods of which some insist on partitions."""
+    rng = random.Random(seed)
+    policy = rng.choice(tuple(PartitionPolicy))
+    honour = policy is PartitionPolicy.HONOR
+    plain = board(*rng.sample(range(8), rng.randrange(5)), policy=policy)
+    whole = rng.random() < 0.5
+    grades = (0,) if rng.random() < 0.5 else (0, 0, 1)
+    table = [
+        DevicePartition(p.devices, rng.choice(grades), rng.choice((200, 200 * (1 + max(grades)))))
+        for p in plain.partitions
+        if whole or rng.random() < 0.8
+    ]
+    there = replace(plain, partitions=tuple(table))
+
+    def serves(p: DevicePartition, size: int, required: RequiredPartition | None) -> bool:
+        alike = [q for q in table if len(q.devices) == size]
+        if required is None or p not in alike:
+            return p in alike
+        best = not required.best_score or p.score == max(q.score for q in alike)
+        return best and p.ring_bandwidth >= required.ring_bandwidth
+
+    def fits(asked: Sequence[tuple[int, RequiredPartition | None]], left: frozenset[int]) -> bool:
+        if not asked:
+            return True
+        size, required = asked[0]
+        able: Iterable[tuple[int, ...]] = (p.devices for p in table if serves(p, size, required))
+        if required is None and not (honour and table):
+            able = itertools.combinations(sorted(left), size)
+        return any(fits(asked[1:], left - {*p}) for p in able if left.issuperset(p))
+
+    free = frozenset(d.index for d in there.devices if d.whole)
+    wishes = (None, None, BEST, RequiredPartition(), RequiredPartition(ring_bandwidth=300))
+    for _ in range(4):
+        asked = [(rng.choice((1, 2, 2, 4)), rng.choice(wishes)) for _ in range(3)]
+        sets = [
+            PodGroup(f"g{i}", 1, (PodSet(picky(*one), (Pod(f"namespaces/ml/pods/p{i}"),)),))
+            for i, one in enumerate(asked)
+        ]
+        gang = PodGang("namespaces/ml/podgangs/all", tuple(sets))
+        assert bool(placed([there], [gang])[0]) == fits(asked, free), (there, asked)

@@ -95,7 +95,7 @@ class _Listed:
     object: Object
     gpus: dict[int, _Gpu] = field(default_factory=dict)
     nics: dict[int, str] = field(default_factory=dict)
-    partitions: tuple[tuple[int, ...], ...] | None = None
+    partitions: tuple[v1.DevicePartition, ...] | None = None
     policy: str = ""
 
 
@@ -142,9 +142,9 @@ class Devices:
         partitions = listed.partitions
         if partitions is None and any(m in labels.get(_MODEL, "") for m in _BOARD_MODELS):
             there = set(listed.gpus)
-            partitions = tuple(p for p in _BOARD if there.issuperset(p))
+            partitions = tuple(v1.DevicePartition(devices=p) for p in _BOARD if there >= {*p})
         partitions = partitions or ()
-        _take_unknown(gpus, unknown, partitions)
+        _take_unknown(gpus, unknown, [tuple(p.devices) for p in partitions])
         if unknown and partitions:
             self._warnings.append(
                 listed.object.problem(
@@ -161,7 +161,7 @@ class Devices:
         policy = labels.get(_POLICY) or listed.policy or "Prefer"
         return Board(
             [_message(gpu, free_nics) for gpu in gpus],
-            [v1.DevicePartition(devices=p) for p in partitions],
+            partitions,
             _POLICIES.get(policy, v1.PartitionPolicy.PARTITION_POLICY_PREFER),
         )
 
@@ -304,16 +304,21 @@ def _read(one: Object, at: At) -> _Listed:
     return listed
 
 
-def _partitions(table: At, gpus: Mapping[int, _Gpu]) -> tuple[tuple[int, ...], ...]:
-    found: dict[tuple[int, ...], None] = {}
+def _partitions(table: At, gpus: Mapping[int, _Gpu]) -> tuple[v1.DevicePartition, ...]:
+    found: dict[tuple[int, ...], v1.DevicePartition] = {}
     for size in table.value:
         for entry in table.get(str(size)).items():
             minors = entry.get("minors")
             if not isinstance(minors.value, list) or not all(type(m) is int for m in minors.value):
                 minors.must_be("a list of numbers")
             elif minors.value and gpus.keys() >= set(minors.value):
-                found[tuple(sorted(set(minors.value)))] = None
-    return tuple(found)
+                devices = tuple(sorted(set(minors.value)))
+                found[devices] = v1.DevicePartition(
+                    devices=devices,
+                    score=entry.get("allocationScore").integer(least=-(2**31)),
+                    ring_bandwidth=entry.get("ringBusBandwidth").quantity("memory", round_up=False),
+                )
+    return tuple(found.values())
 
 
 def _name(at: At) -> str:

@@ -118,6 +118,7 @@ class NeedsReader:
             required_reservation=_reservation_affinity(annotations),
             ignores_reservations=ignores,
             required_node_affinity=nodes,
+            required_partition=_required_partition(annotations, gpus.requests),
         )
         if gpus.share is not None:
             template.device_share.CopyFrom(gpus.share.message())
@@ -230,9 +231,16 @@ def _refused_annotations(annotations: At) -> list[str]:
             )
             if hint.get(field).value
         ]
-    partition = read_json(annotations, _PARTITION)
-    if partition.get("allocatePolicy").text() == "Restricted":
-        refused.append(f"metadata.annotations[{_PARTITION}]: allocatePolicy Restricted")
-    if partition.get("ringBusBandwidth").value:
-        refused.append(f"metadata.annotations[{_PARTITION}]: ringBusBandwidth")
     return refused
+
+
+def _required_partition(
+    annotations: At, requests: Mapping[str, int]
+) -> v1.RequiredPartition | None:
+    """The partitions that a pod of whole GPUs insists on; shares of GPUs need none."""
+    spec = read_json(annotations, _PARTITION)
+    restricted = spec.get("allocatePolicy").text() == "Restricted"
+    bandwidth = spec.get("ringBusBandwidth").quantity("memory")
+    if not (restricted or bandwidth) or not any(map(requests.get, shares.GPU_RESOURCES)):
+        return None
+    return v1.RequiredPartition(best_score=restricted, ring_bandwidth=bandwidth)

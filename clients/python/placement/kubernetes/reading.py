@@ -218,6 +218,20 @@ class At:
                     self.problem_under(resource, str(error))
         return result
 
+    def quantity(self, resource: str, *, round_up: bool = True) -> int:
+        """One quantity in the unit of a resource (see `amount`); 0 when it is absent."""
+        value = self.value
+        if value is None:
+            return 0
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            self.must_be("a quantity")
+            return 0
+        try:
+            return amount(resource, str(value), round_up=round_up)
+        except QuantityError as error:
+            self.problem(str(error))
+            return 0
+
     def must_be(self, wanted: str) -> None:
         """Notes that the value is not of the wanted kind."""
         self.problem(_must_be(wanted, self.value))

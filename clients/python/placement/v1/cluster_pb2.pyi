@@ -121,10 +121,14 @@ class Device(_message.Message):
     def __init__(self, index: _Optional[int] = ..., unhealthy: _Optional[bool] = ..., used_milli: _Optional[int] = ..., used_memory_milli: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., numa_node: _Optional[int] = ..., pcie_switch: _Optional[str] = ..., nics: _Optional[int] = ...) -> None: ...
 
 class DevicePartition(_message.Message):
-    __slots__ = ("devices",)
+    __slots__ = ("devices", "score", "ring_bandwidth")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    RING_BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, devices: _Optional[_Iterable[int]] = ...) -> None: ...
+    score: int
+    ring_bandwidth: int
+    def __init__(self, devices: _Optional[_Iterable[int]] = ..., score: _Optional[int] = ..., ring_bandwidth: _Optional[int] = ...) -> None: ...
 
 class Queue(_message.Message):
     __slots__ = ("name", "parent", "limit", "guaranteed", "used", "used_not_preemptible")

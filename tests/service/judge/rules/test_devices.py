@@ -11,6 +11,7 @@ from placement_service.entities.devices import (
     DevicePartition,
     DeviceShare,
     PartitionPolicy,
+    RequiredPartition,
 )
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.request import Policy
@@ -168,6 +169,24 @@ class TestPartitions:
     def test_shares_need_no_partition(self) -> None:
         scenario = board(share(500, 500, count=2), partitions=TABLE)
         assert accepts(scenario, scenario.give(a_w_0=("x1", 1, 2)))
+
+    def test_a_pod_that_insists_on_one_gets_one_where_they_are_preferred(self) -> None:
+        busy = (Device(0, used_milli=500), Device(1), Device(2), Device(3, used_milli=500))
+        pair = Group("w", pods=1, gpus=2, asks={"required_partition": RequiredPartition()})
+        there = board(pair, partitions=TABLE, policy=PartitionPolicy.PREFER, devices=busy)
+        assert refuses(there, "but it insists on one", there.give(a_w_0=("x1", 1, 2)))
+        assert refuses(there, "but the node lists no devices", there.give(a_w_0=("x2",)))
+
+    def test_a_pod_gets_the_best_score_and_the_bandwidth_that_it_asks_for(self) -> None:
+        table = DevicePartition((0, 1), 1, 400), DevicePartition((2, 3), 2, 200)
+        for required, served, other, words in (
+            (RequiredPartition(best_score=True), (2, 3), (0, 1), "of score 1, but the best has 2"),
+            (RequiredPartition(ring_bandwidth=300), (0, 1), (2, 3), "of 200 bytes per second"),
+        ):
+            pair = Group("w", pods=1, gpus=2, asks={"required_partition": required})
+            there = board(pair, partitions=table)
+            assert accepts(there, there.give(a_w_0=("x1", *served)))
+            assert refuses(there, words, there.give(a_w_0=("x1", *other)))
 
 
 class TestReservedDevices:

@@ -580,7 +580,13 @@ func (x *Device) GetNics() int32 {
 type DevicePartition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// devices are indices of devices of the node.
-	Devices       []int32 `protobuf:"varint,1,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	Devices []int32 `protobuf:"varint,1,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// score tells how well its devices are connected, among partitions of as many
+	// devices; see RequiredPartition.
+	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
+	// ring_bandwidth between its devices, in bytes per second; zero when it is
+	// not known.
+	RingBandwidth int64 `protobuf:"varint,3,opt,name=ring_bandwidth,json=ringBandwidth,proto3" json:"ring_bandwidth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +626,20 @@ func (x *DevicePartition) GetDevices() []int32 {
 		return x.Devices
 	}
 	return nil
+}
+
+func (x *DevicePartition) GetScore() int32 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *DevicePartition) GetRingBandwidth() int64 {
+	if x != nil {
+		return x.RingBandwidth
+	}
+	return 0
 }
 
 // Queue has a share of the cluster. Queues form a tree: what runs in a queue
@@ -1504,9 +1524,11 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\tnuma_node\x18\x06 \x01(\x05R\bnumaNode\x12\x1f\n" +
 	"\vpcie_switch\x18\a \x01(\tR\n" +
 	"pcieSwitch\x12\x12\n" +
-	"\x04nics\x18\b \x01(\x05R\x04nics\"+\n" +
+	"\x04nics\x18\b \x01(\x05R\x04nics\"h\n" +
 	"\x0fDevicePartition\x12\x18\n" +
-	"\adevices\x18\x01 \x03(\x05R\adevices\"\xb9\x04\n" +
+	"\adevices\x18\x01 \x03(\x05R\adevices\x12\x14\n" +
+	"\x05score\x18\x02 \x01(\x05R\x05score\x12%\n" +
+	"\x0ering_bandwidth\x18\x03 \x01(\x03R\rringBandwidth\"\xb9\x04\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x124\n" +

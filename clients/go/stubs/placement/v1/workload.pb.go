@@ -610,8 +610,12 @@ type PodTemplate struct {
 	// ignores_reservations is true for a pod that may use what is held for
 	// others.
 	IgnoresReservations bool `protobuf:"varint,14,opt,name=ignores_reservations,json=ignoresReservations,proto3" json:"ignores_reservations,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// required_partition: the whole GPUs of the pod are one of these partitions
+	// of its node, whatever the partition policy there. Absent means no
+	// requirement.
+	RequiredPartition *RequiredPartition `protobuf:"bytes,15,opt,name=required_partition,json=requiredPartition,proto3" json:"required_partition,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PodTemplate) Reset() {
@@ -742,6 +746,72 @@ func (x *PodTemplate) GetIgnoresReservations() bool {
 	return false
 }
 
+func (x *PodTemplate) GetRequiredPartition() *RequiredPartition {
+	if x != nil {
+		return x.RequiredPartition
+	}
+	return nil
+}
+
+// RequiredPartition says which partitions of a node a pod may get, of those
+// with as many devices as it asks for. Only nodes that list partitions have
+// any.
+type RequiredPartition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// best_score allows only those with the highest score on their node, in use
+	// or not.
+	BestScore bool `protobuf:"varint,1,opt,name=best_score,json=bestScore,proto3" json:"best_score,omitempty"`
+	// ring_bandwidth is the least ring bandwidth, in bytes per second. Zero means
+	// that it does not matter.
+	RingBandwidth int64 `protobuf:"varint,2,opt,name=ring_bandwidth,json=ringBandwidth,proto3" json:"ring_bandwidth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequiredPartition) Reset() {
+	*x = RequiredPartition{}
+	mi := &file_placement_v1_workload_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequiredPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequiredPartition) ProtoMessage() {}
+
+func (x *RequiredPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_placement_v1_workload_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequiredPartition.ProtoReflect.Descriptor instead.
+func (*RequiredPartition) Descriptor() ([]byte, []int) {
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RequiredPartition) GetBestScore() bool {
+	if x != nil {
+		return x.BestScore
+	}
+	return false
+}
+
+func (x *RequiredPartition) GetRingBandwidth() int64 {
+	if x != nil {
+		return x.RingBandwidth
+	}
+	return 0
+}
+
 // DeviceShare is a part of each of some GPUs of one node.
 type DeviceShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -759,7 +829,7 @@ type DeviceShare struct {
 
 func (x *DeviceShare) Reset() {
 	*x = DeviceShare{}
-	mi := &file_placement_v1_workload_proto_msgTypes[6]
+	mi := &file_placement_v1_workload_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +841,7 @@ func (x *DeviceShare) String() string {
 func (*DeviceShare) ProtoMessage() {}
 
 func (x *DeviceShare) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[6]
+	mi := &file_placement_v1_workload_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +854,7 @@ func (x *DeviceShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceShare.ProtoReflect.Descriptor instead.
 func (*DeviceShare) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{6}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeviceShare) GetComputeMilli() int32 {
@@ -829,7 +899,7 @@ type ReservationSelector struct {
 
 func (x *ReservationSelector) Reset() {
 	*x = ReservationSelector{}
-	mi := &file_placement_v1_workload_proto_msgTypes[7]
+	mi := &file_placement_v1_workload_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +911,7 @@ func (x *ReservationSelector) String() string {
 func (*ReservationSelector) ProtoMessage() {}
 
 func (x *ReservationSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[7]
+	mi := &file_placement_v1_workload_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +924,7 @@ func (x *ReservationSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationSelector.ProtoReflect.Descriptor instead.
 func (*ReservationSelector) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{7}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReservationSelector) GetName() string {
@@ -882,7 +952,7 @@ type NodeSelector struct {
 
 func (x *NodeSelector) Reset() {
 	*x = NodeSelector{}
-	mi := &file_placement_v1_workload_proto_msgTypes[8]
+	mi := &file_placement_v1_workload_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +964,7 @@ func (x *NodeSelector) String() string {
 func (*NodeSelector) ProtoMessage() {}
 
 func (x *NodeSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[8]
+	mi := &file_placement_v1_workload_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +977,7 @@ func (x *NodeSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSelector.ProtoReflect.Descriptor instead.
 func (*NodeSelector) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{8}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeSelector) GetTerms() []*NodeSelectorTerm {
@@ -930,7 +1000,7 @@ type NodeSelectorTerm struct {
 
 func (x *NodeSelectorTerm) Reset() {
 	*x = NodeSelectorTerm{}
-	mi := &file_placement_v1_workload_proto_msgTypes[9]
+	mi := &file_placement_v1_workload_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1012,7 @@ func (x *NodeSelectorTerm) String() string {
 func (*NodeSelectorTerm) ProtoMessage() {}
 
 func (x *NodeSelectorTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[9]
+	mi := &file_placement_v1_workload_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1025,7 @@ func (x *NodeSelectorTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSelectorTerm.ProtoReflect.Descriptor instead.
 func (*NodeSelectorTerm) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{9}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeSelectorTerm) GetMatchExpressions() []*SelectorRequirement {
@@ -989,7 +1059,7 @@ type Toleration struct {
 
 func (x *Toleration) Reset() {
 	*x = Toleration{}
-	mi := &file_placement_v1_workload_proto_msgTypes[10]
+	mi := &file_placement_v1_workload_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1071,7 @@ func (x *Toleration) String() string {
 func (*Toleration) ProtoMessage() {}
 
 func (x *Toleration) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[10]
+	mi := &file_placement_v1_workload_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1084,7 @@ func (x *Toleration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Toleration.ProtoReflect.Descriptor instead.
 func (*Toleration) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{10}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Toleration) GetKey() string {
@@ -1072,7 +1142,7 @@ type SpreadConstraint struct {
 
 func (x *SpreadConstraint) Reset() {
 	*x = SpreadConstraint{}
-	mi := &file_placement_v1_workload_proto_msgTypes[11]
+	mi := &file_placement_v1_workload_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1154,7 @@ func (x *SpreadConstraint) String() string {
 func (*SpreadConstraint) ProtoMessage() {}
 
 func (x *SpreadConstraint) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[11]
+	mi := &file_placement_v1_workload_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1167,7 @@ func (x *SpreadConstraint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadConstraint.ProtoReflect.Descriptor instead.
 func (*SpreadConstraint) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{11}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SpreadConstraint) GetMaxSkew() int32 {
@@ -1161,7 +1231,7 @@ type PackingScope struct {
 
 func (x *PackingScope) Reset() {
 	*x = PackingScope{}
-	mi := &file_placement_v1_workload_proto_msgTypes[12]
+	mi := &file_placement_v1_workload_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1243,7 @@ func (x *PackingScope) String() string {
 func (*PackingScope) ProtoMessage() {}
 
 func (x *PackingScope) ProtoReflect() protoreflect.Message {
-	mi := &file_placement_v1_workload_proto_msgTypes[12]
+	mi := &file_placement_v1_workload_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1256,7 @@ func (x *PackingScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackingScope.ProtoReflect.Descriptor instead.
 func (*PackingScope) Descriptor() ([]byte, []int) {
-	return file_placement_v1_workload_proto_rawDescGZIP(), []int{12}
+	return file_placement_v1_workload_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PackingScope) GetName() string {
@@ -1264,7 +1334,7 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12 \n" +
 	"\vreservation\x18\x03 \x01(\tR\vreservation\x12\x18\n" +
-	"\adevices\x18\x04 \x03(\x05R\adevices\"\x98\b\n" +
+	"\adevices\x18\x04 \x03(\x05R\adevices\"\xe8\b\n" +
 	"\vPodTemplate\x123\n" +
 	"\brequests\x18\x01 \x01(\v2\x17.placement.v1.ResourcesR\brequests\x12=\n" +
 	"\x06labels\x18\x02 \x03(\v2%.placement.v1.PodTemplate.LabelsEntryR\x06labels\x12P\n" +
@@ -1281,13 +1351,18 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"\x0esame_pcie_nics\x18\v \x01(\x05R\fsamePcieNics\x12%\n" +
 	"\x0ecompute_domain\x18\f \x01(\tR\rcomputeDomain\x12T\n" +
 	"\x14required_reservation\x18\r \x01(\v2!.placement.v1.ReservationSelectorR\x13requiredReservation\x121\n" +
-	"\x14ignores_reservations\x18\x0e \x01(\bR\x13ignoresReservations\x1a9\n" +
+	"\x14ignores_reservations\x18\x0e \x01(\bR\x13ignoresReservations\x12N\n" +
+	"\x12required_partition\x18\x0f \x01(\v2\x1f.placement.v1.RequiredPartitionR\x11requiredPartition\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
 	"\x11NodeSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Y\n" +
+	"\x11RequiredPartition\x12\x1d\n" +
+	"\n" +
+	"best_score\x18\x01 \x01(\bR\tbestScore\x12%\n" +
+	"\x0ering_bandwidth\x18\x02 \x01(\x03R\rringBandwidth\"\x8e\x01\n" +
 	"\vDeviceShare\x12#\n" +
 	"\rcompute_milli\x18\x01 \x01(\x05R\fcomputeMilli\x12!\n" +
 	"\fmemory_milli\x18\x02 \x01(\x05R\vmemoryMilli\x12!\n" +
@@ -1339,7 +1414,7 @@ func file_placement_v1_workload_proto_rawDescGZIP() []byte {
 }
 
 var file_placement_v1_workload_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_placement_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_placement_v1_workload_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_placement_v1_workload_proto_goTypes = []any{
 	(TolerationOperator)(0),       // 0: placement.v1.TolerationOperator
 	(*PodGang)(nil),               // 1: placement.v1.PodGang
@@ -1348,59 +1423,61 @@ var file_placement_v1_workload_proto_goTypes = []any{
 	(*Pod)(nil),                   // 4: placement.v1.Pod
 	(*BoundPod)(nil),              // 5: placement.v1.BoundPod
 	(*PodTemplate)(nil),           // 6: placement.v1.PodTemplate
-	(*DeviceShare)(nil),           // 7: placement.v1.DeviceShare
-	(*ReservationSelector)(nil),   // 8: placement.v1.ReservationSelector
-	(*NodeSelector)(nil),          // 9: placement.v1.NodeSelector
-	(*NodeSelectorTerm)(nil),      // 10: placement.v1.NodeSelectorTerm
-	(*Toleration)(nil),            // 11: placement.v1.Toleration
-	(*SpreadConstraint)(nil),      // 12: placement.v1.SpreadConstraint
-	(*PackingScope)(nil),          // 13: placement.v1.PackingScope
-	nil,                           // 14: placement.v1.PodTemplate.LabelsEntry
-	nil,                           // 15: placement.v1.PodTemplate.NodeSelectorEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*Resources)(nil),             // 18: placement.v1.Resources
-	(*PodAffinityTerm)(nil),       // 19: placement.v1.PodAffinityTerm
-	(*HostPort)(nil),              // 20: placement.v1.HostPort
-	(*SelectorRequirement)(nil),   // 21: placement.v1.SelectorRequirement
-	(TaintEffect)(0),              // 22: placement.v1.TaintEffect
-	(*LabelSelector)(nil),         // 23: placement.v1.LabelSelector
+	(*RequiredPartition)(nil),     // 7: placement.v1.RequiredPartition
+	(*DeviceShare)(nil),           // 8: placement.v1.DeviceShare
+	(*ReservationSelector)(nil),   // 9: placement.v1.ReservationSelector
+	(*NodeSelector)(nil),          // 10: placement.v1.NodeSelector
+	(*NodeSelectorTerm)(nil),      // 11: placement.v1.NodeSelectorTerm
+	(*Toleration)(nil),            // 12: placement.v1.Toleration
+	(*SpreadConstraint)(nil),      // 13: placement.v1.SpreadConstraint
+	(*PackingScope)(nil),          // 14: placement.v1.PackingScope
+	nil,                           // 15: placement.v1.PodTemplate.LabelsEntry
+	nil,                           // 16: placement.v1.PodTemplate.NodeSelectorEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*Resources)(nil),             // 19: placement.v1.Resources
+	(*PodAffinityTerm)(nil),       // 20: placement.v1.PodAffinityTerm
+	(*HostPort)(nil),              // 21: placement.v1.HostPort
+	(*SelectorRequirement)(nil),   // 22: placement.v1.SelectorRequirement
+	(TaintEffect)(0),              // 23: placement.v1.TaintEffect
+	(*LabelSelector)(nil),         // 24: placement.v1.LabelSelector
 }
 var file_placement_v1_workload_proto_depIdxs = []int32{
 	2,  // 0: placement.v1.PodGang.groups:type_name -> placement.v1.PodGroup
-	13, // 1: placement.v1.PodGang.packing_scopes:type_name -> placement.v1.PackingScope
-	16, // 2: placement.v1.PodGang.create_time:type_name -> google.protobuf.Timestamp
-	16, // 3: placement.v1.PodGang.start_time:type_name -> google.protobuf.Timestamp
-	17, // 4: placement.v1.PodGang.minimum_run_time:type_name -> google.protobuf.Duration
-	17, // 5: placement.v1.PodGang.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
+	14, // 1: placement.v1.PodGang.packing_scopes:type_name -> placement.v1.PackingScope
+	17, // 2: placement.v1.PodGang.create_time:type_name -> google.protobuf.Timestamp
+	17, // 3: placement.v1.PodGang.start_time:type_name -> google.protobuf.Timestamp
+	18, // 4: placement.v1.PodGang.minimum_run_time:type_name -> google.protobuf.Duration
+	18, // 5: placement.v1.PodGang.minimum_run_time_before_reclaim:type_name -> google.protobuf.Duration
 	3,  // 6: placement.v1.PodGroup.pod_sets:type_name -> placement.v1.PodSet
 	5,  // 7: placement.v1.PodGroup.bound_pods:type_name -> placement.v1.BoundPod
 	6,  // 8: placement.v1.PodSet.template:type_name -> placement.v1.PodTemplate
 	4,  // 9: placement.v1.PodSet.pods:type_name -> placement.v1.Pod
 	5,  // 10: placement.v1.PodSet.bound_pods:type_name -> placement.v1.BoundPod
-	18, // 11: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
-	14, // 12: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
-	15, // 13: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
-	9,  // 14: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
-	11, // 15: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
-	19, // 16: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
-	19, // 17: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
-	20, // 18: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
-	12, // 19: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
-	7,  // 20: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
-	8,  // 21: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
-	10, // 22: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	10, // 23: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
-	21, // 24: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
-	21, // 25: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
-	0,  // 26: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
-	22, // 27: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
-	23, // 28: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	19, // 11: placement.v1.PodTemplate.requests:type_name -> placement.v1.Resources
+	15, // 12: placement.v1.PodTemplate.labels:type_name -> placement.v1.PodTemplate.LabelsEntry
+	16, // 13: placement.v1.PodTemplate.node_selector:type_name -> placement.v1.PodTemplate.NodeSelectorEntry
+	10, // 14: placement.v1.PodTemplate.required_node_affinity:type_name -> placement.v1.NodeSelector
+	12, // 15: placement.v1.PodTemplate.tolerations:type_name -> placement.v1.Toleration
+	20, // 16: placement.v1.PodTemplate.required_affinity:type_name -> placement.v1.PodAffinityTerm
+	20, // 17: placement.v1.PodTemplate.required_anti_affinity:type_name -> placement.v1.PodAffinityTerm
+	21, // 18: placement.v1.PodTemplate.host_ports:type_name -> placement.v1.HostPort
+	13, // 19: placement.v1.PodTemplate.spread_constraints:type_name -> placement.v1.SpreadConstraint
+	8,  // 20: placement.v1.PodTemplate.device_share:type_name -> placement.v1.DeviceShare
+	9,  // 21: placement.v1.PodTemplate.required_reservation:type_name -> placement.v1.ReservationSelector
+	7,  // 22: placement.v1.PodTemplate.required_partition:type_name -> placement.v1.RequiredPartition
+	11, // 23: placement.v1.ReservationSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	11, // 24: placement.v1.NodeSelector.terms:type_name -> placement.v1.NodeSelectorTerm
+	22, // 25: placement.v1.NodeSelectorTerm.match_expressions:type_name -> placement.v1.SelectorRequirement
+	22, // 26: placement.v1.NodeSelectorTerm.match_fields:type_name -> placement.v1.SelectorRequirement
+	0,  // 27: placement.v1.Toleration.operator:type_name -> placement.v1.TolerationOperator
+	23, // 28: placement.v1.Toleration.effect:type_name -> placement.v1.TaintEffect
+	24, // 29: placement.v1.SpreadConstraint.selector:type_name -> placement.v1.LabelSelector
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_placement_v1_workload_proto_init() }
@@ -1416,7 +1493,7 @@ func file_placement_v1_workload_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_placement_v1_workload_proto_rawDesc), len(file_placement_v1_workload_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
