@@ -84,6 +84,8 @@ class VictimModel(LinearModel):
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
         #: a variable of their own.
         self.kept: dict[RunningUnits, _Stay] = {}
+        #: The same by gang, as terms.
+        self._stays: defaultdict[GangIdx, _Terms] = defaultdict(list)
         self._keep()
         #: Units that come, as terms: of a gang by pod class.
         self.come: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
@@ -111,12 +113,11 @@ class VictimModel(LinearModel):
             # All of it, or nothing.
             whole = sum(mine.values()) == self._least(gang) and not _new_demands(gang)
             for (j, s), units in mine.items():
-                if whole:
-                    self.kept[RunningUnits(gang.index, j, s)] = _Stay(stay, units)
-                else:
-                    k = self.variable(units)
-                    self.kept[RunningUnits(gang.index, j, s)] = _Stay(k, 1)
-                    self.row([(k, 1), (stay, -units)], most=0)
+                kept = _Stay(stay, units) if whole else _Stay(self.variable(units), 1)
+                self.kept[RunningUnits(gang.index, j, s)] = kept
+                self._stays[gang.index].append((kept.variable, float(kept.times)))
+                if not whole:
+                    self.row([(kept.variable, 1), (stay, -units)], most=0)
 
     def _come(self, gang: Gang) -> None:
         """A gang that waits gets its minimum, requirement by requirement, and extras."""
@@ -133,11 +134,7 @@ class VictimModel(LinearModel):
     def _goes_on(self, gang: Gang) -> None:
         """A gang that runs has its minimum of what stays and what comes, and extras."""
         placed = self.placed[gang.index]
-        stays: _Terms = [
-            (stay.variable, float(stay.times))
-            for units, stay in self.kept.items()
-            if units.gang == gang.index
-        ]
+        stays = self._stays[gang.index]
         coming = [term for q in gang.requirements for term in self._coming(gang, q)]
         # Which of its pods alike are of which requirement is not told, so all count together.
         least: _Terms = [*stays, (placed, -float(self._least(gang)))]

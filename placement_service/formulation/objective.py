@@ -135,27 +135,29 @@ def report_plan(
     mine: Worth,
     bounds: Bounds,
     *,
+    home: Sequence[int],
     phase: str,
     fewest: Mapping[GangIdx, int],
     best: Mapping[int, int],
 ) -> Solution:
-    """Counts of pods on nodes, tiers and bounds; `best` as in `tiers`."""
+    """Counts of pods on nodes, tiers and bounds; `home` and `best` as in `tiers`."""
     return Solution(
         assignments=assignments(problem, plan),
-        tiers=tiers(mine, bounds, _at_home(problem, mine), best),
+        tiers=tiers(mine, bounds, home, best),
         fewest_domains=tuple(FewestDomains(*item) for item in sorted(fewest.items())),
         phase=phase,
     )
 
 
-def _at_home(problem: Problem, mine: Worth) -> Sequence[int]:
+def worth_at_home(problem: Problem, every: Sequence[Goal]) -> Sequence[int]:
     """The value of each goal when nothing moves."""
     home = home_plan(problem)
-    return worth(problem, home).values if home else (0,) * len(mine.goals)
+    return worth(problem, home).values if home else (0,) * len(every)
 
 
 def to_solution(problem: Problem, plan: Plan, *, phase: str = "greedy") -> Solution:
     """As `report_plan`, with what is trivially proven."""
     mine = worth(problem, plan)
     bounds = trivial_bounds(mine.goals)
-    return report_plan(problem, plan, mine, bounds, phase=phase, fewest={}, best={})
+    home = worth_at_home(problem, mine.goals)
+    return report_plan(problem, plan, mine, bounds, home=home, phase=phase, fewest={}, best={})

@@ -19,7 +19,12 @@ import numpy as np
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
 from placement_service.formulation.indices import NO_DOMAIN, NO_LEVEL, DomainIdx, LevelIdx
-from placement_service.formulation.objective import report_plan, trivial_bounds, worth
+from placement_service.formulation.objective import (
+    report_plan,
+    trivial_bounds,
+    worth,
+    worth_at_home,
+)
 from placement_service.formulation.plan import Plan, Units, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.fragmentation import Fragmentation
@@ -258,5 +263,8 @@ def _solution(problem: Problem, plan: Plan, *, least: bool = False) -> Solution 
         value if least and goal.tier in _GAINED else bound
         for goal, value, bound in zip(mine.goals, mine.values, trivial, strict=True)
     )
-    solution = report_plan(problem, plan, mine, bounds, phase="counted", fewest={}, best={})
+    home = worth_at_home(problem, mine.goals)
+    solution = report_plan(
+        problem, plan, mine, bounds, home=home, phase="counted", fewest={}, best={}
+    )
     return replace(solution, final=True) if solution.proven else None

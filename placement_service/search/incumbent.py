@@ -16,7 +16,13 @@ from placement_service.cp_sat.domain_forest import Forest
 from placement_service.entities.solution import Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.objective import Worth, report_plan, trivial_bounds, worth
+from placement_service.formulation.objective import (
+    Worth,
+    report_plan,
+    trivial_bounds,
+    worth,
+    worth_at_home,
+)
 from placement_service.formulation.plan import Plan, from_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.plan_builder import Builder
@@ -48,6 +54,7 @@ class State:
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
         self.goals = self.worth.goals
+        self._home = worth_at_home(problem, self.goals)
         self.bounds = self._trivial = trivial_bounds(self.goals)
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
@@ -172,6 +179,7 @@ class State:
             self.plan,
             self.worth,
             (*self.bounds[:said], *self._trivial[said:]),
+            home=self._home,
             phase=self.phase,
             fewest=self.fewest,
             best=self._best,
