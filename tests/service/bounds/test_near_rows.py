@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import time
 
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.near_rows import NearRows
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.domain_facts import Topology
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from tests.scenario import Scenario
@@ -39,3 +43,34 @@ def test_of_two_gangs_that_want_the_only_large_rack_one_is_split() -> None:
 def test_a_gang_that_prefers_nothing_takes_no_large_rack() -> None:
     scenario = Scenario(ONE_LARGE_RACK).gang("a", pods=3, gpus=8, prefer="rack")
     assert fewest_domains(scenario.gang("b", pods=3, gpus=8)) == 0
+
+
+def test_gangs_put_whole_into_racks_at_random_keep_every_row() -> None:
+    rng = random.Random(1)
+    rows = tight = 0
+    for _ in range(60):
+        free = [rng.randint(1, 5) for _ in range(rng.randint(2, 4))]
+        text = " | ".join(
+            f"r{r}: " + " ".join(f"n{r}x{n}=8" for n in range(nodes))
+            for r, nodes in enumerate(free)
+        )
+        scenario, sizes = Scenario(text), [rng.randint(2, 4) for _ in range(rng.randint(2, 6))]
+        for i, pods in enumerate(sizes):
+            scenario = scenario.gang(f"g{i}", pods=pods, gpus=8, prefer="rack")
+        problem = formulate(scenario.snapshot(), Policy())
+        counting = Counting(Topology(problem))
+        whole = []
+        for gang in problem.gangs:
+            pods = sum(q.missing for q in gang.requirements)
+            able = [r for r, nodes in enumerate(free) if nodes >= pods]
+            if able:
+                free[rng.choice(able)] -= pods
+                whole.append(gang.index)
+        for weights, room in NearRows(counting).rows():
+            near = {c: sum(g in whole for g in counting.classes[c].gangs) for c in weights}
+            used = sum(w * near[c] for c, w in weights.items())
+            assert used <= room
+            rows += 1
+            tight += used == room
+    assert rows > 0
+    assert tight > 0

@@ -198,7 +198,7 @@ def rows_hold(case: Case, met: Met) -> None:
     met["class of several"] += any(len(c.gangs) > 1 for c in classes)
 
 
-def near_rows_hold(case: Case, met: Met) -> None:
+def near_rows_hold(case: Case, _: Met) -> None:
     near = NearRows(case.counting)
     whole = Counter(
         c
@@ -209,7 +209,6 @@ def near_rows_hold(case: Case, met: Met) -> None:
     for weights, room in near.rows():
         used = sum(w * whole[c] for c, w in weights.items())
         assert used <= room
-        met["tight near row"] += used == room
 
 
 def is_near(case: Case, gang: Gang, units: Units) -> bool:
@@ -525,7 +524,6 @@ AIMS = (
             "large part",
             "unlike nodes",
             "plan of a filling",
-            "tight near row",
         ),
     ),
     Aim(
