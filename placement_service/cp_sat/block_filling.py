@@ -13,6 +13,7 @@ model says; it claims no bound.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -66,7 +67,17 @@ class BlockFilling:
         rest: Filled | None = None,
     ) -> None:
         self.rest = rest or Filled()
+        self._there: Counter[int] = Counter()
+        self._gone: Counter[int] = Counter()
+        for (c, _), n in self.rest.whole.items():
+            self._there[c] += n
+        for (c, _), n in self.rest.away.items():
+            self._gone[c] += n
         self.blocks, self.classes, self.chosen = blocks, classes, chosen
+        self._rooms: dict[int, dict[int, int]] = {b: {} for b in chosen}
+        for (b, q), n in blocks.room.items():
+            if b in self._rooms:
+                self._rooms[b][q] = n
         self.problem = blocks.problem
         self.cp = cp_model.CpModel()
         self.costs: Terms[Var] = []
@@ -104,9 +115,8 @@ class BlockFilling:
         """Gangs of one class: variables of where they are, and how many are placed."""
         mine = self.classes[c]
         placed = self._new(limit)
-        there = sum(n for (k, _), n in self.rest.whole.items() if k == c)
-        gone = sum(n for (k, _), n in self.rest.away.items() if k == c)
-        constant = there + gone
+        gone = self._gone[c]
+        constant = self._there[c] + gone
         terms: Terms[Var] = []
         for b in self.chosen:
             least = held.get((c, b), 0)
@@ -193,7 +203,7 @@ class BlockFilling:
     def _fits(self, mine: Class, block: int) -> int:
         """At most so many gangs of a class fit into a block, by whole nodes."""
         most = 1 << 20
-        room = {q: n for (b, q), n in self.blocks.room.items() if b == block}
+        room = self._rooms[block]
         for kind, times in mine.shape.kinds:
             able = sum(room.get(q, 0) for q in kind.pools)
             if times:
@@ -354,7 +364,13 @@ class BlockFilling:
     ) -> Filled | None:
         """Optimise one goal, or find anything for no terms; None when nothing was found."""
         found = optimise(
-            self.cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
+            self.cp,
+            terms,
+            maximize=maximize,
+            seconds=seconds,
+            effort=effort,
+            portfolio=False,
+            brief=True,
         )
         if isinstance(found, Answer):
             return None

@@ -81,6 +81,7 @@ def optimise(
     effort: float,
     portfolio: bool,
     linear: int = 2,
+    brief: bool = False,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
@@ -89,8 +90,12 @@ def optimise(
     time; a `portfolio` of unlike workers settles what one does not. (Interleaved
     workers would be deterministic, but OR-tools 9.15 aborts on some small models
     with them.) `linear` is how much of the model goes into linear relaxations.
+    A `brief` solve leaves out preparations that take as long as small models need.
     """
     solver = cp_model.CpSolver()
+    if brief:
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.symmetry_level = 0
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

@@ -8,6 +8,7 @@ improved a few blocks at a time. It gives plans, never bounds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from placement_service.cp_sat.block_contents import Filled, Held
@@ -79,10 +80,14 @@ def _block_after_block(mine: BlockProblem) -> Held:
     held: dict[tuple[int, int], int] = {}
     left = list(mine.wanted)
     weights = _weights(mine)
+    spare = _spare(mine)
     for b in mine.blocks.order:
         if state.left <= mine.parameters.least_seconds:
             break
         model = mine.model([b], left, pooled=False)
+        for pools, nodes in spare.items():
+            used = model.room.used.items()
+            model.hold([(v, k.size) for (k, _, q), v in used if q in pools], at_most=nodes)
         found = model.solve(
             [
                 (v, w)
@@ -99,7 +104,27 @@ def _block_after_block(mine: BlockProblem) -> Held:
             if names_blocks(mine.classes[c]):
                 held[c, b] = n
                 left[c] -= n
+        for (kind, _, q), n in found.used.items():
+            for pools in spare:
+                spare[pools] -= kind.size * n * (q in pools)
     return held
+
+
+def _spare(mine: BlockProblem) -> dict[frozenset[int], int]:
+    """Whole nodes of some pools that are left beside gangs that name no blocks.
+
+    These come last and would find the pools they need full of gangs that take any.
+    """
+    needs: Counter[frozenset[int]] = Counter()
+    for c, wanted in zip(mine.classes, mine.wanted, strict=True):
+        for kind, times in () if names_blocks(c) else c.shape.kinds:
+            needs[frozenset(kind.pools)] += kind.size * times * wanted
+    found = {}
+    for pools in needs:
+        room = sum(n for (_, q), n in mine.blocks.room.items() if q in pools)
+        asked = sum(n for some, n in needs.items() if some <= pools)
+        found[pools] = max(0, room - asked)
+    return found
 
 
 def _weights(mine: BlockProblem) -> list[int]:

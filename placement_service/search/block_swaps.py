@@ -73,7 +73,7 @@ class BlockSwaps:
         chosen = self._choose(count)
         rest = self.best.only({b for b in mine.blocks.order if b not in chosen})
         if self.packs:
-            model = mine.model(chosen, mine.everybody, pooled=True, rest=rest)
+            model = mine.model(chosen, self._limits(), pooled=True, rest=rest)
             for i, goal in enumerate(self.state.goals[: mine.topology]):
                 keep(goal, model, self.state.bounds[i] - mine.outside[i])
             found = _solve(mine, model, [], effort, self.best, chosen[-1])
@@ -83,6 +83,19 @@ class BlockSwaps:
             model = mine.model(chosen, limits, pooled=True, rest=rest)
             found = settle(mine, model, effort=effort, start=self.best, full=chosen[-1])
         return None if found is None else found.beside(rest)
+
+    def _limits(self) -> list[int]:
+        """Gangs of each class that there may be: those placed, and all of some classes.
+
+        With everybody who is left out models would be large, and hardly any of them is needed.
+        """
+        placed = self.best.placed(len(self.mine.classes))
+        everybody = self.mine.everybody
+        more = [c for c, n in enumerate(everybody) if n > placed[c]]
+        some = min(len(more), self.parameters.block_newcomers)
+        for c in self.random.sample(more, some):
+            placed[c] = everybody[c]
+        return placed
 
     def _choose(self, count: int) -> list[int]:
         """Blocks: one with room left or with parts of gangs that are not whole, and others.

@@ -64,6 +64,9 @@ class SearchParameters:
     block_fillings_in_vain: int = 20
     block_swaps_in_vain: int = 60
 
+    #: Classes of gangs left out that may take the place of others when blocks are opened.
+    block_newcomers: int = 120
+
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
     #: The same for the thorough try, which first finds out which parts fit together.
