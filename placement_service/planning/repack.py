@@ -176,7 +176,7 @@ class _Search:
         if refuted and self._is_hopeless(shut):
             return None
         # Refused as it is, it may be possible with further moves, which cost more.
-        self._bound = min(self._bound, cost + 1 if refuted else cost)
+        self._bound = min(self._bound, cost + self._further(chosen) if refuted else cost)
         everything = self._leaving(chosen, whole=True)
         if not whole and everything is not None and len(everything) > len(leaving):
             heapq.heappush(self._retries, (len(everything), chosen))
@@ -207,6 +207,18 @@ class _Search:
                     return moves, False
                 refuted = False
         return None, refuted
+
+    def _further(self, chosen: Collection[int]) -> int:
+        """Pods that any further move takes at least: a gang whole, or one of its extras."""
+        least = NEVER
+        for gang in self._gangs:
+            arrays = gang.arrays
+            leaving = len(gang.leaving(chosen, whole=False) or ())
+            if arrays.moves_extras and any(arrays.spare):
+                return 1
+            if arrays.moves_whole and leaving < arrays.pods:
+                least = min(least, arrays.pods - leaving)
+        return least
 
     def _is_hopeless(self, shut: Snapshot) -> bool:
         """Whether counting shows that no further moves make room."""

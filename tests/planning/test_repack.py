@@ -98,3 +98,19 @@ def test_more_domains_than_there_are_is_a_mistake(client: PlacementClient) -> No
     with pytest.raises(InvalidRequestError) as error:
         freed(racks("r1"), [], client, count=2)
     assert "there are 1 domains" in error.value.violations[0].description
+
+
+def test_where_further_gangs_would_have_to_move_the_bound_counts_the_least_of_them(
+    client: PlacementClient,
+) -> None:
+    nodes = [
+        *racks("r1"),
+        node("full", rack="r2", used=8),
+        node("partly", rack="r2"),
+        node("small", rack="r3", used=4),
+    ]
+    gangs = [gang("a", 0, on=["n-r1"]), gang("b", 0, gpus=2, on=["partly"] * 2)]
+    found = freed(nodes, gangs, client)
+    assert not found.pods.HasField("value")
+    # Gang a needs the node of gang b, which would go to what is left of the small one.
+    assert found.pods.bound == 3
