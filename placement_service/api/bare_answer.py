@@ -21,8 +21,11 @@ from placement_service.entities.errors import InvalidRequest
 #: Bytes of a gang that are read here; a larger one would keep others waiting.
 LARGEST_GANG: Final = 4 * 2**20
 
+#: Groups and pod sets of a gang that are looked at; more would keep others waiting, too.
+MOST_PARTS: Final = 10_000
+
 #: Bytes of gangs between two breaks: a few milliseconds.
-BYTES_AT_ONCE: Final = 2**18
+BYTES_AT_ONCE: Final = 2**15
 
 _GANGS: Final = ComputePlacementRequest.GANGS_FIELD_NUMBER
 _SNAPSHOT: Final = ComputePlacementRequest.SNAPSHOT_FIELD_NUMBER
@@ -39,12 +42,13 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
     try:
         if await envelope.is_set(question, _VALIDATE_ONLY):
             return None
-        fields = await envelope.contents(question, _GANGS, _SNAPSHOT)
-        if len(fields[_GANGS]) > MAX_GANGS:
+        gangs = (await envelope.contents(question, _GANGS))[_GANGS]
+        if len(gangs) > MAX_GANGS:
             return None
+        snapshot = await envelope.unwrapped(question, _SNAPSHOT)
         answer = placement_pb2.Placement(
             label=label,
-            revision=await _revision(fields[_SNAPSHOT]),
+            revision=await envelope.last_text(snapshot, _REVISION),
             termination=placement_pb2.Termination(
                 reason=placement_pb2.TERMINATION_REASON_FEASIBLE,
                 limit=placement_pb2.TERMINATION_LIMIT_TIME,
@@ -52,11 +56,14 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
             ),
         )
         read = 0
-        for gang in fields[_GANGS]:
-            if len(gang) > LARGEST_GANG:
+        for content in gangs:
+            if len(content) > LARGEST_GANG:
                 return None
-            answer.gangs.append(_result(PodGang.FromString(bytes(gang))))
-            read += len(gang)
+            gang = PodGang.FromString(bytes(content))
+            if _parts(gang) > MOST_PARTS:
+                return None
+            answer.gangs.append(_result(gang))
+            read += len(content)
             if read > BYTES_AT_ONCE:
                 read = 0
                 await asyncio.sleep(0)
@@ -65,10 +72,9 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
     return answer
 
 
-async def _revision(snapshots: list[memoryview]) -> str:
-    """The revision in messages of a snapshot, which are merged as protobuf does."""
-    found = [r for one in snapshots for r in (await envelope.contents(one, _REVISION))[_REVISION]]
-    return bytes(found[-1]).decode(errors="replace") if found else ""
+def _parts(gang: PodGang) -> int:
+    """Groups and pod sets of a gang; not all are counted where there are too many."""
+    return len(gang.groups) + sum(len(group.pod_sets) for group in gang.groups[:MOST_PARTS])
 
 
 def _result(gang: PodGang) -> placement_pb2.GangResult:

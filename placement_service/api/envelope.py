@@ -9,7 +9,7 @@ are malformed further inside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from google.protobuf import duration_pb2
@@ -21,13 +21,19 @@ from placement_service.entities.errors import InvalidRequest, Violation
 #: Fields between two breaks: a few milliseconds.
 FIELDS_AT_ONCE = 10_000
 
-#: Bytes of a label that are looked at.
-LONGEST_LABEL = 4096
+#: How often a field that is looked for may come. Each time costs many times its bytes here.
+MOST_PARTS = 20_000
+
+#: Bytes of a label or a revision that are looked at.
+LONGEST_TEXT = 4096
 
 #: The field of a base that holds its digest, and bytes of it that are looked at.
 DIGEST, LONGEST_DIGEST = SnapshotBase.DIGEST_FIELD_NUMBER, 128
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+#: What stands behind tags, by tag and in order.
+_Found = dict[int, list[memoryview]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +59,24 @@ async def read_header(
     fields = await contents(request, time_limit, label, question or base)
     limits, labels, bases = fields[time_limit], fields[label], fields[question or base]
     if question and base:
-        bases = [part for one in bases for part in (await contents(one, base))[base]]
+        bases = (await contents(_merged(bases), base))[base]
     try:
         # A field that comes more than once is merged, as protobuf does.
         duration = duration_pb2.Duration.FromString(b"".join(limits))
     except DecodeError as error:
         raise not_a_message() from error
-    text = bytes(labels[-1][:LONGEST_LABEL]).decode(errors="replace") if labels else ""
+    text = bytes(labels[-1][:LONGEST_TEXT]).decode(errors="replace") if labels else ""
     return Header(
         duration.seconds + duration.nanos / 1e9 if limits else None,
         text,
-        await _digest(bases) if bases else None,
+        await last_text(_merged(bases), DIGEST, LONGEST_DIGEST) if bases else None,
     )
 
 
-async def _digest(bases: list[memoryview]) -> str:
-    """The digest in messages of a base, which are merged as protobuf does."""
-    digests = [d for base in bases for d in (await contents(base, DIGEST))[DIGEST]]
-    return bytes(digests[-1][:LONGEST_DIGEST]).decode(errors="replace") if digests else ""
+async def last_text(message: memoryview, field: int, longest: int = LONGEST_TEXT) -> str:
+    """The text in a field, of which so many bytes are read; empty when it is absent."""
+    found = (await contents(message, field))[field]
+    return bytes(found[-1][:longest]).decode(errors="replace") if found else ""
 
 
 async def unwrapped(message: memoryview, field: int) -> memoryview:
@@ -80,8 +86,11 @@ async def unwrapped(message: memoryview, field: int) -> memoryview:
     """
     if not field:
         return message[:]
-    parts = (await contents(message, field))[field]
-    # Bytes of a message one after the other are those messages merged.
+    return _merged((await contents(message, field))[field])
+
+
+def _merged(parts: Sequence[memoryview]) -> memoryview:
+    """Bytes of a message one after the other are those messages merged."""
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
@@ -95,10 +104,17 @@ async def chosen(message: memoryview, fields: Collection[int]) -> int:
 
 
 async def only(message: memoryview, *fields: int) -> bytes:
-    """The bytes of a message that holds only these of its fields."""
-    found = await contents(message, *fields)
-    parts = (piece for f in fields for part in found[f] for piece in (*framed(f, len(part)), part))
-    return b"".join(parts)
+    """The bytes of a message that holds only these of its fields. Raises as `contents` does."""
+    kept = bytearray()
+
+    def keep(found: _Found) -> None:
+        for tag, parts in found.items():
+            for part in parts:
+                kept.extend(b"".join((*framed(tag >> 3, len(part)), part)))
+            parts.clear()
+
+    await _visit(message, [number << 3 | _BYTES for number in fields], keep)
+    return bytes(kept)
 
 
 def wrapped(message: bytes, field: int) -> bytes:
@@ -130,7 +146,7 @@ def not_a_message() -> InvalidRequest:
 async def contents(message: memoryview, *fields: int) -> dict[int, list[memoryview]]:
     """The contents of some fields, which hold bytes, by field and in order.
 
-    Raises InvalidRequest when the bytes are no message.
+    Raises InvalidRequest when the bytes are no message, or hold one of them too often.
     """
     found = await _tagged(message, [number << 3 | _BYTES for number in fields])
     return {number: found[number << 3 | _BYTES] for number in fields}
@@ -143,23 +159,35 @@ async def is_set(message: memoryview, field: int) -> bool:
     return any(any(last) for last in (await _tagged(message, [tag]))[tag][-1:])
 
 
-async def _tagged(data: memoryview, tags: Iterable[int]) -> dict[int, list[memoryview]]:
+async def _tagged(data: memoryview, tags: Iterable[int]) -> _Found:
     """What stands behind some tags, in order."""
-    found: dict[int, list[memoryview]] = {tag: [] for tag in tags}
+    return await _visit(data, tags, _check_count)
+
+
+def _check_count(found: _Found) -> None:
+    if any(len(parts) > MOST_PARTS for parts in found.values()):
+        problem = f"a field comes more than {MOST_PARTS:,} times"
+        raise InvalidRequest([Violation("request", problem)])
+
+
+async def _visit(data: memoryview, tags: Iterable[int], look: Callable[[_Found], None]) -> _Found:
+    """What stands behind some tags, in order; `look` sees it grow, and may take from it."""
+    found: _Found = {tag: [] for tag in tags}
     position = 0
     try:
         while position < len(data):
             position = _walk(data, position, found)
+            look(found)
             if position < len(data):
                 await asyncio.sleep(0)
-    except IndexError:
+    except (IndexError, InvalidRequest) as error:
         # An error keeps the frames that it passed, and they the request.
         found.clear()
-        raise not_a_message() from None
+        raise (not_a_message() if isinstance(error, IndexError) else error) from None
     return found
 
 
-def _walk(data: memoryview, position: int, found: dict[int, list[memoryview]]) -> int:
+def _walk(data: memoryview, position: int, found: _Found) -> int:
     """Steps over some fields from a position on; returns the next one.
 
     Raises IndexError when the bytes end too soon.

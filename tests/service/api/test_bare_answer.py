@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from placement.v1 import ComputePlacementRequest, placement_pb2
+from placement.v1 import ComputePlacementRequest, PodGroup, PodSet, placement_pb2
 from placement_service.api import bare_answer
-from placement_service.api.bare_answer import LARGEST_GANG
+from placement_service.api.bare_answer import LARGEST_GANG, MOST_PARTS
 from placement_service.api.size import MAX_GANGS
 from tests.service.questions import message, open_snapshot
 
@@ -53,3 +53,16 @@ def test_what_cannot_be_read_in_small_steps_has_no_such_answer() -> None:
     large = ComputePlacementRequest()
     large.gangs.add(name="x" * LARGEST_GANG)
     assert answer(large.SerializeToString()) is None
+
+
+def test_a_gang_of_more_parts_than_are_looked_at_at_once_has_no_such_answer() -> None:
+    def asked(groups: int, pod_sets: int) -> bytes:
+        there = ComputePlacementRequest()
+        gang = there.gangs.add(name="g")
+        gang.groups.extend([PodGroup()] * groups)
+        gang.groups[0].pod_sets.extend([PodSet()] * pod_sets)
+        return there.SerializeToString()
+
+    assert answer(asked(MOST_PARTS - 5, 5)) is not None
+    assert answer(asked(MOST_PARTS - 5, 6)) is None
+    assert answer(asked(MOST_PARTS + 1, 0)) is None

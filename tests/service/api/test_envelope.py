@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tracemalloc
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -96,6 +97,38 @@ def test_many_small_fields_do_not_hold_up_others() -> None:
         return turns
 
     assert asyncio.run(work()) > 10
+
+
+def test_a_field_that_comes_too_often_is_refused_before_it_fills_the_memory() -> None:
+    """Each part that is kept costs a hundred times its bytes."""
+    content = b"\x3a\x00" * 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="more than 20,000 times"):
+            header(content)
+        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_parts_of_parts_are_counted_together() -> None:
+    part = b"\x0a\x00" * 15_000
+    wrapped = envelope.wrapped(part, 3)
+    for content, is_read in ((wrapped, True), (wrapped * 2, False)):
+        with contextlib.nullcontext() if is_read else pytest.raises(InvalidRequest):
+            asyncio.run(envelope.read_header(memoryview(content), time_limit=4, label=7, base=3))
+
+
+def test_only_some_fields_are_kept_and_in_order() -> None:
+    there = ComputePlacementRequest()
+    there.gangs.add(name="a")
+    there.label = "x" * 130
+    content = there.SerializeToString() * 25_000
+    both = asyncio.run(envelope.only(memoryview(content), 2, 7))
+    assert ComputePlacementRequest.FromString(both) == ComputePlacementRequest.FromString(content)
+    gangs = asyncio.run(envelope.only(memoryview(content), 2))
+    there.ClearField("label")
+    assert gangs == there.SerializeToString() * 25_000
 
 
 WHOLE = message().SerializeToString()
