@@ -114,6 +114,36 @@ def test_what_changes_while_a_call_runs_is_told_with_the_next() -> None:
     assert sent(cluster.question(REQUEST)) == ("D3", [], [])
 
 
+def test_a_late_answer_of_before_a_lost_base_is_not_gone_on_from() -> None:
+    cluster = known("a", "b", "c")
+    cluster.set_nodes(node("a", 1))
+    late = cluster.question(REQUEST)
+    cluster.set_nodes(node("b", 1))
+    cluster.answered(cluster.question(REQUEST), "D3")
+    cluster.set_nodes(node("c", 1))
+    lost = cluster.question(REQUEST)
+    try:
+        raise SnapshotUnknownError("unknown", digest="D3")
+    except SnapshotUnknownError:
+        whole = cluster.retold(lost, REQUEST)
+    cluster.answered(late, "D2")
+    assert sent(cluster.question(REQUEST)) == ("", ["a", "b", "c"], []), "D2 lacks b"
+    cluster.answered(whole, "D4")
+    assert sent(cluster.question(REQUEST)) == ("D4", [], [])
+
+
+def test_pods_that_went_are_told_by_name() -> None:
+    cluster = LocalSnapshot()
+    cluster.set_pods(
+        RunningPod(name="namespaces/ml/pods/a"), RunningPod(name="namespaces/ml/pods/b")
+    )
+    cluster.answered(cluster.question(REQUEST), "D1")
+    cluster.remove_pods("namespaces/ml/pods/a", "namespaces/ml/pods/nobody")
+    request = cluster.question(REQUEST).request
+    assert list(request.base.gone_pods) == ["namespaces/ml/pods/a"]
+    assert not request.snapshot.pods
+
+
 def test_replacing_all_tells_what_differs() -> None:
     cluster = known("a", "b", "c")
     pod = RunningPod(name="namespaces/ml/pods/p", node="nodes/a")

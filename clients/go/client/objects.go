@@ -174,7 +174,8 @@ func (s *ObjectsSession) question(request *kubernetesv1.PlaceObjectsRequest) obj
 func (s *ObjectsSession) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if digest == "" || (s.digest != "" && state < s.known) {
+	// An earlier state is of no use, also after the base was lost: what followed it is forgotten.
+	if digest == "" || state < s.known {
 		return
 	}
 	s.digest, s.known = digest, state

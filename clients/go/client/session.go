@@ -163,7 +163,8 @@ func (s *Session) question(request *placementv1.ComputePlacementRequest) (*place
 func (s *Session) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if digest == "" || (s.digest != "" && state < s.known) {
+	// An earlier state is of no use, also after the base was lost: what followed it is forgotten.
+	if digest == "" || state < s.known {
 		return
 	}
 	s.digest, s.known = digest, state

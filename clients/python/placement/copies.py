@@ -16,6 +16,32 @@ class Since(NamedTuple, Generic[_K, _V]):
     gone: list[_K]
 
 
+class Known:
+    """The latest state that the service knows: its digest, empty when it knows none any more."""
+
+    def __init__(self) -> None:
+        self.digest = ""
+        self._state = 0
+
+    def learned(self, digest: str, state: int) -> bool:
+        """Whether a state that the service knows is the latest; it is noted then.
+
+        An earlier one is of no use, also after the base was lost: what followed it is forgotten.
+        """
+        if not digest or state < self._state:
+            return False
+        self.digest, self._state = digest, state
+        return True
+
+    def lost(self, digest: str) -> None:
+        """Notes that the service does not know a digest."""
+        if self.digest == digest:
+            self.digest = ""
+
+    def __str__(self) -> str:
+        return self.digest[:14] or "nothing"
+
+
 class _Change(NamedTuple, Generic[_K]):
     """A name that changed, and whether it was there before."""
 

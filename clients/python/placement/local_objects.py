@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.copies import Copies
+from placement.copies import Copies, Known
 from placement.errors import InvalidRequestError, SnapshotUnknownError, Violation
 from placement.kubernetes.v1 import (
     ObjectName,
@@ -79,8 +79,7 @@ class LocalObjects:
         #: Counts changes; what the service knows is a state that was.
         self._state = 0
         self._objects = Copies[ObjectKey, bytes]()
-        self._digest = ""
-        self._known = 0
+        self._known = Known()
 
     def set(self, *objects: Body) -> None:
         """Adds objects, or replaces those of the same key. Raises ValueError for one without."""
@@ -120,10 +119,10 @@ class LocalObjects:
             message.CopyFrom(request)
         with self._lock:
             told = self._objects.items()
-            if self._digest and not whole:
+            if self._known.digest and not whole:
                 told, gone = self._objects.since()
                 names = [ObjectName(**key._asdict()) for key in gone]
-                message.base.MergeFrom(ObjectsBase(digest=self._digest, gone=names))
+                message.base.MergeFrom(ObjectsBase(digest=self._known.digest, gone=names))
             message.objects.extend(told.values())
             return ObjectsQuestion(message, tuple(told), self._state)
 
@@ -138,9 +137,7 @@ class LocalObjects:
                 digest=question.request.base.digest,
             )
         with self._lock:
-            latest = not self._digest or question.state >= self._known
-            if response.objects_digest and latest:
-                self._digest, self._known = response.objects_digest, question.state
+            if self._known.learned(response.objects_digest, question.state):
                 self._objects.forget(question.state)
 
     def retold(
@@ -153,8 +150,7 @@ class LocalObjects:
         if question.is_whole:
             raise
         with self._lock:
-            if self._digest == question.request.base.digest:
-                self._digest = ""
+            self._known.lost(question.request.base.digest)
         return self.question(request, whole=True)
 
     @staticmethod
@@ -180,8 +176,7 @@ class LocalObjects:
         return len(self._objects)
 
     def __repr__(self) -> str:
-        known = self._digest[:14] or "nothing"
-        return f"<LocalObjects: {len(self)} objects, the service knows {known}>"
+        return f"<LocalObjects: {len(self)} objects, the service knows {self._known}>"
 
 
 def _encoded(body: Body) -> bytes:

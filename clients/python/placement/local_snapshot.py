@@ -10,9 +10,9 @@ import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from placement.copies import Copies
+from placement.copies import Copies, Known
 from placement.errors import InvalidRequestError, SnapshotUnknownError, Violation
 from placement.v1 import ComputePlacementRequest, Node, RunningPod, SnapshotBase
 
@@ -46,7 +46,7 @@ class LocalSnapshot:
         self._state = 0
         self._nodes = Copies[str, Node]()
         self._pods = Copies[str, RunningPod]()
-        self._base: _Base | None = None
+        self._known = Known()
 
     def set_nodes(self, *nodes: Node) -> None:
         """Adds nodes, or replaces those of the same name."""
@@ -94,18 +94,16 @@ class LocalSnapshot:
         message.CopyFrom(request)
         snapshot = message.snapshot
         with self._lock:
-            if self._base is None or whole:
+            if whole or not self._known.digest:
                 snapshot.nodes.extend(self._nodes.all())
                 snapshot.pods.extend(self._pods.all())
             else:
                 nodes, pods = self._nodes.since(), self._pods.since()
                 snapshot.nodes.extend(nodes.set.values())
                 snapshot.pods.extend(pods.set.values())
-                message.base.MergeFrom(
-                    SnapshotBase(
-                        digest=self._base.digest, gone_nodes=nodes.gone, gone_pods=pods.gone
-                    )
-                )
+                digest = self._known.digest
+                base = SnapshotBase(digest=digest, gone_nodes=nodes.gone, gone_pods=pods.gone)
+                message.base.MergeFrom(base)
             return Question(message, self._state)
 
     def answered(self, question: Question, digest: str) -> None:
@@ -119,9 +117,7 @@ class LocalSnapshot:
                 digest=question.request.base.digest,
             )
         with self._lock:
-            latest = self._base is None or question.state >= self._base.state
-            if digest and latest:
-                self._base = _Base(digest, question.state)
+            if self._known.learned(digest, question.state):
                 self._nodes.forget(question.state)
                 self._pods.forget(question.state)
 
@@ -133,8 +129,7 @@ class LocalSnapshot:
         if question.is_whole:
             raise
         with self._lock:
-            if self._base is not None and self._base.digest == question.request.base.digest:
-                self._base = None
+            self._known.lost(question.request.base.digest)
         return self.question(request, whole=True)
 
     @staticmethod
@@ -161,16 +156,10 @@ class LocalSnapshot:
 
     def __repr__(self) -> str:
         with self._lock:
-            known = self._base.digest[:14] if self._base else "nothing"
             return (
                 f"<LocalSnapshot: {len(self._nodes)} nodes, {len(self._pods)} pods,"
-                f" the service knows {known}>"
+                f" the service knows {self._known}>"
             )
-
-
-class _Base(NamedTuple):
-    digest: str
-    state: int
 
 
 def _set(copies: Copies[str, _M], messages: Iterable[_M], state: int) -> None:
