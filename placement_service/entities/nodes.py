@@ -58,9 +58,6 @@ class Parts(NamedTuple):
     compute_domain: str = ""
 
 
-NO_PARTS = Parts()
-
-
 class KindColumn(Generic[_K]):
     """A value for each of N things, few of them different: `kinds[number[i]]`."""
 

@@ -51,11 +51,6 @@ class Stage(IntEnum):
     FILL = 27
 
     @property
-    def is_solving(self) -> bool:
-        """Whether it happens in the solver process."""
-        return self >= Stage.COUNT
-
-    @property
     def label(self) -> str:
         """Its name in metrics and traces."""
         return self.name.lower()

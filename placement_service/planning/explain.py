@@ -8,12 +8,7 @@ from typing import Final
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
 from placement_service.entities.planning import (
-    AddNodes,
-    Evict,
-    Reduce,
-    Relax,
     Remedy,
-    Uncordon,
 )
 from placement_service.entities.pod_assignment import count_pods
 from placement_service.entities.request import Binding, Policy, Snapshot
@@ -80,13 +75,6 @@ def remedies(
             found = (*before, replace(remedy, proven=proven))
             report(found)
     return found
-
-
-def cheapest(found: Sequence[Remedy]) -> Remedy | None:
-    """The remedy that costs people least: changing the request comes before evicting, and that
-    before buying."""
-    order: Sequence[type] = (Uncordon, Relax, Reduce, Evict, AddNodes)
-    return min(found, key=lambda one: order.index(type(one)), default=None)
 
 
 def carried_out(snapshot: Snapshot, evictions: Sequence[Eviction]) -> Snapshot:

@@ -7,13 +7,16 @@ from textwrap import dedent
 import pytest
 
 from placement import v1
-from placement.cli.drawing import drawing
+from placement.cli.drawing import draw
+from placement.cli.picture import compose
+from placement.cli.summary import summarize
 from tests.cli.question import BLOCK, RACK, gang, node, question, reply
 
 
 def lines(request: v1.ComputePlacementRequest, placement: v1.Placement, width: int = 80) -> str:
     """The drawing without blanks at line ends."""
-    text = drawing(request, placement, width=width).plain
+    summary = summarize(request, placement)
+    text = draw(compose(request, summary), summary, width=width).plain
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 

@@ -28,15 +28,13 @@ from placement.cli.picture import (
     Domain,
     Picture,
     Spot,
-    compose,
     contents,
     folded,
     rooms,
     title,
 )
-from placement.cli.summary import GangSummary, Summary, summarize
+from placement.cli.summary import GangSummary, Summary
 from placement.cli.words import plural, shorten
-from placement.v1 import ComputePlacementRequest, Placement
 
 _T = TypeVar("_T")
 
@@ -68,12 +66,6 @@ GAP = "   "
 
 #: Border and padding of a box, left and right together.
 FRAME = 4
-
-
-def drawing(request: ComputePlacementRequest, placement: Placement, *, width: int) -> Text:
-    """The picture of an answer in so many columns, with its legend."""
-    summary = summarize(request, placement)
-    return draw(compose(request, summary), summary, width=width)
 
 
 def draw(picture: Picture, summary: Summary, *, width: int) -> Text:
