@@ -61,13 +61,19 @@ class Sharing:
         return self.rights.victim(gang) in self.victims
 
 
+def for_sharing(column: str, sharing: int) -> str:
+    """The column with the room of another that the gangs of a sharing, by its number, may use."""
+    return f"{column} for sharing {sharing}"
+
+
 class EvictionRights:
     """The rights that the policy gives the gangs of a snapshot.
 
     What all gangs reclaim for a queue stays within its guarantee. So where those that wait ask
-    for more together only some may reclaim for it, the most important and oldest ones first.
-    With `each_alone` all may that stay within it alone, which is looser than the rules;
-    `in_turn` says whether that makes a difference.
+    for more together only some may reclaim for it, the most important and oldest ones first,
+    and those only that stay within it with all their pods. With `each_alone` all may whose
+    minimum alone stays within it, which is looser than the rules; `in_turn` says whether that
+    makes a difference.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, each_alone: bool = False) -> None:
@@ -97,29 +103,38 @@ class EvictionRights:
 
     def _entitled(self, snapshot: Snapshot, each_alone: bool) -> dict[str, frozenset[str]]:
         """By gang the queues on its way up that stay within their guarantee with it."""
-        asked: list[tuple[PodGang, int]] = []
-        for gang in snapshot.gangs:
-            if gang.queue and any(group.pending_count for group in gang.groups):
-                sets = [s for group in gang.groups for s in group.pod_sets]
-                asked.append((gang, sum(self._gpus(s.template) * len(s.pods) for s in sets)))
         now = self._as_of or 0
-        asked.sort(key=lambda one: (-one[0].priority, one[0].created or now))
+        asking = sorted(
+            (g for g in snapshot.gangs if g.queue and any(r.pending_count for r in g.groups)),
+            key=lambda g: (-g.priority, now if g.created is None else g.created),
+        )
         taken: Counter[str] = Counter()
         found: dict[str, frozenset[str]] = {}
-        for gang, gpus in asked:
+        for gang in asking:
+            gpus, least = self._asked(gang)
             mine = set()
             for queue in self._from_root(gang.queue):
                 left = self._guaranteed(queue) - self._used[queue]
-                if left > 0 and gpus <= left:
-                    if gpus + taken[queue] <= left:
-                        taken[queue] += gpus
-                    else:
-                        self.in_turn = True
-                        if not each_alone:
-                            continue
-                    mine.add(queue)
+                if left <= 0 or least > left:
+                    continue
+                if gpus + taken[queue] <= left:
+                    taken[queue] += gpus
+                else:
+                    self.in_turn = True
+                    if not each_alone:
+                        continue
+                mine.add(queue)
             found[gang.name] = frozenset(mine)
         return found
+
+    def _asked(self, gang: PodGang) -> tuple[int, int]:
+        """The GPUs that a gang asks for with all its pods, and those of its minimum at least."""
+        every = least = 0
+        for group in gang.groups:
+            sets = [(self._gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods]
+            every += sum(gpus * pods for gpus, pods in sets)
+            least += group.missing * min((gpus for gpus, _ in sets), default=0)
+        return every, least
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""

@@ -23,7 +23,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.eviction_rights import EvictionRights
+from placement_service.formulation.eviction_rights import EvictionRights, for_sharing
 from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
 from placement_service.formulation.prepared import Prepared
 
@@ -90,6 +90,7 @@ class _Room:
     def __init__(self, snapshot: Snapshot, chosen: frozenset[int], rights: EvictionRights) -> None:
         self._nodes = nodes = snapshot.columns
         victims = [snapshot.gangs[i] for i in sorted(chosen)]
+        self._rights = rights
         self._sharings = rights.sharings(victims)
         self._freed = Freed(nodes)
         #: What victims leave that a sharing may not use.
@@ -108,7 +109,7 @@ class _Room:
     def counts(self, gang: PodGang, *, opens: bool) -> Counts:
         """In which columns the pods of a gang count."""
         if opens:
-            victim = self._sharings and self._sharings[0].rights.victim(gang)
+            victim = self._rights.victim(gang)
             return tuple(victim in s.victims for s in self._sharings)
         return tuple(s.takes(gang) for s in self._sharings)
 
@@ -122,7 +123,7 @@ class _Room:
             for k, counted in enumerate(counts):
                 for resource in self._freed.resources if counted else ():
                     if resource in template.requests:
-                        requests[_column(resource, k)] = template.requests[resource]
+                        requests[for_sharing(resource, k)] = template.requests[resource]
             self._charged[key] = replace(template, requests=requests)
         return self._charged[key]
 
@@ -139,7 +140,7 @@ class _Room:
     def held(self, reservation: Reservation) -> Reservation:
         """The reservation, which holds as much of each column of room."""
         more = {
-            _column(r, k): amount
+            for_sharing(r, k): amount
             for k in range(len(self._sharings))
             for r, amount in reservation.held.items()
             if r in self._freed.resources
@@ -156,20 +157,15 @@ class _Room:
                 column = requested[r] + kept_back.of(r)
                 if r == EPHEMERAL_STORAGE:
                     column = np.where(unlimited, 0, column)
-                requested[_column(r, k)] = column
+                requested[for_sharing(r, k)] = column
 
         def shared(kind: Resources) -> Resources:
             all_of_it = dict(kind)
             for r in resources:
-                unlimited = r == EPHEMERAL_STORAGE and not kind.get(r)
-                own = NO_LIMIT if unlimited else kind.get(r, 0)
-                all_of_it |= {_column(r, k): own for k in range(len(self._sharings))}
+                own = NO_LIMIT if r == EPHEMERAL_STORAGE and not kind.get(r) else kind.get(r, 0)
+                all_of_it |= {for_sharing(r, k): own for k in range(len(self._sharings))}
             return all_of_it
 
         kinds = tuple(map(shared, nodes.allocatable.kinds))
         allocatable = KindColumn(kinds, nodes.allocatable.number)
         return replace(nodes, requested=requested, allocatable=allocatable)
-
-
-def _column(resource: str, sharing: int) -> str:
-    return f"{resource} for sharing {sharing}"

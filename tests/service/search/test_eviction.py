@@ -210,6 +210,18 @@ def test_gangs_of_a_queue_reclaim_no_more_together_than_it_is_guaranteed() -> No
     assert len(result.bindings) == len(result.evictions) == 1
 
 
+def test_nothing_is_proven_of_a_gang_whose_minimum_alone_is_guaranteed() -> None:
+    """One of its two pods may reclaim, but the engine only tries both."""
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))
+    theirs = [replace(running(f"old{i}", f"n{i}", gpus=8), queue="queues/b") for i in range(2)]
+    mine = replace(gang("mine", pods=2, gpus=8), queue="queues/a")
+    mine = replace(mine, groups=(replace(mine.groups[0], min_replicas=1),))
+    result = answer(replace(cluster(*theirs, mine, nodes=2), queues=queues), RECLAIM)
+    [admitted] = [t for t in result.solution.tiers if t.name is TierName.ADMITTED]
+    assert admitted.bound is not None
+    assert admitted.bound >= 8
+
+
 def test_what_is_held_for_owners_is_not_for_those_who_may_not_evict() -> None:
     """Two GPUs are free and held; what one leaves who gives way is for higher priority alone."""
     question = replace(
