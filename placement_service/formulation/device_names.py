@@ -121,8 +121,14 @@ class _Board:
         loads = [want.load(memory) for memory in self._board.memory]
         size = max((max(load) for load in loads if load is not None), default=0)
         # Who insists on a partition comes first: others may do with what it leaves.
-        picky = not want.in_partition
-        return picky, not taker.own, not want.whole, -want.number * size, -want.nics, taker.pod
+        return (
+            not want.in_partition,
+            not taker.own,
+            not want.whole,
+            -want.number * size,
+            -want.nics,
+            taker.pod,
+        )
 
     def _settle(
         self, order: Sequence[_Taker], at: int, state: State, given: dict[str, tuple[int, ...]]

@@ -111,7 +111,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     for home in prepared.homes:
         group = snapshot.gangs[home.gang].groups[home.group]
         if not gpu_cluster or policy.gpus(group.pod_sets[home.pod_set].template.requests):
-            # It is in use already, whoever may leave it.
+            # It is in use, also where the pods on it may leave.
             whole[home.node] = False
     pods_without_gpus = (class_gpus == 0).astype(np.int64)
     for content, bundle in table.bundle_of.items():

@@ -36,7 +36,7 @@ class Fragmentation:
             demands = problem.gangs[index].demands
             at_home = {(h.demand, h.node): h.units for h in problem.gangs[index].home}
             for d, n, whole_count in units:
-                # Pods that stay where they ran break into nothing.
+                # Pods that stay at home touch no node that was whole.
                 count = whole_count - min(whole_count, at_home.get((d, n), 0))
                 if not count:
                     continue

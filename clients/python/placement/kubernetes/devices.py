@@ -174,7 +174,7 @@ class Devices:
             findings: Findings = {}
             notes = At(pod.object.body, findings).get("metadata").get("annotations")
             allocated = read_allocated(notes)
-            self._problems += [pod.object.problem(*finding) for finding in findings]
+            self._problems.extend(pod.object.problem(*finding) for finding in findings)
             if allocated.gpus:
                 for minor, part in allocated.gpus.items():
                     if minor in by_minor:
