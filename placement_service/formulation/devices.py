@@ -18,23 +18,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from placement_service.entities.devices import Device
-from placement_service.entities.node import Node, Resources
-from placement_service.entities.nodes import KindColumn, Nodes
-from placement_service.entities.request import (
-    BoundPod,
-    PodGang,
-    PodSet,
-    PodTemplate,
-    Policy,
-    Snapshot,
-)
+from placement_service.entities.node import Node
+from placement_service.entities.request import Policy, Snapshot
 from placement_service.entities.reservations import Reservation
-from placement_service.formulation.device_blocks import PLENTY, Blocks, partitions_count
+from placement_service.formulation.device_blocks import PLENTY, Blocks
 from placement_service.formulation.device_boards import (
     Board,
     board_of,
@@ -42,6 +32,7 @@ from placement_service.formulation.device_boards import (
     state_of,
     without,
 )
+from placement_service.formulation.device_columns import Amounts, DeviceColumns, with_columns
 from placement_service.formulation.device_homes import (
     MOST_OWN,
     HomeColumns,
@@ -57,22 +48,10 @@ from placement_service.formulation.device_patterns import (
     TooManyError,
     columns_of,
 )
-from placement_service.formulation.device_wants import Load, Want, requires_partition, want_of
-from placement_service.formulation.eviction_rights import EvictionRights, Sharing
+from placement_service.formulation.device_question import DeviceQuestion, device_question, sets
+from placement_service.formulation.device_wants import Load, Want, want_of
+from placement_service.formulation.eviction_rights import EvictionRights, Sharing, for_sharing
 from placement_service.formulation.prepared import Prepared
-
-#: The column that keeps parts of devices off nodes that do not list theirs.
-LISTED = "a list of GPUs"
-
-Amounts = Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What nodes offer, also with some devices taken besides, and what pods of a set take."""
-
-    offers: Callable[[Node, Iterable[int]], Amounts]
-    takes: Callable[[SetKey, Want], Amounts]
 
 
 class CannotStayError(Exception):
@@ -83,63 +62,17 @@ class CannotStayError(Exception):
         self.gangs = frozenset(gangs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """`nodes` that list devices have all that running pods may leave."""
-
-    snapshot: Snapshot
-    policy: Policy
-    nodes: dict[str, Node]
-    homes: Mapping[str, tuple[HomePod, ...]]
-    moves: bool
-
-    @property
-    def apart(self) -> Mapping[str, tuple[HomePod, ...]]:
-        """Those to which it matters which devices they have.
-
-        Where pods move one that has whole devices is like one that comes, unless partitions
-        matter.
-        """
-        if not self.moves:
-            return self.homes
-        unlike = {
-            name: tuple(p for p in pods if not p.want.whole or self.partitions_count(name))
-            for name, pods in self.homes.items()
-        }
-        return {name: pods for name, pods in unlike.items() if pods}
-
-    def partitions_count(self, name: str) -> bool:
-        """Whether it matters which GPUs of a node a pod of whole ones has."""
-        return partitions_count(self.nodes[name], required=requires_partition(self.snapshot))
-
-    @property
-    def gangs_at_home(self) -> frozenset[int]:
-        return frozenset(pod.key[0] for pods in self.homes.values() for pod in pods)
-
-    @property
-    def wants(self) -> list[Want]:
-        """What pods want that have no devices yet, the largest first."""
-        at_home = {pod.key for pods in self.homes.values() for pod in pods}
-        found = {
-            want
-            for key, s in _sets(self.snapshot)
-            if s.pods and (self.moves or key not in at_home)
-            if (want := want_of(s.template, self.policy)) is not None
-        }
-        return sorted(found, key=lambda w: (w.whole, *w), reverse=True)
-
-
 def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared:
     """The snapshot with devices as resources; itself where no device matters.
 
     Raises CannotStayError when some gangs that may give way have to be left as they are.
     """
     snapshot = opened.snapshot
-    asked = {want for _, s in _sets(snapshot) if (want := want_of(s.template, policy))}
+    asked = {want for _, s in sets(snapshot) if (want := want_of(s.template, policy))}
     in_parts = any(not want.whole or want.nics or want.in_partition for want in asked)
     if not in_parts and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
         return opened
-    question = _question(opened, request, policy)
+    question = device_question(opened, request, policy)
     if not question.wants:
         # Nobody comes, so it does not matter what those who go leave.
         return opened
@@ -147,7 +80,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     apart = question.apart
     insists = any(map(question.partitions_count, apart))
     if blocks.exact and not (apart and (insists or in_parts)):
-        return _said(opened, question, _counted(blocks))
+        return with_columns(opened, question, _counted(blocks))
     held = {r.node for r in snapshot.reservations if r.devices}
     if blocks.exact and held.isdisjoint(apart):
         _limit(
@@ -167,39 +100,32 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     except TooManyError:
         if question.homes:
             raise CannotStayError(question.gangs_at_home) from None
-        return replace(
-            _said(opened, question, _counted(blocks)),
-            relaxed=_said(opened, question, _relaxed(question)).snapshot,
-        )
-    result = _said(opened, question, offers(columns.offers))
-    if columns.exact:
-        return result
-    return replace(result, relaxed=_said(opened, question, offers(columns.most)).snapshot)
+        return with_columns(opened, question, _counted(blocks), _relaxed(question))
+    looser = None if columns.exact else offers(columns.most)
+    return with_columns(opened, question, offers(columns.offers), looser)
 
 
-def _counted(blocks: Blocks) -> _Words:
-    return _Words(
+def _counted(blocks: Blocks) -> DeviceColumns:
+    return DeviceColumns(
         lambda node, busy: blocks.offers(node, busy), lambda key, want: blocks.takes(want)
     )
 
 
 def _beside_homes(
-    opened: Prepared, request: Snapshot, question: _Question, blocks: Blocks
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks
 ) -> Prepared:
     everything = HomeColumns(blocks, question.nodes, question.apart, moves=question.moves)
-    loose = _Words(everything.offers, everything.takes)
+    loose = DeviceColumns(everything.offers, everything.takes)
     sharings = () if question.moves else _sharings(opened, request, question.policy)
     if not sharings:
-        result = _said(opened, question, loose)
-        if everything.exact:
-            return result
-        return replace(result, relaxed=_said(opened, question, _counted(blocks)).snapshot)
+        looser = None if everything.exact else _counted(blocks)
+        return with_columns(opened, question, loose, looser)
     shared = [_of_sharing(opened, request, question, blocks, s) for s in sharings]
 
     def offers(node: Node, busy: Iterable[int]) -> Amounts:
         found = dict(everything.offers(node, busy))
         for k, columns in enumerate(shared):
-            found |= {_for_sharing(c, k): n for c, n in columns.offers(node, busy).items()}
+            found |= {for_sharing(c, k): n for c, n in columns.offers(node, busy).items()}
         return found
 
     def takes(key: SetKey, want: Want) -> Amounts:
@@ -207,14 +133,11 @@ def _beside_homes(
         gang = request.gangs[key[0]]
         for k, (sharing, columns) in enumerate(zip(sharings, shared, strict=True)):
             if sharing.gives(gang) if key[0] in opened.opened else sharing.takes(gang):
-                found |= {_for_sharing(c, k): n for c, n in columns.takes(key, want).items()}
+                found |= {for_sharing(c, k): n for c, n in columns.takes(key, want).items()}
         return found
 
     # A device that a victim leaves is room that not all may use, but counts decide about that.
-    return replace(
-        _said(opened, question, _Words(offers, takes)),
-        relaxed=_said(opened, question, loose).snapshot,
-    )
+    return with_columns(opened, question, DeviceColumns(offers, takes), loose)
 
 
 def _sharings(opened: Prepared, request: Snapshot, policy: Policy) -> Sequence[Sharing]:
@@ -224,7 +147,7 @@ def _sharings(opened: Prepared, request: Snapshot, policy: Policy) -> Sequence[S
 
 
 def _of_sharing(
-    opened: Prepared, request: Snapshot, question: _Question, blocks: Blocks, sharing: Sharing
+    opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks, sharing: Sharing
 ) -> HomeColumns:
     """The columns where all stay whose room is not for the gangs of a sharing."""
     listed = opened.snapshot.columns
@@ -239,12 +162,8 @@ def _of_sharing(
     return HomeColumns(blocks, question.nodes | nodes, homes, moves=False)
 
 
-def _for_sharing(column: str, sharing: int) -> str:
-    return f"{column} for sharing {sharing}"
-
-
 def _limit(
-    question: _Question,
+    question: DeviceQuestion,
     homes: Mapping[str, Sequence[HomePod]],
     columns_for: Callable[[Node, Sequence[HomePod]], int | None],
     most: int | None = None,
@@ -284,51 +203,12 @@ def _affordable(columns: float, spent: int, most: int | None) -> bool:
     return columns < math.inf and (most is None or spent + columns <= most)
 
 
-def _question(opened: Prepared, request: Snapshot, policy: Policy) -> _Question:
-    snapshot = opened.snapshot
-    running: dict[str, tuple[BoundPod, Want | None]] = {}
-    if opened.homes:
-        running = {
-            pod.name: (pod, want_of(s.template, policy))
-            for gang in request.gangs
-            for group in gang.groups
-            for s in group.pod_sets
-            for pod in s.bound_pods
-        }
-    homes: defaultdict[str, dict[str, HomePod]] = defaultdict(dict)
-    columns = snapshot.columns
-    lists = columns.parts.where(lambda parts: parts.devices)
-    for home in opened.homes:
-        if lists[home.node]:
-            key = home.gang, home.group, home.pod_set
-            name = columns.names[home.node]
-            whole = _goes_whole(request.gangs[home.gang])
-            for other in snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods:
-                pod, want = running[other.name]
-                if pod.node == name and pod.devices and want is not None:
-                    tie = home.gang if whole else pod.name
-                    homes[name][pod.name] = HomePod(key, pod.devices, want, tie)
-    frozen = {name: tuple(pods.values()) for name, pods in homes.items()}
-    nodes = {
-        columns.names[i]: without(
-            columns[i], ((pod.devices, pod.want) for pod in frozen.get(columns.names[i], ()))
-        )
-        for i in np.flatnonzero(lists).tolist()
-    }
-    return _Question(snapshot, policy, nodes, frozen, moves=opened.moves)
-
-
-def _goes_whole(gang: PodGang) -> bool:
-    """Whether no pod of a running gang can go without all others."""
-    return all(g.min_replicas >= g.running_count and not g.pending_count for g in gang.groups)
-
-
 # --- columns by trying -------------------------------------------------------------
 
 
 def _columns(
-    question: _Question,
-) -> tuple[Columns, Callable[[Iterable[tuple[int, ...]]], _Words]]:
+    question: DeviceQuestion,
+) -> tuple[Columns, Callable[[Iterable[tuple[int, ...]]], DeviceColumns]]:
     """Columns, and the words for what situations offer of them. Raises TooManyError."""
     wants = question.wants
     switches = any(want.nics for want in wants)
@@ -357,7 +237,7 @@ def _columns(
             label: row[kind] for label, row in zip(labels, columns.takes, strict=True) if row[kind]
         }
 
-    def words(numbers: Iterable[tuple[int, ...]]) -> _Words:
+    def words(numbers: Iterable[tuple[int, ...]]) -> DeviceColumns:
         table = dict(zip(cases, numbers, strict=True))
         plenty = dict.fromkeys(labels, PLENTY)
 
@@ -365,7 +245,7 @@ def _columns(
             there = table.get((node.name, frozenset(busy)))
             return plenty if there is None else dict(zip(labels, there, strict=True))
 
-        return _Words(offers, takes)
+        return DeviceColumns(offers, takes)
 
     return columns, words
 
@@ -390,7 +270,7 @@ def _situation(
 # --- a relaxation ------------------------------------------------------------------
 
 
-def _relaxed(question: _Question) -> _Words:
+def _relaxed(question: DeviceQuestion) -> DeviceColumns:
     """What fits each device by itself, and the partitions that pods of whole devices need."""
     nodes = list(question.nodes.values())
     wholes = Blocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
@@ -417,7 +297,7 @@ def _relaxed(question: _Question) -> _Words:
         found = {label: want.number * amount for label, amount in mine if amount}
         return found | wholes.takes(_unpicky(want)) if want.whole and wholes.exact else found
 
-    return _Words(offers, takes)
+    return DeviceColumns(offers, takes)
 
 
 def _of_one(want: Want) -> Want:
@@ -438,100 +318,6 @@ def _alone(device: Device) -> Situation:
     return Situation(board, state_of(board, (device,)))
 
 
-# --- the snapshot in these words ---------------------------------------------------
-
-
-def _said(opened: Prepared, question: _Question, words: _Words) -> Prepared:
-    snapshot, policy = question.snapshot, question.policy
-    known: dict[tuple[object, ...], PodTemplate] = {}
-
-    def template(key: SetKey, old: PodTemplate) -> PodTemplate:
-        want = want_of(old, policy)
-        if want is None:
-            return old
-        takes = {r: n for r, n in words.takes(key, want).items() if n}
-        if not want.whole or want.nics or want.in_partition:
-            takes[LISTED] = 1
-        same = (old, tuple(sorted(takes.items())))
-        if same not in known:
-            known[same] = replace(old, requests={**old.requests, **takes})
-        return known[same]
-
-    gangs = tuple(
-        replace(
-            gang,
-            groups=tuple(
-                replace(
-                    group,
-                    pod_sets=tuple(
-                        replace(s, template=template((g, r, i), s.template))
-                        for i, s in enumerate(group.pod_sets)
-                    ),
-                )
-                for r, group in enumerate(gang.groups)
-            ),
-        )
-        for g, gang in enumerate(snapshot.gangs)
-    )
-    held = _Held(question.nodes, words)
-    reservations = tuple(held.more(r) for r in snapshot.reservations)
-    return replace(
-        opened,
-        snapshot=replace(
-            snapshot,
-            nodes=_with_offers(question, words),
-            gangs=gangs,
-            reservations=reservations,
-        ),
-        exact=opened.exact and not held.guessed,
-    )
-
-
-def _with_offers(question: _Question, words: _Words) -> Nodes:
-    """The nodes, which allocate what they offer of the columns as well."""
-    columns = question.snapshot.columns
-    unlisted = {LISTED: 0, **words.offers(Node(""), ())}
-    kinds: dict[object, int] = {}
-    allocatable: list[Resources] = []
-    number = np.zeros(len(columns), dtype=np.int64)
-    for i, (name, old) in enumerate(zip(columns.names, columns.allocatable.number, strict=True)):
-        node = question.nodes.get(name)
-        offers = unlisted if node is None else {LISTED: PLENTY, **words.offers(node, ())}
-        same = int(old), tuple(offers.values())
-        if same not in kinds:
-            kinds[same] = len(kinds)
-            allocatable.append({**columns.allocatable.kinds[int(old)], **offers})
-        number[i] = kinds[same]
-    return replace(columns, allocatable=KindColumn(tuple(allocatable), number))
-
-
-class _Held:
-    """What reservations hold of the columns: what their devices are worth to the node."""
-
-    def __init__(self, nodes: Mapping[str, Node], words: _Words) -> None:
-        self._nodes = nodes
-        self._words = words
-        self._before: dict[str, frozenset[int]] = {}
-        #: Whether several hold devices of one node, which together may be worth less.
-        self.guessed = False
-
-    def more(self, reservation: Reservation) -> Reservation:
-        """The reservation with what it holds of the columns."""
-        node = self._nodes.get(reservation.node)
-        if node is None or not reservation.devices:
-            return reservation
-        before = self._before.get(node.name, frozenset())
-        self.guessed = self.guessed or bool(before)
-        after = self._before[node.name] = before | set(reservation.devices)
-        worth = {
-            r: amount - self._words.offers(node, after)[r]
-            for r, amount in self._words.offers(node, before).items()
-        }
-        return replace(
-            reservation, held={**reservation.held, **{r: n for r, n in worth.items() if n > 0}}
-        )
-
-
 def _busy_sets(
     reservations: Iterable[Reservation], nodes: Mapping[str, Node]
 ) -> Mapping[str, list[frozenset[int]]]:
@@ -541,12 +327,3 @@ def _busy_sets(
         if reservation.node in nodes and reservation.devices:
             found[reservation.node].append(found[reservation.node][-1] | set(reservation.devices))
     return found
-
-
-def _sets(snapshot: Snapshot) -> Iterable[tuple[SetKey, PodSet]]:
-    return (
-        ((g, r, i), s)
-        for g, gang in enumerate(snapshot.gangs)
-        for r, group in enumerate(gang.groups)
-        for i, s in enumerate(group.pod_sets)
-    )

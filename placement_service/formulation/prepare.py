@@ -15,18 +15,16 @@ from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.running_gangs import open_running_gangs
 
 
-def _said(opened: Prepared, request: Snapshot, policy: Policy) -> Prepared | None:
-    """All other rules said plainly; None where devices of open gangs cannot be."""
-    plain = replace(opened, snapshot=with_compute_domains(opened.snapshot))
-    return with_devices(plain, request, policy)
-
-
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
-        opened = replace(opened, snapshot=with_compute_domains(opened.snapshot))
+        opened = replace(
+            opened,
+            snapshot=with_compute_domains(opened.snapshot),
+            relaxed=opened.relaxed and with_compute_domains(opened.relaxed),
+        )
         try:
             return with_devices(opened, snapshot, policy)
         except CannotStayError as error:

@@ -19,8 +19,9 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
 )
+from placement_service.entities.solution import TierName
 from tests.service.formulation.test_devices import board
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
+from tests.service.formulation.test_running_gangs import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
 from tests.service.search.test_eviction import answer
 
@@ -70,6 +71,15 @@ def halves(*priorities: int) -> list[PodGang]:
     return [has(f"s{i}", "h0", i // 2, share=HALF, priority=p) for i, p in enumerate(priorities)]
 
 
+def asking(share: DeviceShare, pods: int = 1) -> PodGang:
+    """A gang of pods that each want a share of a GPU."""
+    whole = gang("urgent", pods=pods, gpus=1)
+    [group] = whole.groups
+    [pod_set] = group.pod_sets
+    part = replace(pod_set, template=PodTemplate({PODS: 1}, device_share=share))
+    return replace(whole, groups=(replace(group, pod_sets=(part,)),))
+
+
 def test_both_shares_of_one_gpu_go_for_a_whole_one() -> None:
     question = Snapshot((shared(1000, 1000),), (*halves(0, 9, 0, 0), urgent(1, 5)))
     result = answer(question, PREEMPT)
@@ -79,16 +89,7 @@ def test_both_shares_of_one_gpu_go_for_a_whole_one() -> None:
 
 
 def test_one_share_goes_for_another() -> None:
-    half = PodTemplate({PODS: 1}, device_share=HALF)
-    mine = gang("urgent", pods=1, gpus=1)
-    mine = replace(
-        mine,
-        priority=5,
-        groups=tuple(
-            replace(g, pod_sets=tuple(replace(s, template=half) for s in g.pod_sets))
-            for g in mine.groups
-        ),
-    )
+    mine = replace(asking(HALF), priority=5)
     result = answer(Snapshot((shared(1000, 1000),), (*halves(9, 9, 9, 0), mine)), PREEMPT)
     assert result.evicted() == ["s3"]
     assert [b.devices for b in result.bindings] == [(1,)]
@@ -144,6 +145,24 @@ def test_a_gpu_that_shares_leave_is_not_for_those_who_may_not_evict_them() -> No
     assert not result.evictions
     assert [b.devices for b in result.bindings] == [(1,)]
     assert result.solution.proven
+
+
+def test_what_devices_bound_is_what_each_gang_may_reclaim() -> None:
+    """A queue may have one board more. The first of two gangs fits none, the other could come."""
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))
+    nodes = tuple(board(*range(8), name=f"h{i}") for i in (0, 1))
+    theirs = [replace(has(f"s{i}", f"h{i}", *range(8)), queue="queues/b") for i in (0, 1)]
+    first, other = (
+        replace(renamed(urgent(8, 0), name), queue="queues/a") for name in ("first", "other")
+    )
+    [group] = first.groups
+    [pods] = group.pod_sets
+    nowhere = replace(pods, template=replace(pods.template, node_selector=(("is", "nowhere"),)))
+    first = replace(first, groups=(replace(group, pod_sets=(nowhere,)),))
+    result = answer(Snapshot(nodes, (*theirs, first, other), queues=queues), RECLAIM)
+    [admitted] = [t for t in result.solution.tiers if t.name is TierName.ADMITTED]
+    assert admitted.bound is not None
+    assert admitted.bound >= 8
 
 
 def renamed(of: PodGang, name: str) -> PodGang:
