@@ -61,9 +61,11 @@ class Cell(NamedTuple):
 
 
 class Blocks:
-    """The columns of a question."""
+    """The columns of a question: pods with these wants come, beside some that may stay."""
 
-    def __init__(self, nodes: Sequence[Node], wants: Sequence[Want]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], wants: Sequence[Want], staying: Iterable[Want] = ()
+    ) -> None:
         shares = [want for want in wants if not want.whole]
         self._wholes = sorted({want.number for want in wants if want.whole})
         memories = {d.memory_bytes for n in nodes for d in n.devices}
@@ -77,7 +79,7 @@ class Blocks:
         #: Whether the columns describe exactly what fits.
         self.exact = (
             all(s.exact for s in self._sizes.values())
-            and _in_one_amount(shares, nodes)
+            and _in_one_amount(shares, nodes, staying)
             and all(map(_nests, dict.fromkeys(map(_table, read))))
             and not any(self._serves_in_part(n, want) for n in read for want in self._insisting)
             and not self._networked
@@ -271,7 +273,7 @@ def _sizes(asked: Iterable[int]) -> _Sizes:
     return _Sizes(rounded, exact=False)
 
 
-def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node]) -> bool:
+def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node], staying: Iterable[Want]) -> bool:
     """Whether one number says what shares take of one device, and what is left of each device.
 
     Compute and memory that are always taken alike are one amount; what is left is the lesser of
@@ -282,11 +284,24 @@ def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node]) -> bool:
         memory = share.memory or share.memory_bytes
         if share.number > 1 or (share.compute and memory and share.compute != memory):
             return False
-        taken.add((bool(share.compute), bool(memory)))
+        taken.add(_takes_of(share))
     if taken <= {(True, True)}:
         return True
     left = [left_of(d) for node in nodes for d in node.devices]
-    return len(taken) == 1 and all(each.compute == each.memory for each in left)
+    return (
+        len(taken) == 1
+        and all(each.compute == each.memory for each in left)
+        and all(_takes_alike(want) or _takes_of(want) in taken for want in staying)
+    )
+
+
+def _takes_of(want: Want) -> tuple[bool, bool]:
+    """Whether it takes compute, and memory."""
+    return bool(want.compute), bool(want.memory or want.memory_bytes)
+
+
+def _takes_alike(want: Want) -> bool:
+    return want.compute == want.memory and not want.memory_bytes
 
 
 def _milli(share: Want, memory_bytes: int) -> int:

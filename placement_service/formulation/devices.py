@@ -76,7 +76,8 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     if not question.wants:
         # Nobody comes, so it does not matter what those who go leave.
         return opened
-    blocks = Blocks(list(question.nodes.values()), question.wants)
+    at_home = {pod.want for pods in question.homes.values() for pod in pods}
+    blocks = Blocks(list(question.nodes.values()), question.wants, at_home)
     apart = question.apart
     insists = any(map(question.partitions_count, apart))
     if blocks.exact and not (apart and (insists or in_parts)):

@@ -95,6 +95,16 @@ def test_one_share_goes_for_another() -> None:
     assert [b.devices for b in result.bindings] == [(1,)]
 
 
+def test_memory_that_stays_leaves_the_compute_of_a_gpu() -> None:
+    """Two pods with half of the memory of a GPU each, and two that want half of its compute."""
+    old = [has(f"s{i}", "h0", 0, share=DeviceShare(0, 500)) for i in range(2)]
+    mine = replace(asking(DeviceShare(500, 0), pods=2), priority=5)
+    full = replace(node("h0", gpus=1), devices=(Device(0, used_memory_milli=1000),))
+    result = answer(Snapshot((full,), (*old, mine)), PREEMPT)
+    assert len(result.bindings) == 2
+    assert not result.evictions
+
+
 def test_more_shares_than_can_be_told_apart_leave_some_in_place() -> None:
     """Sixteen pods, each of which may go alone, on eight GPUs: not all of them are open."""
     question = Snapshot((shared(*[1000] * 8),), (*halves(*[0] * 16), urgent(1, 5)))
