@@ -11,33 +11,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
-from google.protobuf import duration_pb2
 from google.rpc import code_pb2, status_pb2
 
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
 from placement_service.api.admission import Admission
 from placement_service.api.bare_answer import bare_answer
+from placement_service.api.call_status import Context, Refused, errors_as_status, grpc_code
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
 from placement_service.api.dumps import Dumps
-from placement_service.api.frames import JobHead, Kind, Standing, digests, read_stage
+from placement_service.api.frames import Kind, Standing, digests, read_stage
 from placement_service.api.machine import give_back_memory
 from placement_service.api.methods import (
     OBJECT_CALLS,
     PLACEMENT_CALLS,
     STEERED,
-    TOLD_OF_PROGRESS,
     Method,
     methods,
 )
 from placement_service.api.metrics import Metrics
+from placement_service.api.news import News, telling
+from placement_service.api.running_call import RunningCall, budget_of, shown_title
 from placement_service.api.settings import Settings
 from placement_service.api.snapshots import content
 from placement_service.api.snapshots.store import SnapshotStore
@@ -56,18 +56,8 @@ from placement_service.entities.stages import Passed, Stage, stage, tell, told
 
 logger = logging.getLogger(__name__)
 
-#: gRPC tells of a call without deadline as one in the far future, in seconds.
-_FOREVER = 10 * 365 * 86400.0
-
 #: Bytes of a request after which memory is given back.
 LARGE = 4 * 2**20
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
-
-#: Characters of a label in a log line.
-_SHOWN = 80
-
-_Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class PlacementCalls:
@@ -114,15 +104,15 @@ class PlacementCalls:
             for service in self.service_names
         )
 
-    async def _answer(self, method: Method, _: Any, context: _Context) -> None:
+    async def _answer(self, method: Method, _: Any, context: Context) -> None:
         trace = self._tracing.begin(method, context.invocation_metadata())
 
         def passed(one: Passed) -> None:
             self._metrics.stages.labels(one.stage.label).observe(one.end - one.begin)
             trace.passed(one)
 
-        async with _errors_as_status(context), self._counted(method, trace):
-            news = _News(context)
+        async with errors_as_status(context), self._counted(method, trace):
+            news = News(context)
             try:
                 with told(passed):
                     answer = await self._received(method, context, news, trace)
@@ -131,9 +121,7 @@ class PlacementCalls:
             finally:
                 news.end()
 
-    async def _received(
-        self, method: Method, context: _Context, news: _News, trace: Trace
-    ) -> bytes:
+    async def _received(self, method: Method, context: Context, news: News, trace: Trace) -> bytes:
         """The answer to the request that a call brings."""
         with stage(Stage.ARRIVE):
             content = await self._message(context)
@@ -158,10 +146,10 @@ class PlacementCalls:
         try:
             yield
         except PlacementError as error:
-            code = _code(to_status(error))
+            code = grpc_code(to_status(error))
             raise
         except Refused as error:
-            code = _code(error.status)
+            code = grpc_code(error.status)
             raise
         except asyncio.CancelledError:
             code = grpc.StatusCode.CANCELLED
@@ -175,7 +163,7 @@ class PlacementCalls:
             self._metrics.seconds.labels(method.name).observe(took)
             trace.end(code)
 
-    async def _message(self, context: _Context) -> bytes:
+    async def _message(self, context: Context) -> bytes:
         try:
             message = await self._admission.arrival(context.peer(), context.read)
         except PlacementError as error:
@@ -185,7 +173,7 @@ class PlacementCalls:
             raise envelope.not_a_message()
         return message
 
-    async def _send(self, context: _Context, message: bytes, before: Awaitable[None]) -> None:
+    async def _send(self, context: Context, message: bytes, before: Awaitable[None]) -> None:
         """Sends the last message; gives up on a caller who does not read."""
 
         async def send() -> None:
@@ -205,8 +193,8 @@ class PlacementCalls:
         self,
         method: Method,
         message: memoryview,
-        context: _Context,
-        news: _News,
+        context: Context,
+        news: News,
         trace: Trace,
     ) -> bytes:
         """The answer to a request; raises a PlacementError or Refused."""
@@ -231,14 +219,14 @@ class PlacementCalls:
                 )
                 question = await envelope.unwrapped(request, asked.question)
                 parts.enter_context(question)
-                title = _title(header.label)
+                title = shown_title(header.label)
                 base = None if header.base is None else self._base(header.base)
                 trace.note(label=title)
-                budget = _budget(
+                budget = budget_of(
                     self._settings, arrival, context.time_remaining(), header.time_limit
                 )
-                tell = _telling(method, news)
-                call = _Call(
+                tell = telling(method, news)
+                call = RunningCall(
                     asked, request, question, header.label, title, budget, tell, trace, base
                 )
                 async with _heard(method, call, context):
@@ -258,7 +246,7 @@ class PlacementCalls:
             logger.info("%s was not answered: the caller left", title)
             raise
 
-    async def _turn(self, call: _Call) -> ComputeProcess:
+    async def _turn(self, call: RunningCall) -> ComputeProcess:
         """A compute process, when it is this call's turn."""
         try:
             async with asyncio.timeout_at(call.budget.turn_by):
@@ -268,7 +256,7 @@ class PlacementCalls:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None
             raise self._admission.busy() from None
 
-    async def _in_time(self, process: ComputeProcess, call: _Call) -> bytes:
+    async def _in_time(self, process: ComputeProcess, call: RunningCall) -> bytes:
         making = asyncio.ensure_future(self._make_bare(call))
         try:
             async with asyncio.timeout_at(call.budget.late) as end:
@@ -292,7 +280,7 @@ class PlacementCalls:
         finally:
             making.cancel()
 
-    async def _make_bare(self, call: _Call) -> None:
+    async def _make_bare(self, call: RunningCall) -> None:
         """Has the answer that nothing is placed at hand, for a request that is read slowly."""
         if call.method.call in OBJECT_CALLS:
             return
@@ -315,7 +303,7 @@ class PlacementCalls:
         self._snapshots.use(base)
         return base
 
-    def _lacking(self, process: ComputeProcess, call: _Call) -> Sequence[bytes]:
+    def _lacking(self, process: ComputeProcess, call: RunningCall) -> Sequence[bytes]:
         """What a process has to be told before a call; raises SnapshotUnknown."""
         if call.base is None:
             self._metrics.snapshots.labels("whole").inc()
@@ -331,7 +319,7 @@ class PlacementCalls:
         self._metrics.snapshots.labels("told" if told else "held").inc()
         return told
 
-    async def _followed(self, process: ComputeProcess, call: _Call) -> bytes:
+    async def _followed(self, process: ComputeProcess, call: RunningCall) -> bytes:
         """The answer that a process comes to."""
         while True:
             frame = await process.next_frame()
@@ -366,14 +354,14 @@ class PlacementCalls:
                 case _:
                     raise Internal(dump=self._defect(call, body.decode(errors="replace").strip()))
 
-    async def _keep(self, call: _Call, held: bytes) -> None:
+    async def _keep(self, call: RunningCall, held: bytes) -> None:
         """Keeps what a request says of its snapshot, once a process made something of it."""
         method = call.method
         if held and method.base:
             told = await envelope.only(call.question, method.snapshot, method.base)
             self._snapshots.keep(digests(held)[-1], told, call.base or b"")
 
-    def _after_death(self, call: _Call) -> bytes:
+    def _after_death(self, call: RunningCall) -> bytes:
         dump = self._defect(call, "the compute process died")
         if call.best is None:
             raise Internal(dump=dump)
@@ -381,7 +369,7 @@ class PlacementCalls:
         detail = "The compute process was lost; this is the best answer before."
         return call.best_so_far(placement_pb2.Termination(limit=limit, detail=detail))
 
-    def _save(self, call: _Call, answer: bytes) -> None:
+    def _save(self, call: RunningCall, answer: bytes) -> None:
         """Saves a request that is to be saved, and its answer beside it."""
         if call.method.call not in PLACEMENT_CALLS:
             return
@@ -389,7 +377,7 @@ class PlacementCalls:
             call.dump = self._dumps.save(call.question, call.told)
         self._dumps.answer(call.dump, answer, call.method.placement)
 
-    def _defect(self, call: _Call, what: str) -> str:
+    def _defect(self, call: RunningCall, what: str) -> str:
         self._metrics.defects.inc()
         whole = whole_request_of(call.method.call)
         name = call.dump = self._dumps.save(call.question, call.told, whole)
@@ -397,92 +385,8 @@ class PlacementCalls:
         return name
 
 
-class Refused(Exception):
-    """The compute process answers with an error, ready to be sent."""
-
-    def __init__(self, status: status_pb2.Status) -> None:
-        super().__init__(status.message)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class _Budget:
-    """Times on the clock of the event loop, which is the machine's monotonic one.
-
-    `late` is when the best answer leaves, whatever the compute process does.
-    """
-
-    arrival: float
-    answer_by: float
-    deadline: float
-    late: float
-
-    @property
-    def turn_by(self) -> float:
-        """When it is too late to begin."""
-        return self.answer_by - 0.1 * (self.answer_by - self.arrival)
-
-    @property
-    def ended_by_deadline(self) -> bool:
-        return self.answer_by >= self.deadline
-
-
-@dataclass(slots=True)
-class _Call:
-    """One call: its request and the question in it, its time, and the best answer so far."""
-
-    method: Method
-    request: memoryview
-    question: memoryview
-    label: str
-    title: str
-    budget: _Budget
-    tell: Callable[[bytes], None]
-    trace: Trace
-    #: The digest of the snapshot that it is based on, and the requests that this is made from.
-    base: bytes | None = None
-    told: Sequence[bytes] = field(default=(), init=False)
-    best: bytes | None = field(default=None, init=False)
-    #: The answer that nothing is placed, for when time ends before the request is read.
-    bare: bytes | None = field(default=None, init=False)
-    standing: Standing = field(default=Standing.NOTHING, init=False)
-    end: asyncio.Timeout | None = field(default=None, init=False)
-    hurried: bool = field(default=False, init=False)
-    #: The name of the saved request, "" for none.
-    dump: str = field(default="", init=False)
-
-    def hurry(self) -> None:
-        """End with the best answer, now or once there is one."""
-        self.hurried = True
-        found = self.standing is not Standing.NOTHING
-        if found and self.end is not None and not self.end.expired():
-            self.end.reschedule(asyncio.get_running_loop().time())
-
-    def head(self) -> JobHead:
-        """What the compute process is told with the request."""
-        budget = self.budget
-        return JobHead(self.method.call, budget.arrival, budget.answer_by, budget.deadline)
-
-    def elapsed(self) -> float:
-        """Seconds since the request arrived."""
-        return asyncio.get_running_loop().time() - self.budget.arrival
-
-    def best_so_far(self, termination: placement_pb2.Termination | None = None) -> bytes:
-        """The best answer, with the time that passed, and another end if it is not proven."""
-        assert self.best is not None
-        if self.standing is Standing.PARTIAL or not self.method.placement:
-            return self.best
-        if self.standing is Standing.PROVEN:
-            termination = None
-        elapsed = duration_pb2.Duration()
-        elapsed.FromNanoseconds(int(self.elapsed() * 1e9))
-        stats = placement_pb2.SolveStats(elapsed=elapsed)
-        change = placement_pb2.Placement(stats=stats, termination=termination)
-        return envelope.amended(self.best, self.method.placement, change)
-
-
 @asynccontextmanager
-async def _heard(method: Method, call: _Call, context: _Context) -> AsyncIterator[None]:
+async def _heard(method: Method, call: RunningCall, context: Context) -> AsyncIterator[None]:
     """Hears whether the caller of a call that may be steered wants it to finish."""
     if method.call not in STEERED:
         yield
@@ -499,87 +403,3 @@ async def _heard(method: Method, call: _Call, context: _Context) -> AsyncIterato
         hearing.cancel()
         # Whatever became of it, the call is over.
         await asyncio.gather(hearing, return_exceptions=True)
-
-
-def _budget(
-    settings: Settings, arrival: float, remaining: float | None, time_limit: float | None
-) -> _Budget:
-    """The sooner of time limit and deadline, the latter less a margin."""
-    limit = time_limit if time_limit is not None and time_limit > 0 else settings.default_time_limit
-    limit = min(limit, settings.max_time_limit)
-    answer_by = arrival + limit
-    late = answer_by + 0.04 * limit + 0.08
-    deadline = float("inf")
-    if remaining is not None and remaining < _FOREVER:
-        margin = min(settings.deadline_margin, 0.1 * remaining)
-        deadline = arrival + remaining - margin
-        late = min(late, arrival + remaining - margin / 3)
-    return _Budget(arrival, min(answer_by, deadline), deadline, late)
-
-
-class _News:
-    """Progress on its way to a caller: a slow reader gets the latest, not all of it."""
-
-    def __init__(self, context: _Context) -> None:
-        self._context = context
-        self._latest: bytes | None = None
-        self._sending: asyncio.Task[None] | None = None
-
-    def tell(self, progress: bytes) -> None:
-        self._latest = progress
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.ensure_future(self._send())
-
-    async def sent(self) -> None:
-        """Returns when what is on its way has been taken; what is not yet stays."""
-        self._latest = None
-        if self._sending is not None:
-            await self._sending
-
-    def end(self) -> None:
-        if self._sending is not None and not self._sending.done():
-            self._sending.cancel()
-
-    async def _send(self) -> None:
-        while self._latest is not None:
-            progress, self._latest = self._latest, None
-            await self._context.write(progress)
-
-
-def _telling(method: Method, news: _News) -> Callable[[bytes], None]:
-    """What takes the progress of a call, which most callers are not told of."""
-    if method.steps:
-        return lambda progress: news.tell(envelope.wrapped(progress, method.progress))
-    return news.tell if method.call in TOLD_OF_PROGRESS else lambda _: None
-
-
-@asynccontextmanager
-async def _errors_as_status(context: _Context) -> AsyncIterator[None]:
-    """Ends the call with the status of an error that leaves the block."""
-    status = None
-    try:
-        yield
-    except PlacementError as error:
-        status = to_status(error)
-    except Refused as error:
-        status = error.status
-    # Only now: gRPC keeps what is raised here, and with it what led to it.
-    if status is not None:
-        await _abort(context, status)
-
-
-async def _abort(context: _Context, status: status_pb2.Status) -> NoReturn:
-    details = (("grpc-status-details-bin", status.SerializeToString()),)
-    await context.abort(_code(status), status.message, details)
-    raise AssertionError("gRPC ends the call")
-
-
-def _code(status: status_pb2.Status) -> grpc.StatusCode:
-    return _CODES[status.code]
-
-
-def _title(label: str) -> str:
-    """What a request is called in log lines; callers name it, or not."""
-    if not label:
-        return "a request without a label"
-    return ascii(label if len(label) <= _SHOWN else label[:_SHOWN] + "...")
