@@ -30,7 +30,7 @@ from placement_service.api.tracing import UNTRACED
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import request_to_proto
 from placement_service.judge.verify import verify
-from tests.service.api.test_service import EVER_MORE, Running, details, running, solver_ids
+from tests.service.api.serving import EVER_MORE, Running, details, running, solver_ids
 from tests.service.questions import message, open_snapshot, request
 from tests.waiting import LONG, wait_until
 

@@ -14,7 +14,7 @@ import pytest
 from placement_service.api.server import make_server
 from placement_service.api.settings import Settings
 from tests.ports import reserve
-from tests.service.api.test_service import running
+from tests.service.api.serving import running
 from tests.service.questions import message, open_snapshot
 from tests.waiting import wait_until
 

@@ -20,7 +20,7 @@ from placement.v1 import (
     StreamPlacementRequest,
 )
 from placement_service.api.wire.requests import parse_request, request_to_proto
-from tests.service.api.test_service import Running, details, running
+from tests.service.api.serving import Running, details, running
 from tests.service.questions import GPU, message, open_snapshot, request
 from tests.waiting import wait_until
 

@@ -90,3 +90,29 @@ def test_templates_are_alike_by_what_they_say() -> None:
     one, same, other = (PodTemplate({PODS: 1}, {"app": app}) for app in ("a", "a", "b"))
     assert one is not same
     assert numbered([one, other, same, one]) == ((one, other), [0, 1, 0, 0])
+
+
+def test_a_template_that_comes_again_is_not_read_again() -> None:
+    there = message()
+    there.gangs[0].groups[0].pod_sets.add().CopyFrom(there.gangs[0].groups[0].pod_sets[0])
+    there.gangs[0].groups[0].pod_sets[1].pods[0].name = "namespaces/ml/pods/x"
+    del there.gangs[0].groups[0].pod_sets[1].pods[1:]
+    first, second = parse_request(there).snapshot.gangs[0].groups[0].pod_sets
+    assert first.template is second.template
+
+
+def test_one_template_in_two_namespaces_means_two_things() -> None:
+    """Its terms are about the pod's own namespace."""
+    there = message()
+    sets = there.gangs[0].groups[0].pod_sets
+    sets[0].template.required_affinity.add(topology_key="rack")
+    other = there.gangs.add()
+    other.CopyFrom(there.gangs[0])
+    other.name = "namespaces/other/podgangs/train"
+    for pod in other.groups[0].pod_sets[0].pods:
+        pod.name = pod.name.replace("ml", "other")
+    here = parse_request(there).snapshot.gangs
+    namespaces = [
+        gang.groups[0].pod_sets[0].template.required_affinity[0].namespaces for gang in here
+    ]
+    assert namespaces == [("ml",), ("other",)]

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from placement_service.api.frames import read_stage, stage_frame
 from placement_service.entities.stages import Passed, Stage
-from tests.service.api.test_service import Running, running
+from tests.service.api.serving import Running, running
 from tests.service.questions import message, open_snapshot
 from tests.waiting import LONG
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import given
-from hypothesis import strategies as st
 
 from placement.v1 import (
     ComputePlacementRequest,
@@ -29,7 +27,6 @@ from placement_service.entities.devices import (
     PartitionPolicy,
     RequiredPartition,
 )
-from placement_service.entities.errors import InvalidRequest, SnapshotUnknown
 from placement_service.entities.eviction import (
     DisruptionBudget,
     Eviction,
@@ -409,92 +406,6 @@ def test_defaults_are_filled_in() -> None:
     assert template.required_anti_affinity == (PodAffinityTerm(None, "rack", ("ml",)),)
     assert here.time_limit_seconds is None
     assert here.policy.gpu_resources == DEFAULT_GPU_RESOURCES
-
-
-def test_a_template_that_comes_again_is_not_read_again() -> None:
-    there = message()
-    there.gangs[0].groups[0].pod_sets.add().CopyFrom(there.gangs[0].groups[0].pod_sets[0])
-    there.gangs[0].groups[0].pod_sets[1].pods[0].name = "namespaces/ml/pods/x"
-    del there.gangs[0].groups[0].pod_sets[1].pods[1:]
-    first, second = parse_request(there).snapshot.gangs[0].groups[0].pod_sets
-    assert first.template is second.template
-
-
-def test_one_template_in_two_namespaces_means_two_things() -> None:
-    """Its terms are about the pod's own namespace."""
-    there = message()
-    sets = there.gangs[0].groups[0].pod_sets
-    sets[0].template.required_affinity.add(topology_key="rack")
-    other = there.gangs.add()
-    other.CopyFrom(there.gangs[0])
-    other.name = "namespaces/other/podgangs/train"
-    for pod in other.groups[0].pod_sets[0].pods:
-        pod.name = pod.name.replace("ml", "other")
-    here = parse_request(there).snapshot.gangs
-    namespaces = [
-        gang.groups[0].pod_sets[0].template.required_affinity[0].namespaces for gang in here
-    ]
-    assert namespaces == [("ml",), ("other",)]
-
-
-# Few names and numbers, so that references meet and limits are hit.
-TEXTS = st.sampled_from(
-    ["", "a", "rack", "cpu", "nodes/a", "nodes/b", "namespaces/ml/pods/a", "namespaces/ml/pods/b",
-     "namespaces/ml/podgangs/a", "namespaces/ml/podgangs/b", "namespaces//x", "9" * 5000, "\x00",
-     "\u0663", "1_0", "nodes/\U0001f600"]
-)  # fmt: skip
-NUMBERS = st.sampled_from([0, 1, -1, 2, 65536, 2**31 - 1, -(2**31)])
-SHARES = st.sampled_from([0.0, 0.5, -1.0, float("nan"), float("inf")])
-AMOUNTS = NUMBERS | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
-
-
-@st.composite
-def messages(draw: st.DrawFn, descriptor: Any, depth: int = 0) -> dict[str, Any]:
-    """A message of any kind as a dictionary, drawn by walking its descriptor."""
-    drawn: dict[str, Any] = {}
-    for field in descriptor.fields:
-        if not draw(st.booleans()):
-            continue
-        repeated = field.is_repeated
-        entry = field.message_type
-        if entry is not None and entry.GetOptions().map_entry:
-            kinds = {field.TYPE_INT64: AMOUNTS, field.TYPE_DOUBLE: SHARES, field.TYPE_STRING: TEXTS}
-            of = entry.fields_by_name["value"]
-            value = messages(of.message_type, depth + 1) if of.message_type else kinds[of.type]
-            drawn[field.name] = draw(st.dictionaries(TEXTS, value, max_size=2))
-        elif entry is not None:
-            value = messages(entry, depth + 1)
-            drawn[field.name] = draw(st.lists(value, max_size=2) if repeated else value)
-        else:
-            scalar = {
-                FieldDescriptor.TYPE_STRING: TEXTS,
-                FieldDescriptor.TYPE_BOOL: st.booleans(),
-                FieldDescriptor.TYPE_INT32: NUMBERS,
-                FieldDescriptor.TYPE_INT64: AMOUNTS,
-                FieldDescriptor.TYPE_DOUBLE: SHARES,
-                FieldDescriptor.TYPE_ENUM: st.integers(0, 8),
-            }[field.type]
-            drawn[field.name] = draw(st.lists(scalar, max_size=2) if repeated else scalar)
-    return drawn
-
-
-@given(messages(ComputePlacementRequest.DESCRIPTOR))
-def test_any_message_is_a_request_or_is_refused(drawn: dict[str, Any]) -> None:
-    refused = None
-    there = ComputePlacementRequest(**drawn)
-    if there.HasField("base"):
-        with pytest.raises(SnapshotUnknown):
-            parse_request(there)
-        there.ClearField("base")
-    try:
-        here = parse_request(there)
-    except InvalidRequest as error:
-        refused = error
-    if refused is None:
-        assert parse_request(request_to_proto(here)) == here
-    else:
-        assert 0 < len(refused.violations) <= refused.count
-        assert all(v.field and v.description for v in refused.violations)
 
 
 def fields_of(descriptor: Any) -> Iterator[str]:

@@ -1,0 +1,112 @@
+"""The service as people run it: signals, its version, its settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import grpc
+import pytest
+
+from placement.v1 import (
+    StreamPlacementRequest,
+)
+from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
+from tests.service.api.serving import (
+    nodes_of,
+)
+from tests.service.questions import message, open_snapshot
+from tests.waiting import LONG
+
+
+def environment() -> dict[str, str]:
+    """That of a program that finds our modules, and no settings."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PLACEMENT_")}
+    return {**ours, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+@contextmanager
+def program() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The service as people run it, once it serves, and its port."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "placement_service"],
+        stderr=subprocess.PIPE,
+        env={
+            **environment(),
+            "PLACEMENT_PORT": "0",
+            "PLACEMENT_LOG_FORMAT": "json",
+            "PLACEMENT_ENGINE": "tests.service.engines:meeting",
+        },
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            line = json.loads(process.stderr.readline())
+            assert line["severity"] == "INFO"
+            yield process, line["message"].rpartition(":")[2]
+        finally:
+            process.kill()
+
+
+def test_the_program_serves_until_sigterm_and_then_drains(meeting: Path) -> None:
+    with program() as (process, port):
+        assert process.stderr is not None
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = PlacementServiceStub(channel)
+            call = stub.StreamPlacement(
+                StreamPlacementRequest(request=message(open_snapshot())), timeout=LONG
+            )
+            assert next(call).WhichOneof("event") == "progress"
+            process.send_signal(signal.SIGTERM)
+            assert any("draining" in json.loads(line)["message"] for line in process.stderr)
+            (meeting / "go on").touch()
+            *_, last = call
+            assert nodes_of(last.placement) == {"nodes/n2"}
+        assert process.wait(LONG) == 0
+
+
+def test_the_program_ends_also_when_it_was_told_while_it_stood_still() -> None:
+    """Any thread may take the signal then."""
+    with program() as (process, _):
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(LONG) == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("placement_service", "placement-service"), ("controller", "placement-controller")],
+)
+def test_the_programs_tell_their_version(module: str, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--version"],
+        capture_output=True,
+        check=True,
+        env=environment(),
+        text=True,
+    )
+    assert done.stdout == f"{name} {version('placement-service')}\n"
+
+
+def test_wrong_settings_are_named_and_end_the_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "placement_service"],
+        capture_output=True,
+        check=False,
+        env={**environment(), "PLACEMENT_PORT": "high", "PLACEMENT_TLS_CLIENTCA": "ca.pem"},
+        text=True,
+        timeout=LONG,
+    )
+    assert done.returncode == 1
+    assert "PLACEMENT_PORT: " in done.stderr
+    assert "PLACEMENT_TLS_CLIENTCA: no such setting; is it PLACEMENT_TLS_CLIENT_CA" in done.stderr
+    assert "Traceback" not in done.stderr
