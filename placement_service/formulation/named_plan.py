@@ -119,7 +119,9 @@ def _with_devices(
 
 def _gone(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lost]:
     for home in prepared.homes:
-        stay = placed[_SetOnNode(home.gang, home.group, home.pod_set, home.node)]
+        stay = placed.get(_SetOnNode(home.gang, home.group, home.pod_set, home.node), 0)
+        if stay >= home.count:
+            continue
         group = prepared.snapshot.gangs[home.gang].groups[home.group]
         pods = sorted((p.name for p in group.pod_sets[home.pod_set].pods), key=natural_key)
         node = prepared.snapshot.columns.names[home.node]
@@ -130,41 +132,48 @@ def _moved(prepared: Prepared, placed: Mapping[_SetOnNode, int]) -> Iterator[_Lo
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
     for home in prepared.homes:
         homes[home.gang].append(home)
+    now: defaultdict[int, dict[_SetOnNode, int]] = defaultdict(dict)
+    for at, count in placed.items():
+        now[at.gang][at] = count
     for gang, mine in homes.items():
+        there = now[gang]
+        at_home = {_SetOnNode(gang, h.group, h.pod_set, h.node): h.count for h in mine}
+        if there == at_home:
+            continue
         kept = Counter[int]()
-        for h in mine:
-            kept[h.group] += min(h.count, placed[_SetOnNode(gang, h.group, h.pod_set, h.node)])
+        for at, count in at_home.items():
+            kept[at.group] += min(count, there.get(at, 0))
         whole = any(kept[h.group] < prepared.minimums[GroupOf(gang, h.group)] for h in mine)
-        sets = dict.fromkeys((h.group, h.pod_set) for h in mine)
-        for group, pod_set in sets:
-            yield from _moved_of_set(prepared, placed, gang, group, pod_set, whole=whole)
+        sets: defaultdict[tuple[int, int], list[Assignment]] = defaultdict(list)
+        for h in mine:
+            sets[h.group, h.pod_set].append(h)
+        for of_set in sets.values():
+            yield from _moved_of_set(prepared, there, of_set, whole=whole)
 
 
 def _moved_of_set(
     prepared: Prepared,
     placed: Mapping[_SetOnNode, int],
-    gang: int,
-    group: int,
-    pod_set: int,
+    homes: Sequence[Assignment],
     *,
     whole: bool,
 ) -> Iterator[_Lost]:
+    """The pods of one set that leave; `placed` is where its gang is, `homes` where the set ran."""
     names = prepared.snapshot.columns.names
-    pods = prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods
+    gang, group, pod_set = homes[0].gang, homes[0].group, homes[0].pod_set
     at_home: defaultdict[int, list[str]] = defaultdict(list)
-    waiting = iter(pods)
-    for h in prepared.homes:
-        if (h.gang, h.group, h.pod_set) == (gang, group, pod_set):
-            # The pods of a set stand in the order of the homes.
-            at_home[h.node] = sorted((next(waiting).name for _ in range(h.count)), key=natural_key)
+    # The pods of a set stand in the order of the homes.
+    waiting = iter(prepared.snapshot.gangs[gang].groups[group].pod_sets[pod_set].pods)
+    for h in homes:
+        at_home[h.node] = sorted((next(waiting).name for _ in range(h.count)), key=natural_key)
     leaving: list[tuple[str, int]] = []
     open_slots: list[int] = []
-    for (g, r, s, node), count in sorted(placed.items()):
-        if (g, r, s) == (gang, group, pod_set):
+    for (_, r, s, node), count in sorted(placed.items()):
+        if (r, s) == (group, pod_set):
             stay = min(count, len(at_home.get(node, ())))
             open_slots += [node] * (count - stay)
     for node, here in sorted(at_home.items()):
-        stay = min(placed[_SetOnNode(gang, group, pod_set, node)], len(here))
+        stay = min(placed.get(_SetOnNode(gang, group, pod_set, node), 0), len(here))
         leaving += [(pod, node) for pod in here[stay:]]
         if whole:
             yield from (_Lost(gang, p, names[node], names[node]) for p in here[:stay])
