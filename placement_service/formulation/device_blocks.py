@@ -27,7 +27,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from placement_service.entities.devices import PartitionPolicy
+from placement_service.entities.devices import DevicePartition, PartitionPolicy
 from placement_service.entities.request import Node
 from placement_service.formulation.device_boards import left_of
 from placement_service.formulation.device_wants import WHOLE, Want, graded
@@ -57,7 +57,15 @@ class Cell(NamedTuple):
 
     def blocks(self, left: Mapping[int, int]) -> int:
         """How many are there when so much is left of each device, in thousandths."""
-        return min((left.get(d, 0) // self.size for d in self.devices), default=0)
+        return min([left.get(d, 0) // self.size for d in self.devices], default=0)
+
+
+class _Layout(NamedTuple):
+    """The devices of a node, by index and memory, whatever is in use of them."""
+
+    devices: tuple[tuple[int, int], ...]
+    partitions: tuple[DevicePartition, ...]
+    honours: bool
 
 
 class Blocks:
@@ -71,25 +79,27 @@ class Blocks:
         memories = {d.memory_bytes for n in nodes for d in n.devices}
         self._sizes = {m: _sizes([_milli(s, m) for s in shares]) for m in sorted(memories)}
         self._insisting = [want for want in wants if want.in_partition]
-        tables = list(dict.fromkeys(_table(n) for n in nodes if honours(n)))
-        read = [n for n in nodes if n.partitions and (self._insisting or honours(n))]
+        honoured = dict.fromkeys(n.partitions for n in nodes if honours(n))
+        tables = list(dict.fromkeys(map(_table, honoured)))
+        insists = bool(self._insisting)
+        read = {n.partitions for n in nodes if partitions_count(n, required=insists)}
         self._tables = [nested(table) for table in tables]
         self._table_of = {table: i for i, table in enumerate(tables)}
         self._networked = any(want.nics for want in wants)
+        self._known: dict[_Layout, Sequence[tuple[str, list[Cell]]]] = {}
+        self.names = self._all_names()
         #: Whether the columns describe exactly what fits.
         self.exact = (
             all(s.exact for s in self._sizes.values())
             and _in_one_amount(shares, nodes, staying)
-            and all(map(_nests, dict.fromkeys(map(_table, read))))
-            and not any(self._serves_in_part(n, want) for n in read for want in self._insisting)
+            and all(map(_nests, {_table(partitions) for partitions in read}))
+            and not any(_serves_in_part(p, want) for p in read for want in self._insisting)
             and not self._networked
             # Shares count in the columns of every memory, though devices of any one would do.
             and not (shares and any(len({d.memory_bytes for d in n.devices}) > 1 for n in nodes))
         )
 
-    @property
-    def names(self) -> list[str]:
-        """The columns of blocks."""
+    def _all_names(self) -> list[str]:
         shares = [
             _share_column(memory, size)
             for memory, sizes in self._sizes.items()
@@ -110,28 +120,36 @@ class Blocks:
         ]
         return [FREE, *shares, *partitions, *dict.fromkeys(required)]
 
-    def cells(self, node: Node) -> Iterator[tuple[str, list[Cell]]]:
+    def cells(self, node: Node) -> Sequence[tuple[str, list[Cell]]]:
         """The columns that say something about a node, with the places of their blocks."""
-        if not node.devices:
+        layout = _Layout(
+            tuple((d.index, d.memory_bytes) for d in node.devices), node.partitions, honours(node)
+        )
+        if layout not in self._known:
+            self._known[layout] = tuple(self._cells(layout))
+        return self._known[layout]
+
+    def _cells(self, layout: _Layout) -> Iterator[tuple[str, list[Cell]]]:
+        if not layout.devices:
             return
-        yield FREE, [Cell((d.index,), WHOLE) for d in node.devices]
+        yield FREE, [Cell((d,), WHOLE) for d, _ in layout.devices]
         for memory, sizes in self._sizes.items():
-            mine = [d.index for d in node.devices if d.memory_bytes == memory]
+            mine = [d for d, of_it in layout.devices if of_it == memory]
             for size in sizes.distinct if mine else ():
                 # Devices of another memory count in columns of their own.
                 yield _share_column(memory, size), [Cell((d,), size) for d in mine]
-        own = self._table_of.get(_table(node)) if honours(node) else None
+        own = self._table_of.get(_table(layout.partitions)) if layout.honours else None
         if own is not None:
             table = self._tables[own]
             for size in self._sizes_of(table):
                 parts = [Cell(part, WHOLE) for part in table if len(part) == size]
                 yield _partition_column(own, size), parts
         for want in self._insisting:
-            serving = _serving(node, want)
+            serving = _serving(layout.partitions, want)
             if not serving:
                 yield _there_column(want), _NO_PARTITION
-            elif not honours(node) or self._serves_in_part(node, want):
-                column = _required_column(want, insists=honours(node))
+            elif not layout.honours or _serves_in_part(layout.partitions, want):
+                column = _required_column(want, insists=layout.honours)
                 yield column, [Cell(part, WHOLE) for part in serving]
 
     def offers(self, node: Node, busy: Iterable[int] = ()) -> dict[str, int]:
@@ -141,8 +159,15 @@ class Blocks:
         offers = dict.fromkeys(self.names, PLENTY)
         if self._networked:
             offers[NETWORK] = 0
+        free = {d for d, milli in left.items() if milli >= WHOLE}
         for column, cells in self.cells(node):
-            offers[column] = sum(cell.blocks(left) for cell in cells)
+            # Most cells are of whole devices, where no arithmetic is needed.
+            offers[column] = sum(
+                [
+                    free.issuperset(cell.devices) if cell.size == WHOLE else cell.blocks(left)
+                    for cell in cells
+                ]
+            )
         return offers
 
     def takes(self, want: Want) -> dict[str, int]:
@@ -184,11 +209,6 @@ class Blocks:
                 takes[_required_column(other, insists=insists)] = blocks
         return takes
 
-    def _serves_in_part(self, node: Node, want: Want) -> bool:
-        """Whether some partitions of the size of a pod serve it on a node and others do not."""
-        of_size = [part for part in nested(_table(node)) if len(part) == want.number]
-        return 0 < len(_serving(node, want)) < len(of_size)
-
     def _sizes_of(self, table: Table) -> list[int]:
         return sorted({len(p) for p in table} | set(self._wholes) - {0})
 
@@ -218,9 +238,15 @@ def nested(table: Table) -> Table:
     return tuple(sorted(tuple(sorted(part)) for part in kept))
 
 
-def _serving(node: Node, want: Want) -> list[tuple[int, ...]]:
+def _serves_in_part(partitions: Sequence[DevicePartition], want: Want) -> bool:
+    """Whether some partitions of the size of a pod serve it and others do not."""
+    of_size = [part for part in nested(_table(partitions)) if len(part) == want.number]
+    return 0 < len(_serving(partitions, want)) < len(of_size)
+
+
+def _serving(partitions: Sequence[DevicePartition], want: Want) -> list[tuple[int, ...]]:
     """The partitions that a pod may get which insists on one."""
-    grades = graded(node.partitions)
+    grades = graded(partitions)
     table = nested(tuple(grades))
     return [part for part in table if len(part) == want.number and grades[part].serves(want)]
 
@@ -318,8 +344,8 @@ def _share_column(memory_bytes: int, size: int) -> str:
 # --- partitions -----------------------------------------------------------------
 
 
-def _table(node: Node) -> Table:
-    return tuple(sorted({tuple(sorted(p.devices)) for p in node.partitions}))
+def _table(partitions: Iterable[DevicePartition]) -> Table:
+    return tuple(sorted({tuple(sorted(p.devices)) for p in partitions}))
 
 
 def _nests(table: Table) -> bool:

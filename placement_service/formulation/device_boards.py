@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
+from math import factorial, prod
 from typing import NamedTuple
 
 from placement_service.entities.devices import Device, PartitionPolicy
@@ -43,9 +44,11 @@ class _Group(NamedTuple):
     devices: Set
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Board:
     """What does not change about a node's devices. A device is known by its position.
+
+    Nodes with equal layouts share one.
 
     `switches` are devices by switch, where that matters. `insists` says that whole devices
     are given as a partition only, `tells` that it matters which ones are left whole.
@@ -61,24 +64,40 @@ class Board:
 
     def key(self, state: State, numbers: dict[object, int]) -> object:
         """Equal only for states that take the same pods; `numbers` are those given before."""
-        partitions = tuple(zip(self.partitions, self.grades, strict=True)) if self.tells else ()
-        forest = _forest(len(self.indices), self.switches, partitions)
-        single = {part[0]: grade for part, grade in partitions if len(part) == 1}
+        forest = self._forest
         if forest is None:
             return self, state
-
-        def number(what: object) -> int:
-            return numbers.setdefault(what, len(numbers))
-
-        def leaf(i: int) -> int:
-            return number((state.left[i], self.memory[i], single.get(i)))
+        left, kinds = state.left, self._kinds
 
         def of(group: _Group) -> int:
             nics = state.nics[group.switch] if group.switch >= 0 else -1
-            inner = sorted([*map(of, group.inner), *map(leaf, group.devices)])
-            return number((group.grade, nics, *inner))
+            inner = [of(inside) for inside in group.inner]
+            for i in group.devices:
+                inner.append(numbers.setdefault((left[i], kinds[i]), len(numbers)))
+            inner.sort()
+            return numbers.setdefault((group.grade, nics, *inner), len(numbers))
 
         return self.insists, of(forest)
+
+    @cached_property
+    def _graded(self) -> Sequence[tuple[Set, Grade]]:
+        """The partitions, where it matters which of them are left whole."""
+        return tuple(zip(self.partitions, self.grades, strict=True)) if self.tells else ()
+
+    @cached_property
+    def _kinds(self) -> Sequence[object]:
+        """What a device is besides what is left of it."""
+        single = {part[0]: grade for part, grade in self._graded if len(part) == 1}
+        return tuple((memory, single.get(i)) for i, memory in enumerate(self.memory))
+
+    @cached_property
+    def symmetries(self) -> int:
+        """No more states than this have the same key."""
+        return 1 if self._forest is None else _symmetries(self._forest)
+
+    @cached_property
+    def _forest(self) -> _Group | None:
+        return _forest(len(self.indices), self.switches, self._graded)
 
     def free_partitions(self, state: State) -> list[Set]:
         """Partitions of which nothing is in use."""
@@ -172,6 +191,20 @@ def board_of(node: Node, *, switches: bool, required: bool) -> Board:
     )
 
 
+def boards_of(nodes: Mapping[str, Node], *, switches: bool, required: bool) -> dict[str, Board]:
+    """The same for each of some nodes."""
+    known: dict[object, Board] = {}
+
+    def board(node: Node) -> Board:
+        devices = tuple((d.index, d.memory_bytes, d.pcie_switch) for d in node.devices)
+        layout = devices, node.partitions, node.partition_policy
+        if layout not in known:
+            known[layout] = board_of(node, switches=switches, required=required)
+        return known[layout]
+
+    return {name: board(node) for name, node in nodes.items()}
+
+
 def state_of(board: Board, devices: Sequence[Device]) -> State:
     """What is left of a board's devices; nothing of those that are not healthy."""
     return State(
@@ -229,9 +262,13 @@ def _spread(room: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
             yield (here, *rest)
 
 
-@lru_cache(maxsize=4096)
+def _symmetries(group: _Group) -> int:
+    inside = len(group.inner) + len(group.devices)
+    return prod(map(_symmetries, group.inner), start=factorial(inside))
+
+
 def _forest(
-    count: int, switches: tuple[Set, ...], partitions: tuple[tuple[Set, Grade], ...]
+    count: int, switches: Sequence[Set], partitions: Sequence[tuple[Set, Grade]]
 ) -> _Group | None:
     """Partitions and switches as they lie inside each other; None when some only overlap."""
     sets: dict[frozenset[int], tuple[Grade | None, int]] = {}

@@ -25,13 +25,15 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.device_boards import Board, State
-from placement_service.formulation.device_wants import Load, Want
+from placement_service.formulation.device_wants import NONE, Load, Want
 from placement_service.formulation.separation import Point, separate
 
 #: Multisets that are listed for all boards together at most; with more, nothing is listed.
 MOST_STEPS = 300_000
 #: Patterns of one board between which columns are sought.
 MOST_PATTERNS = 400
+#: States of one device that are counted.
+MOST_STATES = 1000
 #: Running pods of one board that may go.
 MOST_HOMES = 6
 #: Rows that are tried; far fewer are needed in the end.
@@ -81,6 +83,8 @@ def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Column
     homes = max((len(s.homes) for s in situations), default=0)
     if homes > MOST_HOMES:
         raise TooManyError
+    if situations and listing.takes_too_many(max(situations, key=_left)):
+        raise TooManyError
     fitting = [listing.of_situation(s, homes) for s in situations]
     sets = {found: _Set.of(found) for found in dict.fromkeys(fitting)}
     most = {found: s.patterns for found, s in sets.items()}
@@ -96,23 +100,68 @@ def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Column
     )
 
 
+def _left(situation: Situation) -> int:
+    return sum(map(sum, situation.state.left))
+
+
 def _offers(rows: Ints, patterns: Ints) -> Point:
     return tuple((rows @ patterns.T).max(axis=1).tolist()) if len(rows) else ()
 
 
+_NOTHING = frozenset((0,))
+
+#: Bits of a number that hold how many pods of one kind a multiset has; fewer than `MOST_STEPS`.
+_BITS = 20
+
+
 @dataclass(slots=True)
 class _Listing:
-    """The multisets that fit, by state."""
+    """The multisets that fit, by state.
+
+    While they are listed a multiset is one number, with the count of each kind in bits of its own.
+    """
 
     wants: Sequence[Want]
     steps: int = 0
-    known: dict[object, frozenset[Point]] = field(default_factory=dict)
+    known: dict[object, frozenset[int]] = field(default_factory=dict)
+    points: dict[frozenset[int], frozenset[Point]] = field(default_factory=dict)
     numbers: dict[object, int] = field(default_factory=dict)
+
+    def takes_too_many(self, s: Situation) -> bool:
+        """Whether shares alone bring a board into more states than steps are left for.
+
+        Of the states of all devices no more are alike than there are symmetries of the board.
+        """
+        board, states = s.board, 1
+        counts: dict[tuple[Load, int], int] = {}
+        for device in zip(s.state.left, board.memory, strict=True):
+            if device not in counts:
+                counts[device] = self._states(*device)
+            states *= counts[device]
+            if states > MOST_STEPS * board.symmetries:
+                return True
+        return states * len(board.indices) > MOST_STEPS * board.symmetries
+
+    def _states(self, left: Load, memory: int) -> int:
+        """How often shares of a device leave another amount of it, `MOST_STATES` at most."""
+        loads = {
+            load
+            for want in self.wants
+            if want.number == 1 and not (want.whole or want.nics)
+            if (load := want.load(memory)) is not None and load != NONE
+        }
+        found, new = {left}, [left]
+        while new and len(found) < MOST_STATES:
+            rest = new.pop()
+            more = {load.off(rest) for load in loads if load.fits(rest)} - found
+            found |= more
+            new += more
+        return len(found)
 
     def of_situation(self, s: Situation, homes: int) -> frozenset[Point]:
         """Points over the wants and `homes` further kinds."""
         if not homes:
-            return self.fitting(s.board, s.state, 0)
+            return self.fitting(s.board, s.state)
         found: set[Point] = set()
         for size in range(len(s.homes) + 1):
             for stay in combinations(range(len(s.homes)), size):
@@ -120,28 +169,40 @@ class _Listing:
                 for h in stay:
                     state = _with_home(state, s.homes[h])
                 tail = tuple(int(h in stay) for h in range(homes))
-                found |= {x + tail for x in self.fitting(s.board, state, 0)}
+                found |= {x + tail for x in self.fitting(s.board, state)}
         return frozenset(found)
 
-    def fitting(self, board: Board, state: State, first: int) -> frozenset[Point]:
-        """All multisets of the wants from `first` on that fit a state."""
-        key = board.key(state, self.numbers), first
+    def fitting(self, board: Board, state: State) -> frozenset[Point]:
+        """All multisets of the wants that fit a state."""
+        found = self._from(board, state, board.key(state, self.numbers), 0)
+        if found not in self.points:
+            shifts = [_BITS * k for k in range(len(self.wants))]
+            count = (1 << _BITS) - 1
+            self.points[found] = frozenset(
+                tuple([x >> shift & count for shift in shifts]) for x in found
+            )
+        return self.points[found]
+
+    def _from(self, board: Board, state: State, alike: object, first: int) -> frozenset[int]:
+        """Those of the wants from `first` on; `alike` is the key of the state."""
+        key = alike, first
         if key in self.known:
             return self.known[key]
         if first == len(self.wants):
-            return frozenset(((0,) * first,))
-        found = set(self.fitting(board, state, first + 1))
+            return _NOTHING
+        found = set(self._from(board, state, alike, first + 1))
+        one = 1 << _BITS * first
         seen: set[object] = set()
         for gift in board.gifts(state, self.wants[first]):
             after = board.key(gift.after, self.numbers)
             if after in seen:
                 continue
             seen.add(after)
-            fitting = self.fitting(board, gift.after, first)
+            fitting = self._from(board, gift.after, after, first)
             self.steps += len(board.indices) + len(fitting)
             if self.steps > MOST_STEPS:
                 raise TooManyError
-            found |= {(*x[:first], x[first] + 1, *x[first + 1 :]) for x in fitting}
+            found.update([x + one for x in fitting])
         result = self.known[key] = frozenset(found)
         return result
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from placement_service.entities.devices import Device
 from placement_service.entities.node import Node
@@ -28,6 +27,7 @@ from placement_service.formulation.device_blocks import PLENTY, Blocks
 from placement_service.formulation.device_boards import (
     Board,
     board_of,
+    boards_of,
     left_of,
     state_of,
     without,
@@ -214,10 +214,7 @@ def _columns(
     wants = question.wants
     switches = any(want.nics for want in wants)
     required = any(want.in_partition for want in wants)
-    boards = {
-        name: board_of(node, switches=switches, required=required)
-        for name, node in question.nodes.items()
-    }
+    boards = boards_of(question.nodes, switches=switches, required=required)
     held = _busy_sets(question.snapshot.reservations, question.nodes)
     cases: dict[tuple[str, frozenset[int]], Situation] = {}
     for name, node in question.nodes.items():
@@ -276,7 +273,8 @@ def _relaxed(question: DeviceQuestion) -> DeviceColumns:
     nodes = list(question.nodes.values())
     wholes = Blocks(nodes, [_unpicky(want) for want in question.wants if want.whole])
     parts = list(dict.fromkeys(_of_one(want) for want in question.wants))
-    alone = {d: _alone(d) for node in nodes for d in map(_anonymous, node.devices)}
+    like = {_like(d): d for node in nodes for d in node.devices}
+    alone = {kind: _alone(device) for kind, device in like.items()}
     try:
         columns = columns_of(list(alone.values()), parts)
     except TooManyError:
@@ -289,7 +287,7 @@ def _relaxed(question: DeviceQuestion) -> DeviceColumns:
         if not node.devices:
             return dict.fromkeys(labels, PLENTY) | wholes.offers(node)
         taken = frozenset(busy)
-        mine = [most[_anonymous(d)] for d in node.devices if d.index not in taken]
+        mine = [most[_like(d)] for d in node.devices if d.index not in taken]
         sums = {label: sum(m[c] for m in mine) for c, label in enumerate(labels)}
         return sums | wholes.offers(node, taken) if wholes.exact else sums
 
@@ -310,8 +308,9 @@ def _unpicky(want: Want) -> Want:
     return want._replace(nics=0, in_partition=False, best_score=False, ring_bandwidth=0)
 
 
-def _anonymous(device: Device) -> Device:
-    return replace(device, index=0, numa_node=-1, pcie_switch="", nics=0)
+def _like(device: Device) -> object:
+    """Equal for devices that serve the same pods, looked at one by one."""
+    return device.memory_bytes, left_of(device)
 
 
 def _alone(device: Device) -> Situation:
