@@ -167,8 +167,12 @@ class _Offer:
     def __init__(self, problem: Problem, pod_class: ClassIdx, free: Ints) -> None:
         self._levels = problem.levels
         self._eligible = problem.eligible[pod_class]
-        self._columns = np.flatnonzero(problem.request[pod_class])
-        self._request = problem.request[pod_class][self._columns, None]
+        request = problem.request[pod_class]
+        columns = np.flatnonzero(request)
+        # Those of which equal amounts are asked stand side by side.
+        self._columns = columns[np.argsort(request[columns], kind="stable")]
+        amounts, self._begins = np.unique(request[self._columns], return_index=True)
+        self._amounts = amounts[:, None]
         self._sums: dict[int, Ints] = {}
         #: How many changes of the nodes it knows.
         self.seen = 0
@@ -188,9 +192,10 @@ class _Offer:
         if not len(self._columns):
             return  # What asks for nothing fits as it did.
         amounts = free.T.take(nodes, axis=1)
-        if len(self._columns) < len(amounts):
-            amounts = amounts[self._columns]
-        new = np.minimum.reduce(amounts // self._request, axis=0, initial=MANY)
+        amounts = amounts[self._columns]
+        if len(self._begins) < len(self._columns):
+            amounts = np.minimum.reduceat(amounts, self._begins, axis=0)
+        new = np.minimum.reduce(amounts // self._amounts, axis=0, initial=MANY)
         new *= self._eligible[nodes]
         change = new - self.row[nodes]
         self.row[nodes] = new

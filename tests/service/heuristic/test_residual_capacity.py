@@ -1,0 +1,73 @@
+"""What fits after pods came and went is what would fit if it were counted anew."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from placement_service.entities.request import (
+    PODS,
+    Node,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from placement_service.formulation.arrays import pods_that_fit
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+#: Resources of which one class asks for all, others for some, often equal amounts.
+RESOURCES = ("a", "b", "c", "d", PODS)
+REQUESTS = ((2, 3, 2, 3, 1), (0, 1, 1, 0, 1), (3, 2, 1, 2, 1))
+
+
+def crowded(rng: random.Random) -> Problem:
+    nodes = tuple(
+        Node(f"nodes/n{i}", allocatable={r: rng.randint(0, 30) for r in RESOURCES})
+        for i in range(12)
+    )
+    gangs = tuple(
+        PodGang(
+            f"namespaces/ml/podgangs/g{k}",
+            (
+                PodGroup(
+                    "w",
+                    1,
+                    (
+                        PodSet(
+                            PodTemplate(dict(zip(RESOURCES, amounts, strict=True))),
+                            (Pod(f"namespaces/ml/pods/p{k}"),),
+                        ),
+                    ),
+                ),
+            ),
+        )
+        for k, amounts in enumerate(REQUESTS)
+    )
+    return formulate(Snapshot(nodes, gangs), Policy())
+
+
+def test_rows_follow_every_change() -> None:
+    rng = random.Random(1)
+    for _ in range(20):
+        problem = crowded(rng)
+        residual = ResidualCapacity(problem)
+        mark = residual.mark()
+        for _ in range(10):
+            for c in map(ClassIdx, range(len(REQUESTS))):
+                row = residual.row(c)
+                assert (row == pods_that_fit(residual.free, problem.request[c])).all()
+                room = np.flatnonzero(row)
+                if len(room):
+                    nodes = np.array([rng.choice(room.tolist())])
+                    residual.take(c, nodes, np.array([1]))
+        residual.undo(mark)
+        for c in map(ClassIdx, range(len(REQUESTS))):
+            assert (residual.row(c) == pods_that_fit(problem.free, problem.request[c])).all()
