@@ -12,6 +12,7 @@ import pytest
 
 from placement_service.entities.request import HOSTNAME, PackingScope, Policy
 from placement_service.entities.solution import Tier
+from placement_service.formulation.formulate import formulate
 from tests.scenario import Group, Scenario, near, spread
 
 
@@ -326,6 +327,22 @@ class TestNodeRules:
         ports = Group("w", pods=2, gpus=1, ports=(80,))
         Scenario("x1=8").gang("a", ports).place().expect(placed=[])
         Scenario("x1=8 x2=8").gang("a", ports).place().expect(nodes={"a": {"x1": 1, "x2": 1}})
+
+    def test_of_many_host_ports_one_in_use_closes_a_node(self) -> None:
+        ports = Group("w", pods=2, gpus=1, ports=tuple(range(80, 90)))
+        other = Group("o", pods=1, gpus=1, ports=(85,))
+        cluster = Scenario("x1=8 x2=8 x3=8").node("x2", ports=[87])
+        cluster.gang("a", ports).place().expect(nodes={"a": {"x1": 1, "x3": 1}})
+        cluster.gang("a", ports).gang("b", other).place().expect(nodes={"b": {"x2": 1}})
+
+    def test_ports_that_are_taken_together_are_one_column(self) -> None:
+        ports = Group("w", pods=1, gpus=1, ports=tuple(range(80, 90)))
+        other = Group("o", pods=1, gpus=1, ports=(85, 99))
+        scenario = Scenario("x1=8 x2=8").node("x2", ports=[99])
+        scenario = scenario.gang("a", ports).gang("b", other)
+        problem = formulate(scenario.snapshot(), Policy())
+        named = [name for name in problem.columns if "host port" in name]
+        assert named == ["TCP host port 80", "TCP host port 85", "TCP host port 99"]
 
 
 class TestPodRules:
