@@ -25,7 +25,7 @@ from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
 
 #: Seconds that the first answer may take even when none are left.
-LEAST_SECONDS = 1.0
+LEAST_SECONDS = 0.1
 
 #: Nodes times gangs up to which the first answer tries a second order. Beyond,
 #: the solver's own orders are the better use of the time.
@@ -52,11 +52,12 @@ def first_answer(
     settled = settle(problem)
     if settled is not None:
         return settled
-    builder = Builder(problem, until=max(deadline, time.monotonic() + LEAST_SECONDS))
+    builder = Builder(problem)
     best: Plan | None = None
     # The hardest first admits most; the oldest first is what nobody may do worse than.
     tried = (orders(problem)[2], oldest_first)
     home = home_plan(problem)
+    builder.until = max(deadline, time.monotonic() + LEAST_SECONDS)
     if home:
         best = _with_victims(builder, home, until=deadline)
         if best is not None and all(is_placed(g, best) for g in problem.pending if not g.home):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,20 @@ def not_worse_than_in_turn(snapshot: Snapshot) -> None:
     mine = from_solution(problem, first_answer(problem))
     turn = from_solution(problem, to_solution(problem, Builder(problem).build(oldest_first)))
     assert worth(problem, mine).rank >= worth(problem, turn).rank
+
+
+def test_what_is_placed_when_time_is_over_is_the_answer() -> None:
+    problem = formulate(Instance("grove_scale", {"gangs": 2000, "nodes": 400}).snapshot(), Policy())
+    everyone = first_answer(problem)
+    began = time.process_time()
+    some = first_answer(problem, deadline=0.0)
+    assert time.process_time() - began < 0.5
+    assert len(some.assignments) < len(everyone.assignments)
+
+
+def test_a_small_question_is_answered_even_when_time_is_over() -> None:
+    problem = formulate(Instance("grove_scale", {"gangs": 3, "nodes": 10}).snapshot(), Policy())
+    assert first_answer(problem, deadline=0.0) == first_answer(problem)
 
 
 @given(st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY)))
