@@ -1,6 +1,6 @@
 """Ports for servers that must be found at a number known beforehand, or at the same one again.
 
-A port that was free a moment ago may be another's by now: whoever asks the kernel for any
+A port that was free a moment ago may be another's by now: who asks the kernel for any
 port is given it. Here it stays ours, also while nobody listens on it.
 """
 

@@ -3,7 +3,7 @@
 A domain must hold at least what opened inside it: for every domain D and kind,
 the parts in D >= those that the wholes opened in D consist of; for every pod class,
 the load in D >= the units of what opened in D. As domains form a forest, that
-suffices to disaggregate everything (serve the narrowest domains first).
+is enough to disaggregate everything (serve the narrowest domains first).
 """
 
 from __future__ import annotations

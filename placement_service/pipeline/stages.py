@@ -109,7 +109,7 @@ class Stages:
 class Budget:
     """Times on the clock of `place`, in seconds.
 
-    `answer_by` is when the answer shall leave. Past `deadline` nobody reads it.
+    `answer_by` is when the answer must leave. Past `deadline` nobody reads it.
     """
 
     arrival: float

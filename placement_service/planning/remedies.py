@@ -185,7 +185,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             known = _Added(i, number, plan)
 
     def tried(number: int) -> tuple[AddNodes | None, Fit]:
-        """What suffices of so many nodes; where nothing does, whether that is sure."""
+        """What is enough of so many nodes; where nothing does, whether that is sure."""
         able = np.flatnonzero(least <= number).tolist()
         sure = Fit.NO
         if known is not None and number >= known.number:
@@ -207,7 +207,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     if known is not None and known.number > lowest:
         # A first answer, in case that time does not suffice for a proof.
         yield AddNodes(models[known.model].name, known.number, False)
-    # 1. Ever larger numbers until one suffices: where many wait, it may be far.
+    # 1. Ever larger numbers until one is enough: where many wait, it may be far.
     best: AddNodes | None = None
     fits: dict[int, Fit] = {}
     number, step = lowest, 1

@@ -224,7 +224,7 @@ class SolverPool:
         with self._changed:
             if process is not None:
                 self._all.discard(process)
-            # Nobody shall wait for a solver that may never come.
+            # Nobody should wait for a solver that may never come.
             self._failing = not self._closed.is_set()
             self._changed.notify_all()
         if process is not None:
@@ -360,7 +360,7 @@ class _Process:
         """The next message, or None when the deadline passes first."""
         if not self._connection.poll(max(0.0, deadline - time.monotonic())):
             return None
-        # A process that stops in the middle of a message shall not hold us.
+        # A process that stops in the middle of a message must not hold us.
         self._limit_io(socket.SO_RCVTIMEO, deadline)
         message: Message = self._connection.recv()
         return message

@@ -131,7 +131,7 @@ def server() -> Iterator[ScriptedServer]:
         yield scripted
 
 
-def test_a_service_behind_tls_is_asked_by_whoever_has_a_certificate(
+def test_a_service_behind_tls_is_asked_by_those_with_a_certificate(
     cluster: str, tmp_path: Path
 ) -> None:
     issue(tmp_path, "server", "client")

@@ -59,7 +59,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Gang:
-    """A PodGang that shall be, with the pods of each clique by their index."""
+    """A PodGang that should exist, with the pods of each clique by their index."""
 
     body: Body
     cliques: Mapping[str, Sequence[Body]]
@@ -73,7 +73,7 @@ class GroveStandIn:
     """Grove in all namespaces. The stages are for one thread, the one of `start` included.
 
     `scheduler` is the schedulerName its pods get: "default-scheduler" where an
-    admission policy shall change it. `gate_delay` is for gates of scaled gangs in the
+    admission policy is to change it. `gate_delay` is for gates of scaled gangs in the
     background, in seconds; the stages themselves open them at once.
     """
 
@@ -382,7 +382,7 @@ class GroveStandIn:
             return list(self._gangs.values())
 
     def _present(self) -> list[Body]:
-        """The PodGangs there are, of those there shall be."""
+        """The PodGangs there are, of those that should exist."""
         wanted = {gang.key for gang in self._wanted()}
         return [gang for gang in self._ours(POD_GANGS) if _key(gang) in wanted]
 

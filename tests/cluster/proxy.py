@@ -117,7 +117,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that was answered, by whomever. `status` is 0 where no answer was given."""
+    """A request that was answered, by whichever server. `status` is 0 where no answer was given."""
 
     request: Request
     status: int

@@ -20,7 +20,7 @@ _SCALING_REPLICA: Final = "grove.io/podcliquescalinggroup-replica-index"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clique:
-    """The pods that a clique shall have, and those that it has and that stay."""
+    """The pods that a clique should have, and those that it has and that stay."""
 
     templates: Sequence[Body]
     alive: Sequence[Body]

@@ -124,7 +124,7 @@ class StandIn:
 
 
 class KaiBinder(StandIn):
-    """Binds by BindRequest, whoever wrote it. Those for `fails` fail. When a pod is bound its
+    """Binds by BindRequest, no matter who wrote it. Those for `fails` fail. When a pod is bound its
     request goes, as KAI's scheduler sees to. `bound` has them in order."""
 
     def __init__(self, api: Api, *, fails: Callable[[Body], bool] = lambda request: False) -> None:

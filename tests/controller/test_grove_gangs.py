@@ -70,7 +70,7 @@ def test_with_a_node_too_few_nothing_is_bound_and_with_it_everything(
     cluster.wait_until(lambda: len(cluster.bound()) == 10, "all of it is bound")
 
 
-def test_minimums_come_before_extras_of_whomever(
+def test_minimums_come_before_extras_of_any_gang(
     cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, start: Start
 ) -> None:
     nodes(cluster, 3)

@@ -31,7 +31,7 @@ def test_a_pod_without_a_gang_says_that_it_waits_for_one(cluster: Cluster, start
     start(waiting_notice=0.0)
     cluster.wait_until(lambda: bool(pod_scheduled(cluster, "alone")), "it says so")
     recorded = pod_scheduled(cluster, "alone")
-    # More room would not help: no autoscaler shall add nodes for it.
+    # More room would not help: no autoscaler should add nodes for it.
     assert (recorded["status"], recorded["reason"]) == ("False", "SchedulerError")
     assert recorded["message"].startswith("NoPodGang: no PodGang refers to this pod")
     cluster.wait_until(

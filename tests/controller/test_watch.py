@@ -151,7 +151,7 @@ def test_a_list_that_was_begun_before_a_new_one_was_wanted_does_not_count() -> N
     server.may_list.clear()
     with watching(server) as (watcher, cache):
         assert server.listing.acquire(timeout=LONG)
-        # Whoever leads from now on may not rely on what this list shows.
+        # Who leads from now on may not rely on what this list shows.
         watcher.relist()
         server.may_list.set()
         while not cache.is_synced:

@@ -70,7 +70,7 @@ def test_what_is_kept_of_live_objects_says_the_same(path: Path) -> None:
     whole = translate(Objects.of(bodies)).request
     trimmed = translate(Objects.of(map(trimmer.trim, bodies))).request
     for request in (whole, trimmed):
-        # Conditions are kept without the time of their change, and whoever watches knows the
+        # Conditions are kept without the time of their change, and who watches knows the
         # time by himself.
         request.snapshot.ClearField("as_of")
     assert trimmed == whole

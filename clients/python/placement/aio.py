@@ -9,21 +9,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import grpc
-from google.protobuf.message import Message
 
 from placement.client import CHANNEL_OPTIONS, DEFAULT_TIMEOUT
 from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
 from placement.local_snapshot import LocalSnapshot
-from placement.sessions import about
+from placement.sessions import PlanningRequest, about
 from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
     ComputePlacementRequest,
-    ComputePlacementResponse,
     ComputeRepackingRequest,
     ComputeRepackingResponse,
     ExplainGangRequest,
@@ -43,6 +40,7 @@ _Answer = TypeVar(
 )
 
 
+_T = TypeVar("_T")
 _A_co = TypeVar("_A_co", covariant=True)
 _Step = SteerPlacementRequest | SteerPlanningRequest
 
@@ -83,12 +81,7 @@ class AsyncSteeredStream(AsyncIterator[Progress | _A_co], Generic[_A_co]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     async def _sent(self) -> AsyncGenerator[_Step]:
@@ -133,45 +126,27 @@ class AsyncPlacementClient:
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> Placement:
         """The placement, within ``timeout`` seconds. Raises a `PlacementError`."""
-        response: ComputePlacementResponse = await self._answered(
-            self._stub.ComputePlacement, request, timeout
-        )
-        return response.placement
+        call = self._stub.ComputePlacement(request, timeout=self._seconds(timeout))
+        return (await result(call)).placement
 
     async def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None
     ) -> ExplainGangResponse:
         """Why a gang waits and what would let it in; as `compute`."""
-        answer: ExplainGangResponse = await self._answered(
-            self._planning.ExplainGang, request, timeout
-        )
-        return answer
+        return await result(self._planning.ExplainGang(request, timeout=self._seconds(timeout)))
 
     async def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """How much more fits, or how much is missing; as `compute`."""
-        answer: ComputeCapacityResponse = await self._answered(
-            self._planning.ComputeCapacity, request, timeout
-        )
-        return answer
+        return await result(self._planning.ComputeCapacity(request, timeout=self._seconds(timeout)))
 
     async def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """What to move so that whole domains are free; as `compute`."""
-        answer: ComputeRepackingResponse = await self._answered(
-            self._planning.ComputeRepacking, request, timeout
-        )
-        return answer
-
-    async def _answered(
-        self, call: Callable[..., Awaitable[Any]], request: Message, timeout: float | None
-    ) -> Any:
-        try:
-            return await call(request, timeout=self._seconds(timeout))
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
+        call = self._planning.ComputeRepacking(request, timeout=self._seconds(timeout))
+        return await result(call)
 
     async def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -246,12 +221,7 @@ class AsyncPlacementClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -283,32 +253,30 @@ class AsyncSession:
     ) -> ExplainGangResponse:
         """As `AsyncPlacementClient.explain`."""
 
-        def ask(question: ComputePlacementRequest, left: float) -> Awaitable[ExplainGangResponse]:
-            return self._client.explain(about(request, question), timeout=left)
-
-        return await self._asked(request.question, ask, timeout)
+        return await self._asked_about(self._client.explain, request, timeout)
 
     async def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """As `AsyncPlacementClient.capacity`."""
 
-        def ask(
-            question: ComputePlacementRequest, left: float
-        ) -> Awaitable[ComputeCapacityResponse]:
-            return self._client.capacity(about(request, question), timeout=left)
-
-        return await self._asked(request.question, ask, timeout)
+        return await self._asked_about(self._client.capacity, request, timeout)
 
     async def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """As `AsyncPlacementClient.repack`."""
 
-        def ask(
-            question: ComputePlacementRequest, left: float
-        ) -> Awaitable[ComputeRepackingResponse]:
-            return self._client.repack(about(request, question), timeout=left)
+        return await self._asked_about(self._client.repack, request, timeout)
+
+    async def _asked_about(
+        self,
+        call: Callable[..., Awaitable[_Answer]],
+        request: PlanningRequest,
+        timeout: float | None,
+    ) -> _Answer:
+        def ask(question: ComputePlacementRequest, left: float) -> Awaitable[_Answer]:
+            return call(about(request, question), timeout=left)
 
         return await self._asked(request.question, ask, timeout)
 
@@ -356,3 +324,11 @@ class AsyncSession:
 
     def __repr__(self) -> str:
         return f"<AsyncSession: {self._client!r}, {self.cluster!r}>"
+
+
+async def result(call: Awaitable[_T]) -> _T:
+    """What a call answers; its errors are `placement.errors.PlacementError`s."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from error

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
@@ -166,13 +165,7 @@ class PlacementClient:
         Raises a `placement.errors.PlacementError`. Leaving by any other exception, such as
         KeyboardInterrupt, cancels the call, which stops the search.
         """
-        call = self._compute.future(request, timeout=self._seconds(timeout))
-        try:
-            return call.result().placement
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
-        finally:
-            call.cancel()  # Does nothing to a call that has ended.
+        return result(self._compute.future(request, timeout=self._seconds(timeout))).placement
 
     def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -219,19 +212,19 @@ class PlacementClient:
         self, request: ExplainGangRequest, *, timeout: float | None = None
     ) -> ExplainGangResponse:
         """Why a gang waits and what would let it in; as `compute`."""
-        return _result(self._explain.future(request, timeout=self._seconds(timeout)))
+        return result(self._explain.future(request, timeout=self._seconds(timeout)))
 
     def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """How much more fits, or how much is missing; as `compute`."""
-        return _result(self._capacity.future(request, timeout=self._seconds(timeout)))
+        return result(self._capacity.future(request, timeout=self._seconds(timeout)))
 
     def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """What to move so that whole domains are free; as `compute`."""
-        return _result(self._repack.future(request, timeout=self._seconds(timeout)))
+        return result(self._repack.future(request, timeout=self._seconds(timeout)))
 
     def session(self, cluster: LocalSnapshot | None = None) -> Session:
         """Asks again and again about a cluster that hardly changes; see `Session`.
@@ -251,19 +244,14 @@ class PlacementClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _seconds(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else timeout
 
 
-def _result(call: grpc.CallFuture[_Answer]) -> _Answer:
+def result(call: grpc.CallFuture[_Answer]) -> _Answer:
     """What a call answers; leaving it before by an exception cancels it."""
     try:
         return call.result()

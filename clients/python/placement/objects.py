@@ -1,6 +1,6 @@
 """Asks with Kubernetes objects as they are, again and again about a cluster that hardly changes.
 
-For programs that hold objects, as an informer shows them, and shall not translate them::
+For programs that hold objects, as an informer shows them, and do not want to translate them::
 
     with PlacementClient("localhost:50051") as client:
         session = ObjectsSession(client)
@@ -18,9 +18,10 @@ import time
 
 import grpc
 
+from placement import aio, client
 from placement.aio import AsyncPlacementClient
 from placement.client import PlacementClient
-from placement.errors import InvalidRequestError, SnapshotUnknownError, from_rpc_error
+from placement.errors import InvalidRequestError, SnapshotUnknownError
 from placement.kubernetes.v1 import PlaceObjectsRequest, PlaceObjectsResponse
 from placement.kubernetes.v1.kubernetes_placement_service_pb2_grpc import (
     KubernetesPlacementServiceStub,
@@ -55,7 +56,8 @@ class ObjectsSession:
         question = self.objects.question(request)
         while True:
             try:
-                response = self._asked(question.request, max(0.0, end - time.monotonic()))
+                left = max(0.0, end - time.monotonic())
+                response = client.result(self._place.future(question.request, timeout=left))
                 self.objects.answered(question, response)
             except SnapshotUnknownError:
                 question = self.objects.retold(question, request)
@@ -63,15 +65,6 @@ class ObjectsSession:
                 raise self.objects.named(question, error) from error
             else:
                 return response
-
-    def _asked(self, request: PlaceObjectsRequest, timeout: float) -> PlaceObjectsResponse:
-        call = self._place.future(request, timeout=timeout)
-        try:
-            return call.result()
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
-        finally:
-            call.cancel()  # Does nothing to a call that has ended.
 
     def __repr__(self) -> str:
         return f"<ObjectsSession: {self._client!r}, {self.objects!r}>"
@@ -93,7 +86,8 @@ class AsyncObjectsSession:
         question = self.objects.question(request)
         while True:
             try:
-                response = await self._asked(question.request, max(0.0, end - time.monotonic()))
+                left = max(0.0, end - time.monotonic())
+                response = await aio.result(self._stub.PlaceObjects(question.request, timeout=left))
                 self.objects.answered(question, response)
             except SnapshotUnknownError:
                 question = self.objects.retold(question, request)
@@ -101,13 +95,6 @@ class AsyncObjectsSession:
                 raise self.objects.named(question, error) from error
             else:
                 return response
-
-    async def _asked(self, request: PlaceObjectsRequest, timeout: float) -> PlaceObjectsResponse:
-        try:
-            response: PlaceObjectsResponse = await self._stub.PlaceObjects(request, timeout=timeout)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
-        return response
 
     def __repr__(self) -> str:
         return f"<AsyncObjectsSession: {self._client!r}, {self.objects!r}>"

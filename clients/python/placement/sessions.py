@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from placement.errors import InvalidRequestError, SnapshotUnknownError
@@ -26,7 +25,10 @@ from placement.v1 import (
 if TYPE_CHECKING:
     from placement.client import PlacementClient
 
-_Asked = TypeVar("_Asked", ExplainGangRequest, ComputeCapacityRequest, ComputeRepackingRequest)
+#: A request of planning, which holds the question that it is about.
+PlanningRequest = TypeVar(
+    "PlanningRequest", ExplainGangRequest, ComputeCapacityRequest, ComputeRepackingRequest
+)
 _Answer = TypeVar(
     "_Answer", Placement, ExplainGangResponse, ComputeCapacityResponse, ComputeRepackingResponse
 )
@@ -59,30 +61,21 @@ class Session:
     ) -> ExplainGangResponse:
         """As `PlacementClient.explain`."""
 
-        def ask(question: ComputePlacementRequest, left: float) -> ExplainGangResponse:
-            return self._client.explain(about(request, question), timeout=left)
-
-        return self._asked(request.question, ask, timeout)
+        return self._asked_about(self._client.explain, request, timeout)
 
     def capacity(
         self, request: ComputeCapacityRequest, *, timeout: float | None = None
     ) -> ComputeCapacityResponse:
         """As `PlacementClient.capacity`."""
 
-        def ask(question: ComputePlacementRequest, left: float) -> ComputeCapacityResponse:
-            return self._client.capacity(about(request, question), timeout=left)
-
-        return self._asked(request.question, ask, timeout)
+        return self._asked_about(self._client.capacity, request, timeout)
 
     def repack(
         self, request: ComputeRepackingRequest, *, timeout: float | None = None
     ) -> ComputeRepackingResponse:
         """As `PlacementClient.repack`."""
 
-        def ask(question: ComputePlacementRequest, left: float) -> ComputeRepackingResponse:
-            return self._client.repack(about(request, question), timeout=left)
-
-        return self._asked(request.question, ask, timeout)
+        return self._asked_about(self._client.repack, request, timeout)
 
     def stream(
         self, request: ComputePlacementRequest, *, timeout: float | None = None
@@ -96,6 +89,14 @@ class Session:
         """As `PlacementClient.steer`."""
         seconds = self._seconds(timeout)
         return SteeredSessionStream(self._client.steer, self.cluster, request, seconds)
+
+    def _asked_about(
+        self, call: Callable[..., _Answer], request: PlanningRequest, timeout: float | None
+    ) -> _Answer:
+        def ask(question: ComputePlacementRequest, left: float) -> _Answer:
+            return call(about(request, question), timeout=left)
+
+        return self._asked(request.question, ask, timeout)
 
     def _asked(
         self,
@@ -125,7 +126,7 @@ class Session:
         return f"<Session: {self._client!r}, {self.cluster!r}>"
 
 
-def about(request: _Asked, question: ComputePlacementRequest) -> _Asked:
+def about(request: PlanningRequest, question: ComputePlacementRequest) -> PlanningRequest:
     """The request with another question in it."""
     asked = type(request)()
     asked.CopyFrom(request)
@@ -183,12 +184,7 @@ class SessionStream(Iterator[Progress | Placement]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

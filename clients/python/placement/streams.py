@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 import grpc
@@ -50,12 +49,7 @@ class EventStream(Iterator[Progress | _A_co], Generic[_A_co]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

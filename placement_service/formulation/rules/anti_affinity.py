@@ -34,7 +34,7 @@ def formulate(draft: RuleDraft) -> None:
             draft.eligible[np.ix_(carry, near)] = False
         both, carry_only, match_only = carry & match, carry & ~match, match & ~carry
         if both.any():
-            # One row suffices unless both kinds of bystanders exist.
+            # One row is enough unless both kinds of bystanders exist.
             sides = [side for side in (carry_only, match_only) if side.any()] or [both & False]
             for side in sides:
                 _limit(draft, number, (both * MANY + side * 1).astype(np.int64))

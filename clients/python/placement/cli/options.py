@@ -369,7 +369,7 @@ free = click.option(
     metavar="LEVEL=COUNT",
     required=True,
     type=_Type("domains", freeing),
-    help="So many domains of this level shall hold no GPU pod.",
+    help="So many domains of this level must hold no GPU pod.",
 )
 
 

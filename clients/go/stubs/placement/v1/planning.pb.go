@@ -1621,7 +1621,7 @@ type ComputeRepackingRequest struct {
 	Question *ComputePlacementRequest `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
 	// level, a node label key.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// count of its domains that shall hold no GPU pod; free ones count.
+	// count of its domains that must hold no GPU pod; free ones count.
 	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// time_limit for all of it. Absent means the server's default.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,4,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
