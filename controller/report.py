@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from controller import notices
 from controller.cache import ClusterView
@@ -166,6 +166,14 @@ def pod_patch(pod: Body, notice: Notice, *, now: str) -> dict[str, Any] | None:
     return {"status": {"conditions": [wanted]}}
 
 
+class _Said(NamedTuple):
+    """What an event said of the object with this uid."""
+
+    uid: str
+    scheduled: bool
+    reason: str
+
+
 class Reporter:
     """Writes what is known. Several writes are under way at once."""
 
@@ -189,7 +197,7 @@ class Reporter:
         self._pod_writes: dict[str, float] = {}
         self._postponed: set[Key] = set()
         # What was last said of gangs of other kinds, whose status is not ours to write.
-        self._said: dict[Key, tuple[str, bool, str]] = {}
+        self._said: dict[Key, _Said] = {}
 
     def report(
         self, view: ClusterView, keys: Iterable[Key], notices: Mapping[Key, Notice]
@@ -276,7 +284,7 @@ class Reporter:
     def _say(self, key: Key, original: Body, wanted: GangStatus) -> None:
         """Says in an event on the object of another kind what a PodGang would have as status."""
         uid = original["metadata"].get("uid", "")
-        said = (uid, wanted.scheduled, wanted.reason)
+        said = _Said(uid, wanted.scheduled, wanted.reason)
         if self._said.get(key) != said:
             self._record(original, wanted)
             self._said[key] = said

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller import notices
 from controller.cache import ClusterView
@@ -23,6 +23,13 @@ _LONGEST_RETRY: Final = 15.0
 
 #: What is to be reported about a gang now, None when there is nothing.
 NoticeOf = Callable[[GangState], Notice | None]
+
+
+class _Retry(NamedTuple):
+    """When something is tried again, and after what wait, in seconds."""
+
+    at: float
+    wait: float
 
 
 class ReportSchedule:
@@ -42,8 +49,8 @@ class ReportSchedule:
         self._again_at: dict[Key, float] = {}
         self._unreferenced_since: dict[Key, float] = {}
         self._reported: set[Key] = set()
-        # What could not be written: when it is tried again, and after what wait.
-        self._postponed: dict[tuple[str, Key], tuple[float, float]] = {}
+        # What could not be written, by kind and name.
+        self._postponed: dict[tuple[str, Key], _Retry] = {}
 
     def look(self, view: ClusterView, now: float) -> None:
         """Takes in what there is, and forgets what is gone."""
@@ -103,7 +110,8 @@ class ReportSchedule:
         )
 
     def _is_postponed(self, kind: str, key: Key, now: float) -> bool:
-        return now < self._postponed.get((kind, key), (-math.inf, 0.0))[0]
+        retry = self._postponed.get((kind, key))
+        return retry is not None and now < retry.at
 
     def _postpone(
         self, kind: str, keys: Iterable[Key], unwritten: Collection[Key], now: float
@@ -111,10 +119,10 @@ class ReportSchedule:
         """Puts off what could not be written, twice as long each time, and nothing else: one
         that is refused for ever does not hold up the others."""
         for key in keys:
-            before = self._postponed.pop((kind, key), (0.0, _RETRY / 2))[1]
+            before = self._postponed.pop((kind, key), None)
             if key in unwritten:
-                wait = min(2 * before, _LONGEST_RETRY)
-                self._postponed[kind, key] = now + wait, wait
+                wait = _RETRY if before is None else min(2 * before.wait, _LONGEST_RETRY)
+                self._postponed[kind, key] = _Retry(now + wait, wait)
         self._postponed = {
-            one: until for one, until in self._postponed.items() if until[0] > now - _LONGEST_RETRY
+            one: retry for one, retry in self._postponed.items() if retry.at > now - _LONGEST_RETRY
         }

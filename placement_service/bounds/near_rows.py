@@ -12,7 +12,8 @@ fit into the one large block cost a domain, though each of them alone need not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,14 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 
 
-def near_content(counting: Counting, gang: Gang) -> tuple[int, Content] | None:
+class NearContent(NamedTuple):
+    """What a gang has in one place of the level that it prefers."""
+
+    level: int
+    content: Content
+
+
+def near_content(counting: Counting, gang: Gang) -> NearContent | None:
     """The only level that a gang prefers, and what it would have in one place of it.
 
     None where it prefers several or none, or has pods that run.
@@ -30,7 +38,14 @@ def near_content(counting: Counting, gang: Gang) -> tuple[int, Content] | None:
     if len(scopes) != 1 or scopes[0].running or gang.home:
         return None
     content = counting.content(gang, scopes[0].demands)
-    return (scopes[0].preferred, content) if content else None
+    return NearContent(scopes[0].preferred, content) if content else None
+
+
+class NearRow(NamedTuple):
+    """Near gangs by their classes' weights, all together, take no more than the room."""
+
+    weights: Mapping[int, int]
+    room: int
 
 
 class NearRows:
@@ -41,27 +56,27 @@ class NearRows:
 
     def __init__(self, counting: Counting) -> None:
         self.counting = counting
-        self.classes: dict[int, tuple[int, Content]] = {}
+        self.classes: dict[int, NearContent] = {}
         for i, c in enumerate(counting.classes):
             found = {near_content(counting, counting.problem.gangs[g]) for g in c.gangs}
             known = found.pop() if len(found) == 1 else None
             if known is not None and not c.beyond:
                 self.classes[i] = known
 
-    def rows(self) -> Iterator[tuple[dict[int, int], int]]:
-        """Weights by class and the room, of rows that can be broken."""
+    def rows(self) -> Iterator[NearRow]:
+        """The rows that can be broken."""
         best: dict[tuple[tuple[int, int], ...], int] = {}
-        for level in sorted({level for level, _ in self.classes.values()}):
-            mine = [i for i, (at, _) in self.classes.items() if at == level]
+        for level in sorted({near.level for near in self.classes.values()}):
+            mine = [i for i, near in self.classes.items() if near.level == level]
             gangs = np.array([len(self._class(i).gangs) for i in mine], dtype=np.int64)
-            weights = np.array([self.counting.weigh(self.classes[i][1]) for i in mine])
+            weights = np.array([self.counting.weigh(self.classes[i].content) for i in mine])
             offers = self.counting.offers(level)
             for k in range(weights.shape[1]):
                 for weight, room in self._roundings(weights[:, k], gangs, offers[k]):
                     key = tuple((i, int(w)) for i, w in zip(mine, weight, strict=True) if w)
                     best[key] = min(room, best.get(key, room))
         for weights_by_class, room in best.items():
-            yield dict(weights_by_class), room
+            yield NearRow(dict(weights_by_class), room)
 
     def _roundings(self, sizes: Ints, gangs: Ints, offers: Ints) -> Iterator[tuple[Ints, int]]:
         large = np.unique(sizes[sizes > 1])[::-1]

@@ -14,8 +14,9 @@ with sum <= c.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -30,7 +31,7 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.tiers.goal import Admission, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
-from placement_service.heuristic.slot_layout import Layout
+from placement_service.heuristic.slot_layout import Layout, Pattern
 
 
 class AdmissionMaster:
@@ -186,18 +187,24 @@ def _hardness(counting: Counting, index: int) -> int:
     return total
 
 
+class _Use(NamedTuple):
+    """How many domains of a capacity hold these parts, by size."""
+
+    capacity: int
+    parts: Mapping[int, int]
+    domains: cp_model.IntVar
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Patterns:
-    """`uses` are (capacity, {size: parts}, how many domains follow it)."""
-
     level: int
     units: Ints
     room: Ints
-    uses: tuple[tuple[int, dict[int, int], cp_model.IntVar], ...]
+    uses: tuple[_Use, ...]
 
     def layout(self, solver: cp_model.CpSolver) -> Layout:
-        chosen = ((c, pattern, int(solver.value(use))) for c, pattern, use in self.uses)
-        return Layout(self.level, self.units, self.room, tuple(u for u in chosen if u[2]))
+        chosen = (Pattern(u.capacity, u.parts, int(solver.value(u.domains))) for u in self.uses)
+        return Layout(self.level, self.units, self.room, tuple(p for p in chosen if p.domains))
 
 
 def _add_patterns(
@@ -228,7 +235,7 @@ def _add_patterns(
     level = counting.levels[best]
     room = np.bincount(counting.problem.levels[level].place_of, nodes).astype(np.int64)
     supply: dict[int, list[tuple[cp_model.IntVar, int]]] = {size: [] for size in order}
-    uses: list[tuple[int, dict[int, int], cp_model.IntVar]] = []
+    uses: list[_Use] = []
     for capacity, count in zip(*np.unique(room, return_counts=True), strict=True):
         patterns = maximal_patterns(order, int(capacity), most)
         if len(uses) + len(patterns) > most:
@@ -238,7 +245,7 @@ def _add_patterns(
             model.add(cp_model.LinearExpr.sum(mine) <= int(count))
         for use, pattern in zip(mine, patterns, strict=True):
             parts = {size: k for size, k in zip(order, pattern, strict=True) if k}
-            uses.append((int(capacity), parts, use))
+            uses.append(_Use(int(capacity), parts, use))
             for size, k in parts.items():
                 supply[size].append((use, k))
     for size in order:

@@ -84,7 +84,7 @@ def _expressed(snapshot: Snapshot, question: DeviceQuestion, columns: DeviceColu
                 replace(
                     group,
                     pod_sets=tuple(
-                        replace(s, template=template((g, r, i), s.template))
+                        replace(s, template=template(SetKey(g, r, i), s.template))
                         for i, s in enumerate(group.pod_sets)
                     ),
                 )

@@ -31,8 +31,13 @@ MOST_OWN = 200
 #: Running pods, of which each may go without the others, that may share a GPU.
 MOST_SHARING = 8
 
-#: A pod set by the indices of its gang, its group and itself.
-SetKey = tuple[int, int, int]
+
+class SetKey(NamedTuple):
+    """A pod set by its place: indices of the gang, of the group in it, of the set in that."""
+
+    gang: int
+    group: int
+    pod_set: int
 
 
 class HomePod(NamedTuple):

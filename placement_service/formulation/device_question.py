@@ -80,7 +80,7 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
     lists = columns.parts.where(lambda parts: parts.devices)
     for home in opened.homes:
         if lists[home.node]:
-            key = home.gang, home.group, home.pod_set
+            key = SetKey(home.gang, home.group, home.pod_set)
             name = columns.names[home.node]
             whole = _goes_whole(request.gangs[home.gang])
             for other in snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods:
@@ -106,7 +106,7 @@ def _goes_whole(gang: PodGang) -> bool:
 def sets(snapshot: Snapshot) -> Iterable[tuple[SetKey, PodSet]]:
     """The pod sets of a snapshot."""
     return (
-        ((g, r, i), s)
+        (SetKey(g, r, i), s)
         for g, gang in enumerate(snapshot.gangs)
         for r, group in enumerate(gang.groups)
         for i, s in enumerate(group.pod_sets)

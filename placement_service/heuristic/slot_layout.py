@@ -8,8 +8,9 @@ meant it to be, instead of finding the same filling again by chance.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,18 +18,25 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 
 
+class Pattern(NamedTuple):
+    """What `domains` domains of one capacity hold: parts by size."""
+
+    capacity: int
+    parts: Mapping[int, int]
+    domains: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """`room[P]` is how many whole-node units each place of `level` takes.
 
-    `units[S]` is 1 for the pod classes that are counted. `patterns` are (capacity,
-    {size: parts}, domains) as the master chose them.
+    `units[S]` is 1 for the pod classes that are counted. `patterns` are as the master chose them.
     """
 
     level: int
     units: Ints
     room: Ints
-    patterns: tuple[tuple[int, dict[int, int], int], ...]
+    patterns: tuple[Pattern, ...]
 
     def size(self, gang: Gang, demands: Sequence[int], want: Sequence[int]) -> int:
         """Counted units of a part; parts of less than two have no slot."""
@@ -37,11 +45,12 @@ class Layout:
     def slots(self, rng: random.Random) -> dict[tuple[int, int], int]:
         """Slots by (domain, size). Each call shuffles the patterns again."""
         slots: dict[tuple[int, int], int] = {}
-        for capacity in sorted({c for c, _, _ in self.patterns}):
+        for capacity in sorted({p.capacity for p in self.patterns}):
             domains = np.flatnonzero(self.room == capacity).tolist()
-            shuffled = [p for c, p, times in self.patterns if c == capacity for _ in range(times)]
+            mine = (p for p in self.patterns if p.capacity == capacity)
+            shuffled = [p.parts for p in mine for _ in range(p.domains)]
             rng.shuffle(domains)
-            for domain, pattern in zip(domains, shuffled, strict=False):
-                for size, count in pattern.items():
+            for domain, parts in zip(domains, shuffled, strict=False):
+                for size, count in parts.items():
                     slots[domain, size] = count
         return slots

@@ -11,7 +11,7 @@ from placement_service.entities.devices import Device
 from placement_service.entities.request import Node
 from placement_service.formulation.device_blocks import Blocks
 from placement_service.formulation.device_boards import without
-from placement_service.formulation.device_homes import HomeColumns, HomePod, ways_to_stay
+from placement_service.formulation.device_homes import HomeColumns, HomePod, SetKey, ways_to_stay
 from placement_service.formulation.device_wants import Want
 from tests.service.formulation.test_devices import board
 
@@ -29,9 +29,9 @@ def random_homes(rng: random.Random) -> tuple[Node, list[HomePod]]:
         # Two halves on one GPU, or a pod with all of its devices.
         if size == 1 and rng.random() < 0.5:
             half = Want(1, 500, 500, whole=False)
-            pods += [HomePod((k, 0, part), devices, half, (k, part)) for part in (0, 1)]
+            pods += [HomePod(SetKey(k, 0, part), devices, half, (k, part)) for part in (0, 1)]
         else:
-            pods.append(HomePod((k, 0, 0), devices, Want(size), k))
+            pods.append(HomePod(SetKey(k, 0, 0), devices, Want(size), k))
     return node, pods
 
 
@@ -48,7 +48,7 @@ def test_columns_say_what_is_left_beside_those_that_stay(seed: int, moves: bool)
             stays = [columns.takes(pod.key, pod.want) for pod in staying]
             really = blocks.offers(_with(node, staying))
             for counts in product(*(range(rng.choice([1, 2, 3])) for _ in WANTS)):
-                news = [columns.takes((99, 0, 0), w) for w in WANTS]
+                news = [columns.takes(SetKey(99, 0, 0), w) for w in WANTS]
                 said = all(
                     sum(t.get(c, 0) for t in stays)
                     + sum(n * t.get(c, 0) for n, t in zip(counts, news, strict=True))
@@ -75,7 +75,7 @@ def _with(node: Node, pods: tuple[HomePod, ...]) -> Node:
 def test_too_many_shares_that_go_alone_cannot_be_told_apart() -> None:
     half = Want(1, 500, 500, whole=False)
     node = Node("h0", devices=tuple(Device(i) for i in range(8)))
-    pods = [HomePod((i, 0, 0), (i // 2,), half, i) for i in range(16)]
+    pods = [HomePod(SetKey(i, 0, 0), (i // 2,), half, i) for i in range(16)]
     blocks = Blocks([node], [Want(1)])
     assert ways_to_stay(blocks, node, pods[:8]) == 2**4
     assert ways_to_stay(blocks, node, pods) is None
