@@ -21,6 +21,7 @@ from placement.v1 import (
     ComputeCapacityRequest,
     ComputeCapacityResponse,
     ComputePlacementRequest,
+    ComputePlacementResponse,
     ComputeRepackingRequest,
     ComputeRepackingResponse,
     ExplainGangRequest,
@@ -126,8 +127,10 @@ class AsyncPlacementClient:
         self, request: ComputePlacementRequest, *, timeout: float | None = None
     ) -> Placement:
         """The placement, within ``timeout`` seconds. Raises a `PlacementError`."""
-        call = self._stub.ComputePlacement(request, timeout=self._seconds(timeout))
-        return (await result(call)).placement
+        response: ComputePlacementResponse = await result(
+            self._stub.ComputePlacement(request, timeout=self._seconds(timeout))
+        )
+        return response.placement
 
     async def explain(
         self, request: ExplainGangRequest, *, timeout: float | None = None

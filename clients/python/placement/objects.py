@@ -87,7 +87,9 @@ class AsyncObjectsSession:
         while True:
             try:
                 left = max(0.0, end - time.monotonic())
-                response = await aio.result(self._stub.PlaceObjects(question.request, timeout=left))
+                response: PlaceObjectsResponse = await aio.result(
+                    self._stub.PlaceObjects(question.request, timeout=left)
+                )
                 self.objects.answered(question, response)
             except SnapshotUnknownError:
                 question = self.objects.retold(question, request)
