@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -53,15 +52,9 @@ func compareKeys(a, b ObjectKey) int {
 // A violation names its object: "objects[Pod ml/a].spec". A session may be used by several
 // goroutines.
 type ObjectsSession struct {
-	client *Client
-
-	mutex sync.Mutex
-	// state counts changes; what the service knows is a state that was.
-	state   int
+	base
+	client  *Client
 	objects copies[ObjectKey, Object]
-	// digest of what the service knows, empty when it knows nothing, and its state.
-	digest string
-	known  int
 }
 
 // NewObjectsSession begins without objects.
@@ -174,20 +167,8 @@ func (s *ObjectsSession) question(request *kubernetesv1.PlaceObjectsRequest) obj
 func (s *ObjectsSession) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	// An earlier state is of no use, also after the base was lost: what followed it is forgotten.
-	if digest == "" || state < s.known {
-		return
-	}
-	s.digest, s.known = digest, state
-	s.objects.forget(state)
-}
-
-// forget records that the service does not know a base.
-func (s *ObjectsSession) forget(digest string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.digest == digest {
-		s.digest = ""
+	if s.learn(digest, state) {
+		s.objects.forget(state)
 	}
 }
 

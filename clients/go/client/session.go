@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,16 +21,10 @@ import (
 //
 // A session may be used by several goroutines.
 type Session struct {
+	base
 	client *Client
-
-	mutex sync.Mutex
-	// state counts changes; what the service knows is a state that was.
-	state int
-	nodes copies[string, *placementv1.Node]
-	pods  copies[string, *placementv1.RunningPod]
-	// digest of what the service knows, empty when it knows nothing, and its state.
-	digest string
-	known  int
+	nodes  copies[string, *placementv1.Node]
+	pods   copies[string, *placementv1.RunningPod]
 }
 
 // NewSession begins with an empty cluster.
@@ -163,21 +156,9 @@ func (s *Session) question(request *placementv1.ComputePlacementRequest) (*place
 func (s *Session) answered(digest string, state int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	// An earlier state is of no use, also after the base was lost: what followed it is forgotten.
-	if digest == "" || state < s.known {
-		return
-	}
-	s.digest, s.known = digest, state
-	s.nodes.forget(state)
-	s.pods.forget(state)
-}
-
-// forget records that the service does not know a base.
-func (s *Session) forget(digest string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.digest == digest {
-		s.digest = ""
+	if s.learn(digest, state) {
+		s.nodes.forget(state)
+		s.pods.forget(state)
 	}
 }
 
