@@ -24,6 +24,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from placement.v1 import ComputePlacementRequest, ComputePlacementResponse
 from placement_service.api.wire.placements import parse_placement
 from placement_service.api.wire.requests import parse_request
+from placement_service.entities.errors import InvalidRequest
 from placement_service.judge.verify import verify
 from tests.certificates import renew
 from tests.soak import questions
@@ -383,8 +384,14 @@ class _Soak:
         return code, answer
 
     def _check(self, request: ComputePlacementRequest, answer: ComputePlacementResponse) -> None:
-        question = parse_request(request)
         placement = parse_placement(answer.placement)
+        try:
+            question = parse_request(request)
+        except InvalidRequest as error:
+            # What could not be read in time was not checked either; nothing is placed then.
+            if placement.bindings or placement.evictions:
+                self._fault(f"an invalid request got a plan: {error}")
+            return
         broken = verify(question.snapshot, question.policy, placement.bindings, placement.evictions)
         if broken:
             self._fault(f"an answer breaks a rule: {broken[0]}")
