@@ -136,6 +136,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         node_gpus_free=gpus_free,
         whole_free=whole,
         exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
+        mends=prepared.mends,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
         demand_rank=_demand_rank(table, gangs, class_gpus),
     )

@@ -7,7 +7,7 @@ The worth is recomputed from the plan alone, never taken from a solver. The goal
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placement_service.entities.solution import FewestDomains, Solution, Tier, TierName
 from placement_service.formulation.indices import GangIdx
@@ -141,9 +141,13 @@ def report_plan(
     best: Mapping[int, int],
 ) -> Solution:
     """Counts of pods on nodes, tiers and bounds; `home` and `best` as in `tiers`."""
+    told = tiers(mine, bounds, home, best)
+    if problem.mends:
+        # Not even what is trivial here holds for the request.
+        told = tuple(t if t.name.minimize else replace(t, bound=None) for t in told)
     return Solution(
         assignments=assignments(problem, plan),
-        tiers=tiers(mine, bounds, home, best),
+        tiers=told,
         fewest_domains=tuple(FewestDomains(*item) for item in sorted(fewest.items())),
         phase=phase,
     )

@@ -26,6 +26,8 @@ class Prepared:
     only where gangs are moved and not evicted, the pods of each group that have to
     stay at home for the rest of the gang to stay. `exact` is false where a rule is expressed more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
+    `mends` says that such a gang waits for more and breaks its required levels only by where it
+    runs: whatever it could gain, the problem refuses it.
     Where devices are expressed too strictly, `relaxed` is the same snapshot with looser columns:
     its bounds hold.
     """
@@ -34,6 +36,7 @@ class Prepared:
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
     exact: bool = True
+    mends: bool = False
     relaxed: Snapshot | None = None
 
     @property

@@ -214,6 +214,8 @@ class Problem:
     demand_rank: Ints
     budgets: tuple[Budget, ...] = ()
     exact: bool = True
+    #: Some gang that may not get pods here could after moves that are no part of the problem.
+    mends: bool = False
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
     relaxation: Problem | None = None
 

@@ -19,7 +19,8 @@ there, when nothing says which of the listed devices of its nodes it has, or wha
 those that stay (`devices`), when its nodes hold more than they have or more for owners, and when
 its pods have rules about other pods, ports or reservations, or want network devices.
 
-Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`).
+Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). What it
+refuses its own pods that wait, because others of them break its required levels, `mends` tells.
 
 Preferred levels of open gangs are left out: what runs already costs nothing. So
 are required ones where none of their pods can get another node.
@@ -74,11 +75,19 @@ def open_running_gangs(
             # Together these may not reclaim so much: bounds are of what each may alone.
             strict = open_for_evictions(snapshot, chosen, EvictionRights(snapshot, policy))
             opened = replace(strict, relaxed=opened.snapshot)
-    exact = not any(
-        i not in able and _could_give_way(gang, snapshot, rights)
+    missed = [
+        gang
         for i, gang in enumerate(snapshot.gangs)
+        if i not in able and _could_give_way(gang, snapshot, rights)
+    ]
+    nodes, growing = _RunningOn.of(snapshot.columns), _growing(snapshot)
+    return replace(
+        opened,
+        exact=opened.exact and not missed,
+        mends=any(
+            (g.base_gang or g.name) in growing and not _keeps_its_levels(g, nodes) for g in missed
+        ),
     )
-    return replace(opened, exact=exact and opened.exact)
 
 
 # --- who may be disturbed --------------------------------------------------------
@@ -98,7 +107,7 @@ def _able(
     nodes = _RunningOn.of(snapshot.columns)
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
-    growing = {g.base_gang or g.name for g in snapshot.gangs if any(_pending(g))}
+    growing = _growing(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -118,6 +127,11 @@ def _able(
             )
         ):
             yield index
+
+
+def _growing(snapshot: Snapshot) -> frozenset[str]:
+    """The gangs, bases for what is based on them, whose pods wait."""
+    return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(_pending(g)))
 
 
 def _pending(gang: PodGang) -> Iterator[int]:
@@ -174,8 +188,10 @@ class _RunningOn:
         return cls(nodes, _named(nodes, nodes.open), _named(nodes, lists))
 
     def domain(self, pod: BoundPod, level: str) -> str | None:
-        """The value of a label on the node of a pod."""
-        row = self.nodes.row_of[pod.node]
+        """The value of a label on the node of a pod; a node that is gone has none."""
+        row = self.nodes.row_of.get(pod.node)
+        if row is None:
+            return None
         return self.nodes.labels[row].get(
             level, pod.node.removeprefix("nodes/") if level == HOSTNAME else None
         )

@@ -12,7 +12,16 @@ import pytest
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
-from placement_service.entities.request import Binding, Pod, PodGang, Policy, Snapshot
+from placement_service.entities.request import (
+    HOSTNAME,
+    Binding,
+    PackingScope,
+    Pod,
+    PodGang,
+    PodSet,
+    Policy,
+    Snapshot,
+)
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
@@ -25,6 +34,7 @@ from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search.engine import search
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from tests.brute import optimum
 from tests.service.formulation.test_running_gangs import (
     PREEMPT,
     RECLAIM,
@@ -233,3 +243,18 @@ def test_what_is_held_for_owners_is_not_for_those_who_may_not_evict() -> None:
     high = replace(gang("high", pods=1, gpus=4), priority=100)
     result = answer(replace(question, gangs=(*question.gangs, high)), PREEMPT)
     assert [b.gang[-4:] for b in result.bindings] == ["high"]
+
+
+def test_no_bound_is_claimed_for_a_gang_that_could_be_brought_together() -> None:
+    """It runs on two nodes though it requires one, and moved together it could have its extra."""
+    apart = running("apart", "n0", "n1", gpus=1, minimum=1)
+    scope = PackingScope("one", ("worker",), HOSTNAME)
+    [group] = apart.groups
+    more = (PodSet(group.pod_sets[0].template, (Pod("namespaces/ml/pods/apart-2"),)),)
+    group = replace(group, pod_sets=(*group.pod_sets, *more))
+    apart = replace(apart, groups=(group,), packing_scopes=(scope,))
+    question = Snapshot((node("n0", used=1), node("n1", used=1)), (apart,))
+    assert optimum(question, REPACK).value(TierName.EXTRA) == 1
+    solution = answer(question, REPACK).solution
+    assert not solution.proven
+    assert all(t.bound is None or t.bound >= 1 for t in solution.tiers if not t.name.minimize)
