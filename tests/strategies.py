@@ -247,6 +247,30 @@ def with_reservations(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -
     return replace(snapshot, gangs=tuple(gangs), reservations=tuple(reservations))
 
 
+@st.composite
+def with_more_room(draw: st.DrawFn, questions: st.SearchStrategy[Snapshot]) -> Snapshot:
+    """Questions with more room, and with gangs that nothing but room and rules keeps out."""
+    snapshot = draw(questions)
+    queues = {queue.name for queue in snapshot.queues}
+    nodes = []
+    for node in snapshot.nodes:
+        there = {**node.allocatable, CPU: 4 * node.allocatable.get(CPU, 0)}
+        if not node.devices:
+            there[GPU] = max(there.get(GPU, 0), draw(st.sampled_from([0, 2, 4, 8])))
+        nodes.append(replace(node, allocatable=there))
+    gangs = []
+    for gang in snapshot.gangs:
+        groups = (
+            replace(g, min_replicas=min(g.min_replicas, g.running_count + g.pending_count))
+            for g in gang.groups
+        )
+        queue = gang.queue if gang.queue in queues else ""
+        gangs.append(
+            replace(gang, groups=tuple(groups), queue=queue, uninitialized=False, unsupported=())
+        )
+    return replace(snapshot, nodes=tuple(nodes), gangs=tuple(gangs))
+
+
 #: Partitions of four devices: pairs that nest in four, pairs that overlap, single ones only.
 _TABLES = (
     ((0,), (1,), (2,), (3,), (0, 1), (2, 3), (0, 1, 2, 3)),
