@@ -25,7 +25,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from tests.brute import TooLarge, _plans
+from tests.brute import TooLarge, gang_plans
 from tests.scenario import Scenario, solve
 from tests.service.explain.asking import POLICY, reasons_of
 from tests.strategies import EVERYTHING, PACKING_ONLY, TINY, permuted, renamed, snapshots
@@ -55,7 +55,7 @@ def plans_of(snapshot: Snapshot, gang: int, rest: Sequence[Binding]) -> Iterator
     gangs = [replace(g, base_gang="") if i == gang else g for i, g in enumerate(snapshot.gangs)]
     alone = replace(snapshot, gangs=tuple(gangs))
     try:
-        for plan in _plans(alone, gangs[gang], 3000):
+        for plan in gang_plans(alone, gangs[gang], 3000):
             if plan and not verify(alone, POLICY, [*rest, *plan]):
                 yield list(plan)
     except TooLarge:
