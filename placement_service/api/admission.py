@@ -3,7 +3,8 @@
 A call costs nothing until it is let in to send its request: a few at a time, and of one
 connection fewer still, so that calls whose message never comes keep nobody out. With its
 request a call takes a place; places are bounded by number, those of the computing and the
-waiting, and by bytes. All of it runs on the edge's event loop.
+waiting, and by bytes. Where all are taken, the latest that waits of who has most gives way to a
+caller who has fewer. All of it runs on the edge's event loop.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from placement_service.entities.errors import Busy, Draining, NotArrived
 
@@ -49,8 +50,8 @@ class Admission:
         self._most_of_peer = max(1, arriving // 2)
         self._retry_after_seconds = retry_after_seconds
         self._arrival_seconds = arrival_seconds
-        self._present = 0
-        self._bytes = 0
+        #: Calls that hold a place, in the order in which they came.
+        self._inside: list[Place] = []
         #: Whether newcomers are refused.
         self.draining = False
         self._empty = asyncio.Event()
@@ -61,12 +62,12 @@ class Admission:
     @property
     def present(self) -> int:
         """Calls that hold a place."""
-        return self._present
+        return len(self._inside)
 
     @property
     def held_bytes(self) -> int:
         """Bytes of the requests of those calls."""
-        return self._bytes
+        return sum(place.size for place in self._inside)
 
     def drain(self) -> None:
         """Admits no more calls from now on; those inside go on."""
@@ -85,8 +86,15 @@ class Admission:
         Raises Draining, Busy, or NotArrived when it does not come in time.
         """
         self._check()
+        if self.present >= self._places and _gives_way(self._waiting, peer, _one) is None:
+            raise self._busy()
         if len(self._expected) >= MOST_EXPECTED:
-            raise self._busy("as many calls as may wait to send their request")
+            crowd = _gives_way(self._expected, peer, _one)
+            why = "as many calls as may wait to send their request"
+            if crowd is None:
+                raise self._busy(why)
+            self._expected.remove(crowd)
+            crowd.turn.set_exception(self._busy(why))
         loop = asyncio.get_running_loop()
         end = loop.time() + self._arrival_seconds
         await self._let_in(peer, end)
@@ -109,21 +117,39 @@ class Admission:
             self._leave(peer)
 
     @contextmanager
-    def place(self, size: int) -> Iterator[None]:
+    def place(self, peer: str, size: int) -> Iterator[Place]:
         """A place for a request of so many bytes; raises Draining, or Busy when none is free."""
         self._check()
-        if self._present and self._bytes + size > self._most_bytes:
-            raise self._busy("the requests that wait hold as many bytes as may")
-        self._present += 1
-        self._bytes += size
+        while self.present >= self._places:
+            self._send_away(_gives_way(self._waiting, peer, _one))
+        while self.present and self.held_bytes + size > self._most_bytes:
+            why = "the requests that wait hold as many bytes as may"
+            self._send_away(_gives_way(self._waiting, peer, _size, size), why)
+        mine = Place(peer, size)
+        self._inside.append(mine)
         self._empty.clear()
         try:
-            yield
+            yield mine
         finally:
-            self._present -= 1
-            self._bytes -= size
-            if not self._present:
-                self._empty.set()
+            self._vacate(mine)
+
+    @property
+    def _waiting(self) -> list[Place]:
+        """Those inside that wait for their turn."""
+        return [place for place in self._inside if place.waits]
+
+    def _send_away(self, place: Place | None, why: str = "") -> None:
+        """Refuses a call that waits; raises Busy when there is none."""
+        if place is None or place.turn is None:
+            raise self._busy(why)
+        place.turn.set_exception(self._busy(why))
+        self._vacate(place)
+
+    def _vacate(self, place: Place) -> None:
+        with contextlib.suppress(ValueError):
+            self._inside.remove(place)
+        if not self._inside:
+            self._empty.set()
 
     def busy(self) -> Busy:
         """The error of a call whose turn did not come."""
@@ -132,8 +158,6 @@ class Admission:
     def _check(self) -> None:
         if self.draining:
             raise Draining
-        if self._present >= self._places:
-            raise self._busy()
 
     def _busy(self, why: str = "") -> Busy:
         return Busy(
@@ -156,7 +180,7 @@ class Admission:
             if not me.turn.done() or me.turn.cancelled():
                 raise NotArrived(seconds=self._arrival_seconds) from None
         except asyncio.CancelledError:
-            if me.turn.done() and not me.turn.cancelled():
+            if me.turn.done() and not me.turn.cancelled() and me.turn.exception() is None:
                 self._leave(peer)
             raise
         finally:
@@ -193,9 +217,68 @@ class Admission:
         )
 
 
+class _Of(Protocol):
+    """A call of a connection."""
+
+    @property
+    def peer(self) -> str: ...
+
+
+_C = TypeVar("_C", bound=_Of)
+
+
+def _one(call: _Of) -> int:
+    return 1
+
+
+def _size(place: Place) -> int:
+    return place.size
+
+
+def _gives_way(
+    calls: Sequence[_C], peer: str, weight: Callable[[_C], int], more: int = 1
+) -> _C | None:
+    """The latest call of the address, and there of the connection, that has most.
+
+    None where the connection that asks for `more` would then have as much as is left to that one.
+    """
+    hosts, peers = Counter[str](), Counter[str]()
+    for call in calls:
+        hosts[_host(call.peer)] += weight(call)
+        peers[call.peer] += weight(call)
+
+    def held(of: str) -> tuple[int, int]:
+        return hosts[_host(of)], peers[of]
+
+    most = max(reversed(calls), key=lambda call: held(call.peer), default=None)
+    if most is None:
+        return None
+    mine, theirs = (
+        (peers[peer], peers[most.peer])
+        if _host(most.peer) == _host(peer)
+        else (hosts[_host(peer)], hosts[_host(most.peer)])
+    )
+    return most if mine + more < theirs else None
+
+
 def _host(peer: str) -> str:
     """The address of a connection, without its port."""
     return peer.rpartition(":")[0]
+
+
+class Place:
+    """The place of a call, with the bytes of its request."""
+
+    def __init__(self, peer: str, size: int) -> None:
+        self.peer = peer
+        self.size = size
+        #: Done when the call's turn comes; it may be refused until then.
+        self.turn: asyncio.Future[Any] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has come, and its turn has not."""
+        return self.turn is not None and not self.turn.done()
 
 
 class _Expected:

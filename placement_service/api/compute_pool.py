@@ -16,10 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from placement_service.api.admission import Place
 from placement_service.api.frames import DIGEST_SIZE, HEAD, LAST, JobHead, Kind, digests
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class ComputeProcess:
         self.ended = asyncio.Event()
         #: Whether it works on a job.
         self.busy = False
+        #: The connection that it works for.
+        self.peer: str | None = None
         #: Whether a job is on its way to it, and may be cut off.
         self._sending = False
         self._reading = self._loop.create_task(self._read())
@@ -179,8 +183,18 @@ class ComputeProcess:
         return bytes(whole)
 
 
+class Waiting(NamedTuple):
+    """A call of a connection that waits for a process."""
+
+    peer: str
+    turn: asyncio.Future[ComputeProcess]
+
+
 class ComputePool:
-    """`size` compute processes, lent to one caller at a time, first come first served."""
+    """`size` compute processes, lent to one caller at a time.
+
+    Of those who wait next comes a connection that has the fewest, and of these who came first.
+    """
 
     def __init__(
         self,
@@ -200,7 +214,7 @@ class ComputePool:
         self._arguments = tuple(arguments)
         self._idle: list[ComputeProcess] = []
         self._all: set[ComputeProcess] = set()
-        self._waiting: deque[asyncio.Future[ComputeProcess]] = deque()
+        self._waiting: list[Waiting] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
         #: Set once a process was ready for the first time.
@@ -213,30 +227,35 @@ class ComputePool:
         for _ in range(self._size):
             self._in_background(self._boot())
 
-    async def take(self, wanted: bytes | None = None) -> ComputeProcess:
+    async def take(self, place: Place, wanted: bytes | None = None) -> ComputeProcess:
         """An idle process, as soon as it is this caller's turn; `give_back` it.
 
-        If there is a choice, one that holds the wanted snapshot.
+        If there is a choice, one that holds the wanted snapshot. Raises Busy when the place is
+        given to another.
         """
         while self._idle and not self._waiting:
             process = next((p for p in self._idle if wanted in p.held), self._idle[-1])
             self._idle.remove(process)
             if not process.ended.is_set():
+                process.peer = place.peer
                 return process
         mine: asyncio.Future[ComputeProcess] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        waiting = Waiting(place.peer, mine)
+        self._waiting.append(waiting)
+        place.turn = mine
         try:
             return await mine
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
-                self._lend(mine.result())
+            if mine.done() and not mine.cancelled() and mine.exception() is None:
+                self.give_back(mine.result())
             raise
         finally:
-            with contextlib.suppress(ValueError):
-                self._waiting.remove(mine)
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
 
     def give_back(self, process: ComputeProcess) -> None:
         """Takes back a process, also one that is busy or dead."""
+        process.peer = None
         if process.ended.is_set():
             return
         if process.busy:
@@ -264,13 +283,16 @@ class ComputePool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _lend(self, process: ComputeProcess) -> None:
-        """Gives an idle process to the caller that waits longest."""
-        while self._waiting:
-            next_one = self._waiting.popleft()
-            if not next_one.done():
-                next_one.set_result(process)
-                return
-        self._idle.append(process)
+        """Gives an idle process to the caller whose turn it is."""
+        able = [one for one in self._waiting if not one.turn.done()]
+        if not able:
+            self._idle.append(process)
+            return
+        has = Counter(p.peer for p in self._all)
+        next_one = min(able, key=lambda one: has[one.peer])
+        self._waiting.remove(next_one)
+        process.peer = next_one.peer
+        next_one.turn.set_result(process)
 
     async def _settle(self, process: ComputeProcess) -> None:
         if await process.stopped(within=max(CANCEL_SECONDS, self._boot_seconds)):

@@ -21,7 +21,7 @@ from google.rpc import code_pb2, status_pb2
 
 from placement.v1 import placement_pb2
 from placement_service.api import envelope
-from placement_service.api.admission import Admission
+from placement_service.api.admission import Admission, Place
 from placement_service.api.bare_answer import bare_answer
 from placement_service.api.call_status import Context, Refused, errors_as_status, grpc_code
 from placement_service.api.compute_pool import ComputePool, ComputeProcess
@@ -201,7 +201,8 @@ class PlacementCalls:
         arrival = asyncio.get_running_loop().time()
         title = "a request"
         try:
-            with self._admission.place(len(message)), contextlib.ExitStack() as parts:
+            peer, size = context.peer(), len(message)
+            with self._admission.place(peer, size) as place, contextlib.ExitStack() as parts:
                 step = 0
                 if method.steps:
                     step = await envelope.chosen(message, method.steps)
@@ -231,7 +232,7 @@ class PlacementCalls:
                 )
                 async with _heard(method, call, context):
                     with stage(Stage.WAIT):
-                        process = await self._turn(call)
+                        process = await self._turn(call, place)
                     try:
                         with stage(Stage.COMPUTE):
                             answer = await self._in_time(process, call)
@@ -246,11 +247,11 @@ class PlacementCalls:
             logger.info("%s was not answered: the caller left", title)
             raise
 
-    async def _turn(self, call: RunningCall) -> ComputeProcess:
+    async def _turn(self, call: RunningCall, place: Place) -> ComputeProcess:
         """A compute process, when it is this call's turn."""
         try:
             async with asyncio.timeout_at(call.budget.turn_by):
-                return await self._pool.take(call.base)
+                return await self._pool.take(place, call.base)
         except TimeoutError:
             if call.budget.ended_by_deadline:
                 raise DeadlineTooShort(elapsed_seconds=call.elapsed()) from None

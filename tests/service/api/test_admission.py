@@ -13,6 +13,8 @@ from placement_service.api import admission as module
 from placement_service.api.admission import Admission
 from placement_service.entities.errors import Busy, Draining, NotArrived
 
+Turn = asyncio.Future[None]
+
 #: Requests that arrive at once, half of them of one connection.
 ARRIVING = 8
 
@@ -59,11 +61,11 @@ def test_places_are_bounded_by_number_and_by_bytes() -> None:
     async def work() -> None:
         admission = door(places=2, held_bytes=100)
         with ExitStack() as inside:
-            inside.enter_context(admission.place(60))
-            with pytest.raises(Busy, match="as many bytes as may"), admission.place(41):
+            inside.enter_context(admission.place("a", 60))
+            with pytest.raises(Busy, match="as many bytes as may"), admission.place("b", 41):
                 pass
-            inside.enter_context(admission.place(40))
-            with pytest.raises(Busy, match="1 requests wait already"), admission.place(0):
+            inside.enter_context(admission.place("b", 40))
+            with pytest.raises(Busy, match="1 requests wait already"), admission.place("c", 0):
                 pass
         assert (admission.present, admission.held_bytes) == (0, 0)
 
@@ -72,8 +74,67 @@ def test_places_are_bounded_by_number_and_by_bytes() -> None:
 
 def test_a_request_larger_than_all_bytes_still_gets_in_alone() -> None:
     async def work() -> None:
-        with door(held_bytes=10).place(1000):
+        with door(held_bytes=10).place("a", 1000):
             pass
+
+    run(work())
+
+
+async def waiting(admission: Admission, inside: ExitStack, peer: str, size: int = 1) -> Turn:
+    """The turn of a call that has come, and waits."""
+    place = inside.enter_context(admission.place(peer, size))
+    place.turn = asyncio.get_running_loop().create_future()
+    return place.turn
+
+
+def test_who_fills_all_places_makes_room_for_others() -> None:
+    async def work() -> None:
+        admission = door(places=4)
+        with ExitStack() as inside:
+            greedy = [await waiting(admission, inside, "a:1") for _ in range(4)]
+            assert await admission.arrival("b:1", at_once) == b"request"
+            await waiting(admission, inside, "b:1")
+            # Another connection of the same address counts with it, and still has fewer.
+            await waiting(admission, inside, "a:2")
+            assert [turn.done() for turn in greedy] == [False, False, True, True]
+            await waiting(admission, inside, "b:2")
+            assert [turn.done() for turn in greedy] == [False, True, True, True]
+            for turn in greedy[1:]:
+                with pytest.raises(Busy):
+                    turn.result()
+            # Now each address has its half, and nobody gives way any more.
+            for peer in ("a:1", "a:2", "b:1", "b:2"):
+                with pytest.raises(Busy), admission.place(peer, 1):
+                    pass
+                with pytest.raises(Busy):
+                    await admission.arrival(peer, never)
+        assert (admission.present, admission.held_bytes) == (0, 0)
+
+    run(work())
+
+
+def test_those_whose_turn_has_come_give_way_to_nobody() -> None:
+    async def work() -> None:
+        admission = door(places=2)
+        with ExitStack() as inside:
+            for turn in [await waiting(admission, inside, "a:1") for _ in range(2)]:
+                turn.set_result(None)
+            with pytest.raises(Busy), admission.place("b:1", 1):
+                pass
+
+    run(work())
+
+
+def test_who_holds_all_bytes_makes_room_for_others() -> None:
+    async def work() -> None:
+        admission = door(places=9, held_bytes=100)
+        with ExitStack() as inside:
+            greedy = [await waiting(admission, inside, "a:1", 30) for _ in range(3)]
+            await waiting(admission, inside, "b:1", 20)
+            assert [turn.done() for turn in greedy] == [False, False, True]
+            with pytest.raises(Busy, match="as many bytes as may"), admission.place("b:2", 60):
+                pass
+            assert admission.held_bytes == 80
 
     run(work())
 
@@ -81,7 +142,7 @@ def test_a_request_larger_than_all_bytes_still_gets_in_alone() -> None:
 def test_a_full_door_refuses_before_a_request_is_sent() -> None:
     async def work() -> None:
         admission = door(places=1)
-        with admission.place(1), pytest.raises(Busy):
+        with admission.place("a", 1), pytest.raises(Busy):
             await admission.arrival("a", never)
 
     run(work())
@@ -90,10 +151,10 @@ def test_a_full_door_refuses_before_a_request_is_sent() -> None:
 def test_a_drained_door_is_shut_and_those_inside_stay() -> None:
     async def work() -> None:
         admission = door()
-        with admission.place(1):
+        with admission.place("a", 1):
             admission.drain()
             assert not await admission.wait_until_empty(0.0)
-            with pytest.raises(Draining), admission.place(1):
+            with pytest.raises(Draining), admission.place("a", 1):
                 pass
             with pytest.raises(Draining):
                 await admission.arrival("a", at_once)
@@ -189,7 +250,13 @@ def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         idle = await reading(admission, "hostile", ARRIVING // 2 + 5)
         with pytest.raises(Busy, match="wait to send"):
             await admission.arrival("hostile", at_once)
-        await end(idle)
+        # The latest of who has most gives way to another, who waits for its turn.
+        other = await reading(admission, "other", 1)
+        with pytest.raises(Busy, match="wait to send"):
+            await idle[-1]
+        assert not any(task.done() for task in (*idle[:-1], *other))
+        await end(idle + other)
+        assert not admission._arriving.total()
 
     run(work())
 

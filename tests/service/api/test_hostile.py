@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from placement.v1 import ComputePlacementRequest, placement_pb2
 from placement.v1.placement_service_pb2_grpc import PlacementServiceStub
-from placement_service.api.admission import Admission
+from placement_service.api.admission import Admission, Place
 from placement_service.api.call_status import Refused
 from placement_service.api.compute_pool import ComputePool
 from placement_service.api.dumps import Dumps
@@ -221,6 +221,57 @@ def test_bytes_that_wait_are_bounded() -> None:
             service.compute(large)
         assert details(caught.value)["ErrorInfo"].reason == "BUSY"
         first.cancel()
+
+
+def test_a_connection_that_fills_the_waiting_room_makes_room_for_another() -> None:
+    long = message(open_snapshot(), time_limit=500.0)
+    with (
+        running("stubborn", max_concurrent=1, max_pending=4) as service,
+        connection(service) as other,
+    ):
+        stub = PlacementServiceStub(service.channel)
+        greedy = [stub.ComputePlacement.future(long, timeout=500.0) for _ in range(6)]
+        wait_until(lambda: sum(call.done() for call in greedy) == 1, "all places are taken")
+        asking = PlacementServiceStub(other).ComputePlacement.future(long, timeout=500.0)
+        wait_until(lambda: sum(call.done() for call in greedy) == 2, "one gives way")
+        assert not asking.done()
+        assert {call.code() for call in greedy if call.done()} == {
+            grpc.StatusCode.RESOURCE_EXHAUSTED
+        }
+        for call in (*greedy, asking):
+            call.cancel()
+
+
+def test_the_next_turn_is_of_a_connection_that_has_no_process() -> None:
+    class Process:
+        """One that is idle."""
+
+        def __init__(self) -> None:
+            self.peer: str | None = None
+            self.busy = False
+            self.ended = asyncio.Event()
+
+    async def work() -> None:
+        pool = ComputePool(0, ())
+        first, second = processes = Process(), Process()
+        pool._all.update(processes)  # type: ignore[arg-type]
+        first.peer = "greedy"
+        order: list[str] = []
+
+        async def take(peer: str) -> None:
+            await pool.take(Place(peer, 1))
+            order.append(peer)
+
+        takers = [asyncio.ensure_future(take(peer)) for peer in ("greedy", "other", "other")]
+        await asyncio.sleep(0)
+        for process in (second, first):
+            pool.give_back(process)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+        assert order == ["other", "greedy"]
+        takers[2].cancel()
+        await asyncio.gather(*takers, return_exceptions=True)
+
+    asyncio.run(work())
 
 
 # --- Processes that end ---
