@@ -43,7 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[traces.DATA_VARIABLE] = str(options.data)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        status = command(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has enough, as `head` does. Python flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except (ValueError, traces.MissingData) as error:
         print(f"bench: {error}", file=sys.stderr)
         return WRONG_ARGUMENTS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,3 +119,14 @@ def test_wrong_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_families_are_listed_with_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["families"]) == 0
     assert "nvl72 sizes=mix gangs=64 filled=0.0" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench", "families"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(LONG) == 0
