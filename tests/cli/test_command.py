@@ -25,19 +25,14 @@ from placement import v1
 from placement.errors import BusyError, InvalidRequestError, Violation
 from placement.testing import ScriptedServer, scripted_server, serve
 from tests.certificates import issue
+from tests.cli.foreground import IN_THE_FOREGROUND
 from tests.ports import reserve
 from tests.waiting import LONG
 
 COMMAND = [sys.executable, "-m", "placement.cli"]
 
-#: The command where Ctrl-C reaches it: in the background a shell has its children, and
-#: theirs, ignore it.
-IN_THE_FOREGROUND = [
-    sys.executable,
-    "-c",
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from placement.cli.main import main; sys.exit(main())",
-]
+#: What an interrupt leaves when nothing was asked yet.
+NO_ANSWER = b"placementctl: interrupted; there is no answer\n"
 
 CLUSTER = """\
 apiVersion: v1
@@ -326,7 +321,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_second_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) -> None:
+def test_a_second_interrupt_cancels_the_call_and_leaves_without_an_answer(cluster: str) -> None:
     called, cancelled = threading.Event(), threading.Event()
 
     def never(_: v1.ComputePlacementRequest) -> Iterator[v1.Progress]:
@@ -347,7 +342,32 @@ def test_a_second_interrupt_cancels_the_call_and_leaves_quietly(cluster: str) ->
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=LONG)
         assert cancelled.wait(LONG)
-    assert (process.returncode, stdout, stderr) == (130, b"", b"")
+    assert (process.returncode, stdout, stderr) == (130, b"", NO_ANSWER)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "plan -f {file}",
+        "explain -f {file} --gang ml/a",
+        "capacity -f {file} --gang ml/a",
+        "repack -f {file} --free rack=1",
+        "simulate -f {file} --jobs {file}",
+        "expand -f {file}",
+        "replay {file}",
+        "diff {file} {file}",
+    ],
+)
+def test_an_interrupt_while_the_input_is_read_says_that_there_is_no_answer(
+    arguments: str, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow.json"
+    os.mkfifo(slow)
+    # The file opens when the command opens it, and gives it nothing.
+    with started(*arguments.format(file=slow).split()) as process, slow.open("wb"):
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LONG)
+    assert (process.returncode, stdout, stderr) == (130, b"", NO_ANSWER)
 
 
 def test_a_reader_that_has_enough_is_no_error(cluster: str, server: ScriptedServer) -> None:

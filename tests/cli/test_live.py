@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from placement.cli.live import of_scheduler, on_nodes_that_are_there
 from placement.cli.status import GangStatus, as_json, as_table, statuses
 from placement.kubernetes import kinds
 from placement.resources import ALSO_PLANNED_FROM, PLANNED_FROM
+from tests.cli.foreground import IN_THE_FOREGROUND
 from tests.cluster.api import POD_GANGS, PODS
 from tests.cluster.build import clique, clique_set, node
 from tests.cluster.fixtures import Cluster
@@ -57,6 +59,22 @@ def test_status_counts_and_gives_reasons(cluster: Cluster, grove: GroveStandIn) 
     assert (gang["name"], gang["pods"], gang["bound"], gang["minimum"]) == ("g-0", 2, 0, 2)
     assert gang["scheduled"] == "Unknown"
     assert "g-0" in run("status", "--kubeconfig", str(cluster.kubeconfig())).stdout
+
+
+def test_an_interrupt_ends_a_watch_without_a_complaint(
+    cluster: Cluster, grove: GroveStandIn
+) -> None:
+    grove.apply(clique_set("g", clique("worker", 2), namespace=cluster.namespace))
+    grove.settle()
+    watch = ["status", "--watch", "-o", "name", "--kubeconfig", str(cluster.kubeconfig())]
+    with subprocess.Popen(
+        [*IN_THE_FOREGROUND, *watch], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"%s/g-0\n" % cluster.namespace.encode()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LONG)
+    assert (process.returncode, stderr) == (0, b"")
 
 
 def test_a_cluster_that_is_not_reached_ends_with_three(tmp_path: Path) -> None:

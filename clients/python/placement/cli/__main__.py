@@ -12,6 +12,7 @@ def run() -> int:
     # is for what the user has to know.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
+        from placement.cli.failures import Status
         from placement.cli.main import main
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "placement":
@@ -22,7 +23,16 @@ def run() -> int:
             file=sys.stderr,
         )
         return 3
-    return main()
+    except KeyboardInterrupt:
+        # What is imported takes a while, too.
+        print("placementctl: interrupted; there is no answer", file=sys.stderr)
+        return 130
+    status = main()
+    if status == Status.INTERRUPTED:
+        # At once: a service that was just starting would complain about the end of its process.
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain([error])
         return Status.NO_ANSWER
     except KeyboardInterrupt:
+        complain(["interrupted; there is no answer"])
         return Status.INTERRUPTED
     except BrokenPipeError:
         # The reader has enough, as `head` does. Python flushes once more when it exits.

@@ -42,22 +42,29 @@ def command(
     from placement.cli.status import as_json, as_table, statuses
     from placement.cluster import ApiError
 
-    while True:
-        try:
-            found = read(kubeconfig=kubeconfig, context=context, also=())
-        except ApiError as error:
-            raise no_answer(f"the cluster could not be read: {error}") from error
-        gangs = statuses(found.bodies, namespace=namespace)
-        if waiting:
-            gangs = tuple(gang for gang in gangs if gang.scheduled != "True")
-        if watch and sys.stdout.isatty():
-            click.clear()
-        if output in ("json", "yaml"):
-            write_data(as_json(gangs), output)
-        elif output == "name":
-            write_text("".join(f"{gang.title}\n" for gang in gangs))
-        else:
-            write_text(as_table(gangs, width=10_000 if output == "wide" else None))
-        if not watch:
-            return
-        time.sleep(_INTERVAL)
+    seen = False
+    try:
+        while True:
+            try:
+                found = read(kubeconfig=kubeconfig, context=context, also=())
+            except ApiError as error:
+                raise no_answer(f"the cluster could not be read: {error}") from error
+            gangs = statuses(found.bodies, namespace=namespace)
+            if waiting:
+                gangs = tuple(gang for gang in gangs if gang.scheduled != "True")
+            seen = True
+            if watch and sys.stdout.isatty():
+                click.clear()
+            if output in ("json", "yaml"):
+                write_data(as_json(gangs), output)
+            elif output == "name":
+                write_text("".join(f"{gang.title}\n" for gang in gangs))
+            else:
+                write_text(as_table(gangs, width=10_000 if output == "wide" else None))
+            if not watch:
+                return
+            time.sleep(_INTERVAL)
+    except KeyboardInterrupt:
+        # Whoever watches ends it so.
+        if not seen:
+            raise
