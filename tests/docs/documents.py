@@ -115,8 +115,10 @@ class Runner:
     """Does what blocks say, in the root of the repository, against a running server."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """`folder` gets the commands that an installation would put on the path."""
+        """`folder` gets the commands that an installation would put on the path, and stands in
+        for ``/tmp``, which others may use at the same time."""
         self.address = address
+        self._scratch = f"{folder}/placement-"
         self._environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
             "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
@@ -140,7 +142,10 @@ class Runner:
         return self._run(["bash", "-euo", "pipefail", "-c", command])
 
     def _run(self, words: Sequence[str]) -> str:
-        command = [word.replace(DOCUMENTED_ADDRESS, self.address) for word in words]
+        command = [
+            word.replace(DOCUMENTED_ADDRESS, self.address).replace("/tmp/placement-", self._scratch)
+            for word in words
+        ]
         done = subprocess.run(
             command, cwd=ROOT, env=self._environment, capture_output=True, text=True, check=False
         )
