@@ -9,6 +9,7 @@ import pytest
 
 from placement import v1
 from placement.cli import options
+from placement.cli.completing import SHELLS
 from placement.cli.main import COMMANDS, main
 from placement.cli.options import Addition, Freeing, GangName
 from placement.cli.policy import read_policy
@@ -154,6 +155,37 @@ def test_commands_and_options_are_completed(
     monkeypatch.setenv("COMP_CWORD", "1")
     assert main([]) == 0
     assert capsys.readouterr().out == "plain,plan\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "at", "want"),
+    [
+        pytest.param("bash", "plan --evict = p", "4", "plain,preempt\n", id="bash: three words"),
+        pytest.param("bash", "completion =", "2", "", id="bash: a sign that belongs to no option"),
+        pytest.param("bash", "plan --policy = f", "4", "file,f\n", id="bash: a file"),
+        pytest.param("zsh", "plan --evict=p", "2", "plain\n--evict=preempt\n_\n", id="zsh"),
+        pytest.param("fish", "plan --evict=p", "--evict=p", "plain,--evict=preempt\n", id="fish"),
+        pytest.param("fish", "plan --policy", "f", "file,f\n", id="fish: a file"),
+    ],
+)
+def test_values_are_completed_wherever_a_shell_cuts_words(
+    shell: str,
+    words: str,
+    at: str,
+    want: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("_PLACEMENTCTL_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", f"placementctl {words}")
+    monkeypatch.setenv("COMP_CWORD", at)
+    assert main([]) == 0
+    assert capsys.readouterr().out.strip("\n") == want.strip("\n")
+
+
+def test_the_scripts_of_shells_are_still_those_that_are_mended() -> None:
+    assert "compset -P '--*='" in SHELLS["zsh"].source_template
+    assert "string split -m 1" in SHELLS["fish"].source_template
 
 
 @pytest.mark.parametrize(

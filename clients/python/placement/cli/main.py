@@ -65,6 +65,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"placement.cli.commands.{cmd_name}").command
+        # The line of the list, whole, where shells show one.
+        command.short_help = COMMANDS[cmd_name]
         return command
 
     def resolve_command(
@@ -99,9 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if instruction := os.environ.get("_PLACEMENTCTL_COMPLETE"):
-        from click.shell_completion import shell_complete
+        from placement.cli.completing import completions
 
-        return shell_complete(cli, {}, "placementctl", "_PLACEMENTCTL_COMPLETE", instruction)
+        sys.stdout.write(completions(cli, instruction))
+        return Status.OK
     try:
         with cli.make_context("placementctl", arguments) as context:
             cli.invoke(context)

@@ -238,7 +238,12 @@ def files(command: Callback) -> Callback:
 
 
 cluster = (
-    click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster, as for kubectl."),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        type=click.Path(),
+        help="How to reach the cluster, as for kubectl.",
+    ),
     click.option("--context", metavar="NAME", help="The context of the kubeconfig."),
 )
 
@@ -284,10 +289,17 @@ service = _bundle(
         help="Ask this service; without it the command starts one inside itself.",
     ),
     click.option(
-        "--tls-ca", metavar="FILE", help="PEM file with the service's authorities; turns on TLS."
+        "--tls-ca",
+        metavar="FILE",
+        type=click.Path(),
+        help="PEM file with the service's authorities; turns on TLS.",
     ),
-    click.option("--tls-certificate", metavar="FILE", help="PEM file for mutual TLS."),
-    click.option("--tls-key", metavar="FILE", help="PEM file with the certificate's key."),
+    click.option(
+        "--tls-certificate", metavar="FILE", type=click.Path(), help="PEM file for mutual TLS."
+    ),
+    click.option(
+        "--tls-key", metavar="FILE", type=click.Path(), help="PEM file with the certificate's key."
+    ),
     click.option(
         "--time-limit",
         metavar="DURATION",
@@ -299,6 +311,7 @@ service = _bundle(
     click.option(
         "--policy",
         metavar="FILE",
+        type=click.Path(),
         help="YAML or JSON with fields of the API's policy, such as 'deterministic: true'.",
     ),
 )

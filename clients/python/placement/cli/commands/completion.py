@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
+from placement.cli.completing import SHELLS, script
 from placement.cli.writing import write_text
 
 _EXAMPLES = """\b
@@ -16,11 +16,9 @@ Examples:
 
 
 @click.command("completion", epilog=_EXAMPLES)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
 def command(shell: str) -> None:
     """Print the completion of SHELL."""
     from placement.cli.main import cli
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    write_text(kind(cli, {}, "placementctl", "_PLACEMENTCTL_COMPLETE").source() + "\n")
+    write_text(script(cli, shell))

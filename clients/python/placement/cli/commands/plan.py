@@ -27,9 +27,7 @@ Exit status:
 """
 
 
-@click.command(
-    "plan", epilog=_EXAMPLES, short_help="Compute where the pods of all waiting gangs go."
-)
+@click.command("plan", epilog=_EXAMPLES)
 @options.source
 @options.service
 @options.what_if

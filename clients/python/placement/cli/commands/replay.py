@@ -26,7 +26,12 @@ Examples:
 
 @click.command("replay", epilog=_EXAMPLES)
 @click.argument("dump", type=click.Path())
-@click.option("--answer", metavar="FILE", help="The answer to compare with, as -o json prints it.")
+@click.option(
+    "--answer",
+    metavar="FILE",
+    type=click.Path(),
+    help="The answer to compare with, as -o json prints it.",
+)
 @options.service
 @options.output("table", "json", "yaml")
 def command(dump: str, answer: str | None, service: Service, output: str) -> None:

@@ -27,8 +27,14 @@ pod, and as you like minimum, required (a node label key), priority and queue.
 @options.source
 @options.service
 @options.what_if
-@click.option("--jobs", metavar="FILE", required=True, help="The trace, as CSV.")
-@click.option("--compare", metavar="FILE", multiple=True, help="Further policies to run it under.")
+@click.option("--jobs", metavar="FILE", type=click.Path(), required=True, help="The trace, as CSV.")
+@click.option(
+    "--compare",
+    metavar="FILE",
+    type=click.Path(),
+    multiple=True,
+    help="Further policies to run it under.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
