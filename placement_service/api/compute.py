@@ -178,7 +178,7 @@ class _Computation:
         except Exception:
             self._channel.send(Kind.FAILED, traceback.format_exc().encode())
         else:
-            self._channel.send(Kind.SUMMARY, summary.encode())
+            self._channel.add(Kind.SUMMARY, summary.encode())
             self._channel.send(Kind.DONE, answer)
             # Nobody waits for this.
             whole = self._held.whole()
@@ -255,15 +255,16 @@ class _Computation:
         return answer
 
     def _passed(self, passed: Passed) -> None:
-        self._channel.send(Kind.STAGE, stage_frame(passed))
+        self._channel.add(Kind.STAGE, stage_frame(passed))
 
     def _progress(self, progress: Progress) -> None:
+        call = self._job.head.call
+        if call not in TOLD_OF_PROGRESS and call not in planning.ASKED:
+            return
         news = placements.progress_to_proto(progress)
         event: Message = news
-        if self._job.head.call in TOLD_OF_PROGRESS:
+        if call in TOLD_OF_PROGRESS:
             event = placement_service_pb2.StreamPlacementResponse(progress=news)
-        elif self._job.head.call not in planning.ASKED:
-            return
         self._channel.send(Kind.PROGRESS, event.SerializeToString())
 
     def _offer(self, placement: Placement) -> None:

@@ -18,11 +18,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement_service.api.admission import Place
-from placement_service.api.frames import DIGEST_SIZE, HEAD, LAST, JobHead, Kind, digests
+from placement_service.api.frames import (
+    DIGEST_SIZE,
+    HEAD,
+    LAST,
+    Arriving,
+    Frame,
+    JobHead,
+    Kind,
+    digests,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +47,8 @@ BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CANCEL_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    kind: Kind
-    content: bytes
+#: Bytes that are read from a process at once.
+PIECE = 2**18
 
 
 class ComputeProcess:
@@ -72,7 +78,8 @@ class ComputeProcess:
         self.peer: str | None = None
         #: Whether a job is on its way to it, and may be cut off.
         self._sending = False
-        self._reading = self._loop.create_task(self._read())
+        self._arriving = Arriving()
+        self._loop.add_reader(edge, self._read)
 
     @property
     def pid(self) -> int:
@@ -126,8 +133,7 @@ class ComputeProcess:
     async def discard(self) -> None:
         """Kills the process, and frees what is left of it."""
         self.kill()
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        self._stop_reading()
         self._socket.close()
         await asyncio.to_thread(self._reap)
 
@@ -138,14 +144,21 @@ class ComputeProcess:
             while True:
                 os.waitpid(-self._child.pid, 0)
 
-    async def _read(self) -> None:
+    def _read(self) -> None:
+        """Takes what has arrived; called whenever something has."""
         try:
-            while True:
-                kind, size = HEAD.unpack(await self._exactly(HEAD.size))
-                self._take(Frame(Kind(kind), await self._exactly(size)))
+            piece = self._socket.recv(PIECE)
+            if not piece:
+                raise EOFError
+            for frame in self._arriving.take(piece):
+                self._take(frame)
+        except (BlockingIOError, InterruptedError):
+            return
         except (EOFError, OSError, ValueError):
-            pass
-        finally:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._loop.remove_reader(self._socket):
             self.ended.set()
             self._frames.put_nowait(None)
 
@@ -165,22 +178,6 @@ class ComputeProcess:
                 if frame.kind is Kind.HELD:
                     self.held = frozenset(digests(frame.content))
                 self._frames.put_nowait(frame)
-
-    async def _exactly(self, size: int) -> bytes:
-        content = await self._loop.sock_recv(self._socket, min(size, 2**20)) if size else b""
-        if len(content) == size:
-            return content
-        whole = bytearray(size)
-        whole[: len(content)] = content
-        view = memoryview(whole)[len(content) :]
-        if not content:
-            raise EOFError
-        while view:
-            count = await self._loop.sock_recv_into(self._socket, view)
-            if not count:
-                raise EOFError
-            view = view[count:]
-        return bytes(whole)
 
 
 class Waiting(NamedTuple):

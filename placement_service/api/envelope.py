@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from google.protobuf import duration_pb2
 from google.protobuf.message import DecodeError, Message
@@ -29,6 +30,9 @@ LONGEST_TEXT = 4096
 
 #: The field of a base that holds its digest, and bytes of it that are looked at.
 DIGEST, LONGEST_DIGEST = SnapshotBase.DIGEST_FIELD_NUMBER, 128
+
+#: A snapshot has thousands of entries of few sizes.
+_FRAMES_KEPT = 1024
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -128,6 +132,7 @@ def amended(message: bytes, field: int, change: Message) -> bytes:
     return b"".join((message, *framed(field, len(content)), content))
 
 
+@lru_cache(_FRAMES_KEPT)
 def framed(field: int, size: int) -> tuple[bytes, bytes]:
     """What stands before so many bytes in a field."""
     varint = bytearray()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final, Self
@@ -82,6 +83,9 @@ def digests(content: bytes) -> tuple[bytes, ...]:
     return tuple(content[i : i + DIGEST_SIZE] for i in range(0, len(content), DIGEST_SIZE))
 
 
+#: Bytes of content up to which frames are copied to go together.
+SMALL: Final = 2**16
+
 _JOB = struct.Struct("!Bddd")
 
 #: No machine runs so long, in seconds.
@@ -126,19 +130,57 @@ def read_stage(content: bytes) -> Passed:
     return Passed(Stage(number), begin, end)
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    kind: Kind
+    content: bytes
+
+
+class Arriving:
+    """The edge's end of the socket: bytes in pieces, as they arrive, become frames."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, piece: bytes) -> Iterator[Frame]:
+        """The frames that are whole with this piece. Raises ValueError for one of no kind."""
+        rest = self._rest
+        rest += piece
+        while len(rest) >= HEAD.size:
+            kind, size = HEAD.unpack_from(rest)
+            end = HEAD.size + size
+            if len(rest) < end:
+                return
+            content = bytes(rest[HEAD.size : end])
+            del rest[:end]
+            yield Frame(Kind(kind), content)
+
+
 class Channel:
     """The compute process's end of the socket: it blocks, and may be used by many threads."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._lock = threading.Lock()
+        #: Frames that go with the next one.
+        self._waiting = bytearray()
 
     def send(self, kind: Kind, content: bytes = b"") -> None:
         """Raises OSError when the edge is gone."""
         with self._lock:
-            self._socket.sendall(HEAD.pack(kind, len(content)))
+            self._waiting += HEAD.pack(kind, len(content))
+            if len(content) < SMALL:
+                self._waiting += content
+                content = b""
+            waiting, self._waiting = self._waiting, bytearray()
+            self._socket.sendall(waiting)
             if content:
                 self._socket.sendall(content)
+
+    def add(self, kind: Kind, content: bytes) -> None:
+        """Sends a frame that nobody waits for before the next one: small frames go together."""
+        with self._lock:
+            self._waiting += HEAD.pack(kind, len(content)) + content
 
     def receive(self) -> tuple[Kind, bytearray]:
         """The next frame; raises OSError or EOFError when the edge is gone."""
