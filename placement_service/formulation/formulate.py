@@ -20,15 +20,12 @@ from placement_service.formulation.disruption_budgets import budgets
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
-from placement_service.formulation.pod_classes import PodClasses, Table
+from placement_service.formulation.pod_classes import PodClasses
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservations import Ownership
-
-#: Pod classes whose demand ranks nodes: those that ask for most.
-MOST_RANKED = 200
 
 #: So many that the exact number does not matter, and sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
@@ -138,9 +135,8 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
         mends=prepared.mends,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
-        demand_rank=_demand_rank(table, gangs, class_gpus),
     )
-    for array in (problem.free, problem.request, problem.eligible, problem.demand_rank):
+    for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False
     return problem
 
@@ -184,26 +180,6 @@ def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:
                 if pod.node not in index:
                     gone.setdefault(pod.node, -2 - len(gone))
     return gone
-
-
-def _demand_rank(table: Table, gangs: Sequence[Gang], gpus: Ints) -> Ints:
-    """Rank of each node by the GPU demand that could use it as it is now."""
-    demand = np.zeros(len(table.request), dtype=np.int64)
-    for gang in gangs:
-        if gang.placeable:
-            for d in gang.demands:
-                demand[d.pod_class] += d.count * gpus[d.pod_class]
-    score = np.zeros(len(table.free), dtype=np.int64)
-    # Only nodes that are short of a resource for some class: of most columns they are few.
-    most = table.request.max(axis=0, initial=0)
-    short = [np.flatnonzero(table.free[:, r] < most[r]) for r in range(len(most))]
-    left = [table.free[nodes, r] for r, nodes in enumerate(short)]
-    for s in np.argsort(-demand, kind="stable")[: min(MOST_RANKED, np.count_nonzero(demand))]:
-        usable = table.eligible[s].copy()
-        for r in np.flatnonzero(table.request[s]).tolist():
-            usable[short[r][left[r] < table.request[s, r]]] = False
-        score[usable] += demand[s]
-    return np.unique(score, return_inverse=True)[1].astype(np.int64)
 
 
 def _spread_refusal(drafts: Sequence[GangDraft], by_name: dict[str, int]) -> None:

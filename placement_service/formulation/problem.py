@@ -191,7 +191,6 @@ class Problem:
     takes. `eligible[S, N]` folds all rules about single nodes. `gpus[S]` and
     `node_gpus[N]`, `node_gpus_free[N]` count GPUs (see `whole_free`), `pods_without_gpus[S]`
     the pods without GPUs in a unit, which belong on nodes without.
-    `demand_rank[N]` ranks nodes by the GPU demand that could use them.
     `special[S]` marks pod classes under a rule that joins pods across nodes.
     """
 
@@ -211,7 +210,6 @@ class Problem:
     node_gpus: Ints
     node_gpus_free: Ints
     whole_free: Bools
-    demand_rank: Ints
     budgets: tuple[Budget, ...] = ()
     exact: bool = True
     #: Some gang that may not get pods here could after moves that are no part of the problem.

@@ -110,6 +110,6 @@ class Topology:
             lv = self.problem.levels[level]
             inside = self.problem.eligible[pod_class] & (lv.domain >= 0)
             result = np.full(lv.count, 1 << 30, dtype=np.int64)
-            np.minimum.at(result, lv.domain[inside], self.problem.demand_rank[inside])
+            np.minimum.at(result, lv.domain[inside], self.choice.demand_rank[inside])
             self._least_demand_rank[key] = result
         return self._least_demand_rank[key]

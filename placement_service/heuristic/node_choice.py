@@ -7,6 +7,7 @@ room, then the least CPU, then the first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import CPU_COLUMN, Problem
+from placement_service.heuristic.demand_rank import demand_rank
 from placement_service.heuristic.regions import Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
@@ -36,16 +38,27 @@ class NodeChoice:
     """Sorts nodes for pods, smaller keys first."""
 
     def __init__(self, problem: Problem, narrowest: int) -> None:
+        self._problem = problem
+        self._narrowest = narrowest
+        self._domain = problem.levels[narrowest].domain if narrowest >= 0 else None
+
+    @cached_property
+    def demand_rank(self) -> Ints:
+        """As the function."""
+        return demand_rank(self._problem)
+
+    @cached_property
+    def _fixed(self) -> Ints:
+        """What no plan changes of the key of each node."""
+        problem = self._problem
         cpu = (
             problem.free[:, problem.columns.index(CPU_COLUMN)]
             if CPU_COLUMN in problem.columns
             else np.zeros(problem.node_count, dtype=np.int64)
         )
-        rank = np.minimum(problem.demand_rank, 1023)
-        #: What no plan changes of the key of each node.
-        self._fixed: Ints = (rank << _RANK) + np.minimum(cpu // 1000, 65535)
-        self._narrowest = narrowest
-        self._domain = problem.levels[narrowest].domain if narrowest >= 0 else None
+        rank = np.minimum(self.demand_rank, 1023)
+        fixed: Ints = (rank << _RANK) + np.minimum(cpu // 1000, 65535)
+        return fixed
 
     def best(
         self, residual: ResidualCapacity, pod_class: ClassIdx, region: Region, count: int
