@@ -35,6 +35,8 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 def natural_ranks(names: Sequence[str]) -> Ints:
     """The place of each name in the natural order [N]; equal names have different places."""
+    if len(names) < 2:
+        return np.zeros(len(names), dtype=np.int64)
     order = _order_by_columns(names) if len(names) > _FEW else None
     if order is None:
         keys = [natural_key(name) for name in names]

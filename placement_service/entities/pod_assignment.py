@@ -21,9 +21,10 @@ from functools import cached_property, partial
 import numpy as np
 
 from placement_service.entities.natural_order import natural_key, natural_ranks
-from placement_service.entities.nodes import Ints, Nodes
+from placement_service.entities.nodes import Ints, KindColumn
 from placement_service.entities.request import HOSTNAME, Binding, PodGang, Snapshot
 from placement_service.entities.reservation_users import use_reservations
+from placement_service.entities.selectors import Labels
 from placement_service.entities.solution import Assignment
 
 #: Rows of a plan up to which only the nodes in it are looked at.
@@ -123,9 +124,9 @@ class Naming:
         if len(node) <= _FEW:
             # A rank among these will do, whatever other nodes there are.
             used, place = np.unique(node, return_inverse=True)
-            few = self._nodes.few(used.tolist())
-            keys = [natural_ranks(few.names)[place]]
-            node, ranks_at = place, partial(_ranks_at, few)
+            names = [self._nodes.names[n] for n in used.tolist()]
+            keys = [natural_ranks(names)[place]]
+            node, ranks_at = place, partial(_ranks_at, self._nodes.labels.taken(used))
         else:
             keys = [self._node_ranks[node]]
         for depth in reversed(range(deepest)):
@@ -149,7 +150,7 @@ class Naming:
     def _ranks_at(self, level: str) -> Ints:
         """As the function, once for each level."""
         if level not in self._level_ranks:
-            self._level_ranks[level] = _ranks_at(self._nodes, level)
+            self._level_ranks[level] = _ranks_at(self._nodes.labels, level)
         return self._level_ranks[level]
 
     @cached_property
@@ -179,13 +180,13 @@ class Naming:
         return order
 
 
-def _ranks_at(nodes: Nodes, level: str) -> Ints:
+def _ranks_at(of_nodes: KindColumn[Labels], level: str) -> Ints:
     """The place of each node's domain at a level among all, in natural order."""
-    values = {k: labels.get(level, "") for k, labels in nodes.labels.in_use()}
+    values = {k: labels.get(level, "") for k, labels in of_nodes.in_use()}
     place = {v: i for i, v in enumerate(sorted(set(values.values()), key=natural_key))}
-    of_kind = np.zeros(len(nodes.labels.kinds), dtype=np.int64)
+    of_kind = np.zeros(len(of_nodes.kinds), dtype=np.int64)
     of_kind[list(values)] = [place[v] for v in values.values()]
-    ranks: Ints = of_kind[nodes.labels.number]
+    ranks: Ints = of_kind[of_nodes.number]
     return ranks
 
 

@@ -62,7 +62,7 @@ class LabelTable:
         self._count = len(things)
         self._columns = {key: _Column() for key in keys}
         wanted = self._columns.keys()
-        for i, labels in enumerate(things):
+        for i, labels in enumerate(things if wanted else ()):
             for key in labels.keys() & wanted:
                 self._columns[key].members.setdefault(labels[key], []).append(i)
 

@@ -208,7 +208,8 @@ class PodClasses:
         return Table(
             tuple(names),
             requests,
-            np.stack(free, axis=1) if free else np.zeros((len(nodes), 0), dtype=np.int64),
+            # Column by column in memory: that is how it is asked.
+            np.stack(free).T if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
             np.concatenate(open_to) if len(open_to) > 1 else eligible,
             tuple(rule.widen(len(requests)) for rule in draft.rules),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ def _lone(problem: Problem) -> Gang | None:
     return None if joined or any(problem.special[d.pod_class] for d in gang.demands) else gang
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: cached_property keeps its value in the instance
 class _Domains:
     """Each node's domain [N] of `count`, -1 for nodes that no pod of the gang may use.
 
@@ -88,11 +89,21 @@ class _Domains:
     number: Ints
     count: int
 
+    @cached_property
+    def _place(self) -> Ints:
+        """As `number`, with a last place for all other nodes."""
+        return np.where(self.number < 0, self.count, self.number)
+
     def room(self, fits: Ints) -> Ints:
         """The sum of what fits on the nodes of each domain."""
-        inside = self.number >= 0
-        sums = np.bincount(self.number[inside], fits[inside], minlength=self.count)
-        return sums.astype(np.int64)
+        sums = np.bincount(self._place, fits, minlength=self.count + 1)
+        return sums[:-1].astype(np.int64)
+
+    def largest(self, fits: Ints) -> Ints:
+        """The most that fits on one node of each domain."""
+        most = np.zeros(self.count + 1, dtype=np.int64)
+        np.maximum.at(most, self._place, fits)
+        return most[:-1]
 
     def rooms(self, fits: Ints) -> Ints:
         """The same for each demand, of fits[D, N]."""
@@ -196,9 +207,7 @@ def _in_order(
     if problem.gpus[pod_class]:
         free = problem.whole_free
         used_first = domains.room(np.where(free, 0, fits))
-        most = np.zeros(domains.count, dtype=np.int64)
-        inside = domains.number >= 0
-        np.maximum.at(most, domains.number[inside], np.where(free, fits, 0)[inside])
+        most = domains.largest(np.where(free, fits, 0))
         left = np.maximum(0, count - used_first)
         cost = -(-left // np.maximum(1, most))
         size = domains.room((problem.node_gpus > 0).astype(np.int64))

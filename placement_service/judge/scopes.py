@@ -71,7 +71,8 @@ class Scopes:
 
     def _domain_of(self, node: Ints, level: str) -> tuple[Ints, tuple[str, ...]]:
         number, values = self._question.domains.of(level)
-        alone = len(values) + np.arange(len(number) + len(self._question.gone_nodes))
-        known = np.flatnonzero(number >= 0)
-        alone[known] = number[known]
-        return alone[node], values
+        domain = len(values) + node
+        here = np.flatnonzero(node < len(number))
+        known = here[number[node[here]] >= 0]
+        domain[known] = number[node[known]]
+        return domain, values
