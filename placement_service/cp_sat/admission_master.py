@@ -23,7 +23,9 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content, Counting
 from placement_service.bounds.near_rows import NearRows
+from placement_service.bounds.place_rows import PlaceRows
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
+from placement_service.cp_sat.near_places import NearPlaces
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
@@ -41,7 +43,13 @@ class AdmissionMaster:
     admits, and how its patterns fill the domains with their parts, None without patterns.
     """
 
-    def __init__(self, counting: Counting, parameters: ModelParameters = MODEL_DEFAULTS) -> None:
+    def __init__(
+        self,
+        counting: Counting,
+        parameters: ModelParameters = MODEL_DEFAULTS,
+        places: Sequence[PlaceRows] = (),
+    ) -> None:
+        """With `places` it also counts which gangs lie whole in which of them."""
         self.counting = counting
         self.problem = counting.problem
         self.cp = cp_model.CpModel()
@@ -56,6 +64,11 @@ class AdmissionMaster:
             self.cp.add(dot(weights) <= row.capacity)
         self._follow_bases()
         self._near = self._near_gangs()
+        for rows in places:
+            for i, near in NearPlaces(self.cp, rows, self._admitted).near.items():
+                if i in self._near:
+                    self.cp.add(near <= self._near[i])
+                self._near[i] = near
         self._patterns = _add_patterns(
             self.cp, counting, self._admitted, parameters.master_patterns
         )

@@ -12,6 +12,7 @@ from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.lexicographic import keep
+from placement_service.search.place_stage import count_places
 
 #: What a GPU of a gang and an extra pod count in domains, and a domain in whole nodes.
 _GPU, _EXTRA, _DOMAIN = 100, 20, 500
@@ -57,7 +58,11 @@ class BlockSwaps:
             most = p.block_swaps_in_vain if self.packs else p.block_fillings_in_vain
             if stale >= most or self.state.left <= p.least_seconds:
                 return
-            found = self._swap(p.block_fewest + stale // p.block_wider_after)
+            if stale == p.block_swaps_uncounted:
+                # What does not get better may be the best there is.
+                count_places(self.state)
+            wider = p.block_swaps_wider_after if self.packs else p.block_fillings_wider_after
+            found = self._swap(p.block_fewest + stale // wider)
             stale += 1
             if found is not None:
                 rank = self.mine.rank(found)

@@ -38,6 +38,7 @@ from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.place_stage import count_places
 from placement_service.search.victim_stage import settle_victims
 
 
@@ -112,6 +113,8 @@ def _improve(state: State) -> None:
         if state.packs and not packed:
             with stage(Stage.FILL):
                 swap_blocks(state)
+    with stage(Stage.COUNT):
+        count_places(state)
     with stage(Stage.AGGREGATE):
         settle_loose(state)
         settle_aggregate(state)

@@ -17,6 +17,7 @@ from placement_service.entities.solution import Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import (
+    Bounds,
     Worth,
     report_plan,
     trivial_bounds,
@@ -66,6 +67,8 @@ class State:
         #: So many goals have bounds that hold: those behind a tier of which some may still be
         #: spent are bounded for plans that spend nothing.
         self.known_goals = len(self.goals)
+        #: The bounds for which it was counted, place by place, who can lie whole where.
+        self.counted_places: Bounds | None = None
         self.phase = "bound"
         self._report = report
 

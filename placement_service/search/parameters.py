@@ -34,6 +34,10 @@ class SearchParameters:
     relaxation_share: float = 0.25
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
+    #: Classes of gangs times places up to which the master is asked who lies whole where, and
+    #: its effort.
+    place_variables: int = 8_000
+    place_effort: float = 2.0
 
     #: The share of the time that is left for each goal of the master with configurations.
     configuration_share: float = 0.5
@@ -57,12 +61,16 @@ class SearchParameters:
     block_effort: float = 0.1
     block_rest_effort: float = 2.0
     block_swap_effort: float = 0.25
-    #: Blocks opened at once: at first, and one more after so many times without success; after so
-    #: many times without success it ends, while gangs are left out and when none is.
+    #: Blocks opened at once: at first, and one more after so many times without success, while
+    #: gangs are left out and when none is.
     block_fewest: int = 2
-    block_wider_after: int = 15
+    block_fillings_wider_after: int = 15
+    block_swaps_wider_after: int = 4
+    #: So many times without success end it, again while gangs are left out and when none is.
     block_fillings_in_vain: int = 20
     block_swaps_in_vain: int = 60
+    #: Swaps without success after which it is counted whether there is anything to gain.
+    block_swaps_uncounted: int = 8
 
     #: Classes of gangs left out that may take the place of others when blocks are opened.
     block_newcomers: int = 120

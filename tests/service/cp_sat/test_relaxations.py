@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 from placement_service.bounds.configurations import ConfigurationParameters, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.near_rows import NearRows
+from placement_service.bounds.place_rows import PlaceRows
 from placement_service.bounds.ways_to_count import CountingParameters
+from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.aggregate_model import AggregateModel
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
@@ -67,6 +69,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import HoldableModel, descend, keep
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.parameters import SearchParameters
+from placement_service.search.place_stage import count_places
 from tests.cut_out import Planned
 from tests.planned import Taste, planned
 
@@ -213,6 +216,40 @@ def near_rows_hold(case: Case, _: Met) -> None:
 
 def is_near(case: Case, gang: Gang, units: Units) -> bool:
     return gang_domains(case.problem, gang, units) == scopes_in_use(gang, units)
+
+
+def places(case: Case) -> list[PlaceRows]:
+    """The rows of every level that some gang prefers."""
+    preferred = {s.preferred for g in case.problem.pending for s in g.scopes} - {-1}
+    return [PlaceRows(case.counting, level) for level in sorted(preferred)]
+
+
+def place_rows_hold(case: Case, met: Met) -> None:
+    classes = case.counting.classes
+    for rows in places(case):
+        domain = case.problem.levels[rows.level].domain
+        near = np.zeros((len(classes), rows.count), dtype=np.int64)
+        for c in {*rows.prefer, *rows.require}:
+            for units in (case.plan[i] for i in classes[c].gangs if i in case.plan):
+                used = {int(domain[n]) for _, n, _ in units}
+                if len(used) == 1 and (place := used.pop()) >= 0:
+                    near[c, place] += 1
+                else:
+                    assert c not in rows.require
+        for row in rows.rows():
+            taken = row.weight @ near
+            assert (taken <= row.room).all()
+            met["tight place"] += int(((taken == row.room) & (taken > 0)).any())
+
+
+def the_master_of_places_admits_it(case: Case, _: Met) -> None:
+    master = AdmissionMaster(case.counting, case.parameters.model, places(case))
+    for goal, value in zip(case.worth.goals, case.worth.values, strict=True):
+        if goal.terms(master) is None:
+            break
+        keep(goal, master, value)
+    answer = master.solve([], maximize=True, seconds=60, effort=EFFORT)
+    assert answer.value is not None or not answer.proven
 
 
 def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
@@ -417,11 +454,13 @@ def thoroughly(state: State) -> None:
 
 STAGES = (
     master_stage.count,
+    count_places,
     settle_configurations,
     settle_loose,
     settle_aggregate,
     thoroughly,
     settle_exact,
+    count_places,
 )
 
 
@@ -429,6 +468,8 @@ CHECKS = (
     worth_is_score,
     rows_hold,
     near_rows_hold,
+    place_rows_hold,
+    the_master_of_places_admits_it,
     single_gangs_need_no_more_than_they_have,
     the_counts_behind_reasons_leave_room_for_it,
     the_master_admits_it,
@@ -534,7 +575,7 @@ AIMS = (
     Aim(
         "parts",
         replace(CALM, scopes=0.9, elastic=0.6),
-        ("whole or apart", "parts in parts", "gangs alike", "what fits together"),
+        ("whole or apart", "parts in parts", "gangs alike", "what fits together", "tight place"),
     ),
     Aim(
         "running",

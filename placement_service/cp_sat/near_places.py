@@ -1,0 +1,45 @@
+"""How many admitted gangs of each class lie whole in each place that they prefer or need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.bounds.place_rows import PlaceRows
+from placement_service.cp_sat.solving import Var, dot
+
+
+class NearPlaces:
+    """Variables for one level, under its rows; `near` by class are those that prefer it."""
+
+    def __init__(self, cp: cp_model.CpModel, places: PlaceRows, admitted: Sequence[Var]) -> None:
+        classes = places.counting.classes
+        rows = list(places.rows())
+        most = np.array([[len(c.gangs)] * places.count for c in classes], dtype=np.int64)
+        for row in rows:
+            heavy = row.weight > 0
+            room = row.room[None, :] // row.weight[heavy, None]
+            most[heavy] = np.minimum(most[heavy], room)
+        at: dict[tuple[int, int], Var] = {}
+        self.near: dict[int, Var] = {}
+        for c in sorted({*places.prefer, *places.require}):
+            whole = self.near[c] = cp.new_int_var(0, len(classes[c].gangs), "")
+            mine = [(p, n) for p, n in enumerate(most[c].tolist()) if n]
+            some = [at.setdefault((c, p), cp.new_int_var(0, n, "")) for p, n in mine]
+            if places.has_others:
+                some.append(cp.new_int_var(0, len(classes[c].gangs), ""))
+            cp.add(cp_model.LinearExpr.sum(some) == whole)
+            cp.add(whole == admitted[c] if c in places.require else whole <= admitted[c])
+        for row in rows:
+            taken = row.weight @ most
+            for p in np.flatnonzero(taken > row.room).tolist():
+                terms = [
+                    (at[c, p], int(row.weight[c]))
+                    for c in np.flatnonzero(row.weight).tolist()
+                    if (c, p) in at
+                ]
+                cp.add(dot(terms) <= int(row.room[p]))
+        for c in places.require:
+            self.near.pop(c)

@@ -1,0 +1,63 @@
+"""Gangs of parts that need roomy racks: a block with too few of these cannot hold them whole."""
+
+from __future__ import annotations
+
+import time
+
+from placement_service.entities.request import Policy
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count
+from placement_service.search.place_stage import count_places
+from tests.scenario import Group, Scenario
+
+#: Two racks of two nodes, and two blocks of as many nodes with one such rack each.
+CLUSTER = (
+    "b1/r1: a1=8 a2=8 | b1/r2: a3=8 a4=8"
+    " | b2/r3: c1=8 c2=8 | b2/r4: c3=8 | b2/r5: c4=8"
+    " | b3/r6: d1=8 d2=8 | b3/r7: d3=8 | b3/r8: d4=8"
+)
+
+#: Parts of two nodes that need one rack each.
+PARTS = [Group(name, pods=2, gpus=8, pack="rack") for name in ("left", "right")]
+
+
+def fewest_domains(scenario: Scenario, *, by_place: bool = True) -> int:
+    """What counting says of domains beyond the first, of plans that place everybody."""
+    problem = formulate(scenario.snapshot(), Policy())
+    state = State(problem, first_answer(problem), time.monotonic() + 60, lambda _: None)
+    count(state)
+    if by_place:
+        count_places(state)
+    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
+    return state.bounds[at] // UNITS_PER_DOMAIN
+
+
+def test_one_gang_of_such_parts_has_the_only_block_for_it() -> None:
+    assert fewest_domains(Scenario(CLUSTER).gang("a", *PARTS, prefer="block")) == 0
+
+
+def test_of_two_gangs_of_such_parts_one_is_split() -> None:
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    # By nodes alone there is a block for each.
+    assert fewest_domains(scenario, by_place=False) == 0
+    assert fewest_domains(scenario) == 1
+    assert scenario.place().solution.proven
+
+
+def test_a_gang_that_needs_a_block_takes_it_from_one_that_prefers_one() -> None:
+    scenario = Scenario(CLUSTER).gang("a", *PARTS, pack="block")
+    assert fewest_domains(scenario) == 0
+    assert fewest_domains(scenario.gang("b", *PARTS, prefer="block")) == 1
+
+
+def test_a_node_without_a_block_is_a_place_as_well() -> None:
+    scenario = Scenario("b1/r1: a1=8 | -/r2: e1=8")
+    for name in "ab":
+        scenario = scenario.gang(name, pods=1, gpus=8, prefer="block")
+    assert fewest_domains(scenario) == 0
