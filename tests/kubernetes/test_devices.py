@@ -209,6 +209,32 @@ def test_shares_of_one_group_are_on_one_gpu_and_its_holder_takes_no_other() -> N
     assert used(sent)[:3] == [(750, 750), (500, 500), (0, 0)]
 
 
+def test_a_share_that_kai_has_decided_about_is_on_the_gpu_of_its_request() -> None:
+    """Its label comes when it is bound."""
+    request = {
+        "apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest",
+        "metadata": {"name": "b", "namespace": "ml"},
+        "spec": {"podName": "b", "selectedNode": "n1", "selectedGPUGroups": ["x"]},
+    }  # fmt: skip
+    translation = translated(
+        node("n1"), fraction("a", "x", "0.25", nodeName="n1"), fraction("b"), request
+    )
+    assert used(translation.request.snapshot.nodes[0])[:2] == [(750, 750), (0, 0)]
+    assert translation.gpu_groups == {"n1": {0: "x"}}
+
+
+def test_a_share_of_several_gpus_is_in_a_group_on_each() -> None:
+    several = pod(
+        "a", labels={f"runai-gpu-group/{g}": g for g in ("x", "y")}, nodeName="n1",
+        metadata={"annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}},
+        containers=[container(cpu="1")],
+    )  # fmt: skip
+    translation = translated(node("n1"), several, fraction("b", "y", "0.25", nodeName="n1"))
+    sent = translation.request.snapshot.nodes[0]
+    assert used(sent)[:3] == [(500, 500), (750, 750), (0, 0)]
+    assert translation.gpu_groups == {"n1": {0: "x", 1: "y"}}
+
+
 def test_members_that_share_a_gpu_or_have_some_to_themselves_are_told_with_them() -> None:
     """So that they may give way: without a Device object any GPU that is theirs alone will do."""
     sent = request(

@@ -145,10 +145,11 @@ def test_a_pod_of_no_sub_group_is_left_alone_with_a_warning() -> None:
     assert any("has no sub-group default" in warning for warning in said(translation.warnings))
 
 
-def bind_request(name: str, where: str, phase: str = "") -> Body:
+def bind_request(name: str, where: str, phase: str = "", *, failed: int = 0, **spec: int) -> Body:
     return thing(
         "BindRequest", "scheduling.run.ai/v1alpha2", f"bind-{name}", namespace="ml",
-        spec={"podName": name, "selectedNode": where}, status={"phase": phase},
+        spec={"podName": name, "selectedNode": where, **spec},
+        status={"phase": phase, "failedAttempts": failed},
     )  # fmt: skip
 
 
@@ -161,6 +162,16 @@ def test_a_pod_that_is_about_to_be_bound_runs_there() -> None:
     assert [(p.name, p.node) for p in pod_set.bound_pods] == [("namespaces/ml/pods/a", "nodes/n1")]
     assert [p.name for p in pod_set.pods] == ["namespaces/ml/pods/b"]
     assert sent.snapshot.nodes[0].requested.extended == {"nvidia.com/gpu": 1}
+
+
+def test_a_binding_that_will_be_tried_again_has_not_failed() -> None:
+    sent = request(
+        node("n1"), kai_pod("a"), kai_pod("b"), kai_pod_group(minMember=2),
+        bind_request("a", "n1", "Failed", failed=1, backoffLimit=2),
+        bind_request("b", "n1", "Failed", failed=2, backoffLimit=2),
+    )  # fmt: skip
+    (pod_set,) = sent.gangs[0].groups[0].pod_sets
+    assert [p.name for p in pod_set.bound_pods] == ["namespaces/ml/pods/a"]
 
 
 @pytest.mark.parametrize(

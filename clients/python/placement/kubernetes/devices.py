@@ -42,9 +42,8 @@ _POLICIES: Final = {
     "Prefer": v1.PartitionPolicy.PARTITION_POLICY_PREFER,
 }
 
-#: KAI's label of pods on one shared GPU, and the namespace of the pods that hold such GPUs.
-KAI_GROUP: Final = "runai-gpu-group"
-_KAI_HOLDERS: Final = "kai-resource-reservation"
+#: The namespace of the pods by which KAI holds GPUs that are shared.
+KAI_HOLDERS: Final = "kai-resource-reservation"
 #: Memory of each GPU of a node in MiB.
 _MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 _MIB: Final = 1 << 20
@@ -116,6 +115,8 @@ class Devices:
         self._warnings = warnings
         #: Devices of the pods of which that is known.
         self.given: dict[Key, tuple[int, ...]] = {}
+        #: KAI's names of shared GPUs, by node and device.
+        self.groups: dict[str, dict[int, str]] = {}
 
     def board(
         self, node: str, labels: Mapping[str, str], gpu_count: int, pods: Sequence[Pod]
@@ -130,14 +131,14 @@ class Devices:
         memory = labels.get(_MEMORY_LABEL, "")
         size = int(memory) * _MIB if memory.isascii() and memory.isdecimal() else 0
         gpus = [_Gpu(minor, memory_bytes=size) for minor in range(gpu_count)]
-        unknown = self._take_known(gpus, pods)
+        unknown = self._take_known(node, gpus, pods)
         # Any of them will do for a pod that has GPUs to itself: here they have no other name.
         self.given |= _take_unknown(gpus, unknown, ())
         return Board([_message(gpu, {}) for gpu in gpus])
 
     def _of_listed(self, listed: _Listed, labels: Mapping[str, str], pods: Sequence[Pod]) -> Board:
         gpus = list(listed.gpus.values())
-        unknown = self._take_known(gpus, pods)
+        unknown = self._take_known(listed.object.name, gpus, pods)
         busy = self._busy_nics(pods)
         partitions = listed.partitions
         if partitions is None and any(m in labels.get(_MODEL, "") for m in _BOARD_MODELS):
@@ -165,7 +166,7 @@ class Devices:
             _POLICIES.get(policy, v1.PartitionPolicy.PARTITION_POLICY_PREFER),
         )
 
-    def _take_known(self, gpus: Sequence[_Gpu], pods: Sequence[Pod]) -> list[Pod]:
+    def _take_known(self, node: str, gpus: Sequence[_Gpu], pods: Sequence[Pod]) -> list[Pod]:
         """Takes what pods are known to have; returns the pods of which nothing is known."""
         by_minor = {gpu.minor: gpu for gpu in gpus}
         groups: dict[str, _Gpu] = {}
@@ -180,20 +181,22 @@ class Devices:
                     if minor in by_minor:
                         by_minor[minor].take(part.core * 10, part.memory * 10)
                 self.given[pod.key] = tuple(sorted(m for m in allocated.gpus if m in by_minor))
-            elif group := pod.labels.get(KAI_GROUP):
-                shared = groups.get(group)
-                if shared is None:
-                    shared = next((gpu for gpu in gpus if gpu.is_free), None)
-                if shared is None:
-                    continue
-                groups[group] = shared
+            elif pod.gpu_groups:
+                free = (gpu for gpu in gpus if gpu.is_free and gpu not in groups.values())
+                for group in pod.gpu_groups:
+                    if group not in groups and (found := next(free, None)) is not None:
+                        groups[group] = found
+                shared = [groups[group] for group in pod.gpu_groups if group in groups]
                 if pod.needs.share is not None:
-                    shared.take(*_milli(pod.needs.share, shared))
-                    self.given[pod.key] = (shared.minor,)
-            elif pod.namespace != _KAI_HOLDERS and (
+                    for gpu in shared:
+                        gpu.take(*_milli(pod.needs.share, gpu))
+                    self.given[pod.key] = tuple(sorted(gpu.minor for gpu in shared))
+            elif pod.namespace != KAI_HOLDERS and (
                 pod.needs.share is not None or pod.needs.requests.get(GPU)
             ):
                 unknown.append(pod)
+        if groups:
+            self.groups[node] = {gpu.minor: group for group, gpu in groups.items()}
         return unknown
 
     def _busy_nics(self, pods: Iterable[Pod]) -> set[int]:

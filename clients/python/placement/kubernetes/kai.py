@@ -5,7 +5,7 @@
 - A pod belongs to the PodGroup that its annotation names, and there to the sub-group that
   its label names.
 - A constraint's domains are paths of labels (see `label_paths`).
-- A pod with a BindRequest that has not failed runs on the selected node.
+- A pod with a BindRequest that has not failed for good runs on the selected node.
 - A PodGroup that KAI made for a PodGang has no pods of its own: the PodGang is read, and the
   PodGroup's queue and preemptibility count for it.
 """
@@ -20,7 +20,7 @@ from placement import v1
 from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.label_paths import LabelPaths
 from placement.kubernetes.objects import Object, is_name, is_part_name, not_a_name
-from placement.kubernetes.pods import Pod
+from placement.kubernetes.pods import Decision, Pod
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.times import read_time
@@ -38,9 +38,9 @@ _PREEMPTIBLE: Final = {
 }  # fmt: skip
 
 
-def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> dict[Key, str]:
-    """The node of each pod that KAI has decided about."""
-    nodes = {}
+def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> dict[Key, Decision]:
+    """What KAI has decided about each pod that it has decided about."""
+    decisions = {}
     for one in objects:
         findings: Findings = {}
         at = At(one.body, findings)
@@ -48,10 +48,19 @@ def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> di
         node = at.get("spec").get("selectedNode").required_text()
         if node and not is_name(node):
             at.get("spec").get("selectedNode").problem(not_a_name(node))
-        if at.get("status").get("phase").text() != _FAILED:
-            nodes[one.namespace, name] = node
+        groups = at.get("spec").get("selectedGPUGroups").texts()
+        if not _has_failed(at):
+            decisions[one.namespace, name] = Decision(node, groups)
         problems += [one.problem(*finding) for finding in findings]
-    return nodes
+    return decisions
+
+
+def _has_failed(request: At) -> bool:
+    """Whether KAI counts a BindRequest no more: it is tried as often as its limit says."""
+    limit = request.get("spec").get("backoffLimit")
+    status = request.get("status")
+    tried = status.get("failedAttempts").integer()
+    return status.get("phase").text() == _FAILED and (limit.absent or tried >= limit.integer())
 
 
 def read_topologies(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from placement.kubernetes.needs import Needs, NeedsReader
 from placement.kubernetes.objects import Object, is_name, not_a_name
@@ -24,6 +24,16 @@ from placement.kubernetes.times import read_time
 #: Fields by which a pod names its native gang.
 _GROUPS: Final = frozenset({"schedulingGroup", "workloadRef"})
 _FINISHED: Final = ("Succeeded", "Failed")
+
+#: KAI's label of pods on one shared GPU.
+KAI_GROUP: Final = "runai-gpu-group"
+
+
+class Decision(NamedTuple):
+    """Where a pod goes that a scheduler has decided about, and which GPUs it shares there."""
+
+    node: str = ""
+    gpu_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +51,8 @@ class Pod:
     annotations: Mapping[str, str]
     uid: str
     node: str
+    #: KAI's names of the GPUs that it shares with others.
+    gpu_groups: tuple[str, ...]
     gated: bool
     terminating: bool
     priority: int | None
@@ -81,17 +93,19 @@ def read_pods(
     objects: Iterable[Object],
     specs: PodSpecReader,
     needs: NeedsReader,
-    assigned: Mapping[tuple[str, str], str],
+    assigned: Mapping[tuple[str, str], Decision],
     problems: list[Problem],
 ) -> dict[tuple[str, str], Pod]:
     """All pods that have not finished, by namespace and name, in input order.
 
-    `assigned` are the nodes of pods that are as good as bound.
+    `assigned` are the places of pods that are as good as bound.
     """
     pods = {}
     for one in objects:
         findings: Findings = {}
-        pod = _read_pod(one, At(one.body, findings), specs, needs, assigned.get(one.key, ""))
+        pod = _read_pod(
+            one, At(one.body, findings), specs, needs, assigned.get(one.key, Decision())
+        )
         problems += [one.problem(*finding) for finding in findings]
         if pod is not None:
             problems += [one.problem(f"spec.{p}", text) for p, text in pod.spec.findings]
@@ -100,7 +114,7 @@ def read_pods(
 
 
 def _read_pod(
-    one: Object, at: At, specs: PodSpecReader, needs: NeedsReader, assigned: str
+    one: Object, at: At, specs: PodSpecReader, needs: NeedsReader, assigned: Decision
 ) -> Pod | None:
     status = at.get("status")
     if status.get("phase").text() in _FINISHED:
@@ -123,7 +137,8 @@ def _read_pod(
         labels=labels,
         annotations=annotations,
         uid=metadata.get("uid").text(),
-        node=node or assigned,
+        node=node or assigned.node,
+        gpu_groups=assigned.gpu_groups or _gpu_groups(labels),
         gated=any(True for _ in spec.get("schedulingGates").items()),
         terminating=not metadata.get("deletionTimestamp").absent,
         priority=None if priority.absent else priority.integer(least=-(2**31)),
@@ -133,6 +148,12 @@ def _read_pod(
         started=read_time(status.get("startTime")),
         pod_group=_pod_group(spec) if not _GROUPS.isdisjoint(spec.value) else "",
     )
+
+
+def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """By the label of a pod with a share of one GPU, or the labels of one with several."""
+    names = (name for name in labels if name == KAI_GROUP or name.startswith(f"{KAI_GROUP}/"))
+    return tuple(dict.fromkeys(labels[name] for name in sorted(names)))
 
 
 def _pod_group(spec: At) -> str:

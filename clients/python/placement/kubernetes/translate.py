@@ -72,12 +72,14 @@ class Translation:
     `gpu_resources`, which name them beside the usual ones.
 
     `parts` are gangs that stand in the request as one, because their scheduler runs them
-    only together; `in_parts` speaks of them by their own names again.
+    only together; `in_parts` speaks of them by their own names again. `gpu_groups` are KAI's
+    names of shared GPUs, by node and device.
     """
 
     request: v1.ComputePlacementRequest
     warnings: tuple[Problem, ...]
     parts: Parts = field(default_factory=dict)
+    gpu_groups: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
 def translate(
@@ -171,6 +173,7 @@ def translate(
             for gang in gangs
             if len(gang.parts) > 1
         },
+        devices.groups,
     )
 
 
