@@ -43,7 +43,7 @@ from controller.remedies import Remedies
 from controller.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
-from controller.steps import StepObserver, ignored
+from controller.steps import Step, StepObserver, ignored
 from controller.threads import Threads
 from controller.watch import Sink, Watcher
 from placement import v1
@@ -268,7 +268,14 @@ def _scheduling(shared: Shared) -> Mode:
 def _advising(shared: Shared) -> Mode:
     """Other schedulers bind, and get advice."""
     settings, metrics = shared.settings, shared.metrics
-    advised = adapters(settings.advise, shared.cluster, shared.pool, pool=settings.advise_pool)
+    advised = adapters(
+        settings.advise,
+        shared.cluster,
+        shared.pool,
+        pool=settings.advise_pool,
+        kai_settle=settings.advise_kai_settle,
+        on_write=lambda: shared.heartbeat.step(Step.ADVISE),
+    )
     watched = (*PLANNED_FROM, *ALSO_PLANNED_FROM)
     cache = ObjectCache(watched)
     watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]

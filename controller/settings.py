@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     """Who gets advice, with `mode: advise`."""
     advise_pool: str = ""
     """The node pool that `kai-pool` owns: the value of its label."""
+    advise_kai_settle: float = Field(default=5.0, ge=0)
+    """How long `kai` waits, between its BindRequests of gated pods and letting the pods go, for
+    what KAI had decided before it saw them: longer than a cycle of KAI's scheduler takes."""
     advice_ttl: float = Field(default=60.0, gt=0)
     """Advice that was not followed for so long is taken back."""
     advice_timeout: float = Field(default=120.0, ge=0)

@@ -45,8 +45,17 @@ class Adapter(Protocol):
     def may_use(self, node: Body) -> bool:
         """Whether pods may be advised to go to a node."""
 
+    def prepare(self, advice: Advice, objects: Objects) -> Progress:
+        """Writes what only holds the room, and can be taken back whole; `DONE` when it holds."""
+
+    def is_committed(self, advice: Advice, objects: Objects) -> bool:
+        """Whether the scheduler may have begun to follow, so that the rest has to come, too."""
+
     def act(self, advice: Advice, objects: Objects) -> Progress:
         """Writes what of the advice is not written yet."""
+
+    def finish(self, advice: Advice, objects: Objects) -> None:
+        """Takes away what held pods that are where they should be by now."""
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Takes back what can be taken back; the pods wait for advice again."""

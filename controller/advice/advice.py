@@ -16,6 +16,7 @@ from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of
 from placement.advice_marks import ADVICE
 from placement.kubernetes.device_annotations import ALLOCATED
+from placement.kubernetes.pods import KAI_GROUP
 
 
 class End(StrEnum):
@@ -84,7 +85,7 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
             namespace, _, name = str(said["gang"]).partition("/")
             key = key_of(pod)
             notes = dict(said.get("notes") or {})
-            devices = tuple((k, str(v)) for k, v in notes.items() if k == ALLOCATED)
+            devices = tuple((k, str(v)) for k, v in notes.items() if k in (ALLOCATED, KAI_GROUP))
             binding = Binding(key, pod["metadata"].get("uid", ""), str(said["node"]), devices)
             one = Advice(
                 str(said["id"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
@@ -27,9 +27,16 @@ AdapterName = Literal[
 
 
 def adapters(
-    names: Sequence[AdapterName], cluster: Cluster, executor: Executor, *, pool: str
+    names: Sequence[AdapterName],
+    cluster: Cluster,
+    executor: Executor,
+    *,
+    pool: str,
+    kai_settle: float,
+    on_write: Callable[[], None],
 ) -> list[Adapter]:
-    """One adapter for each name. `pool` is the node pool of `kai-pool`.
+    """One adapter for each name. `pool` is the node pool of `kai-pool`, `kai_settle` how long `kai`
+    waits for what KAI has decided; `on_write` is called before KAI's objects are written.
 
     In the order in which they are asked whether a pod is theirs: kube-scheduler's gate is on
     pods of any scheduler, so it comes last.
@@ -42,9 +49,9 @@ def adapters(
             case "kube-scheduler-nominate":
                 return KubeScheduler(cluster, executor, mode="nominate")
             case "kai":
-                return Kai(cluster)
+                return Kai(cluster, settle=kai_settle, on_write=on_write)
             case "kai-pool":
-                return Kai(cluster, pool=pool)
+                return Kai(cluster, pool=pool, on_write=on_write)
             case "kai-pins":
                 return KaiPins(cluster, executor)
             case "koordinator":

@@ -14,12 +14,13 @@ from hashlib import sha256
 
 from controller.advice.adapter import Adapter
 from controller.advice.advice import Advice, read_advice
+from controller.advice.gpu_groups import GpuGroups, noted_groups
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache, Objects
 from controller.advice.request import AdviceRequest, build_request
 from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
-from controller.device_notes import DeviceNotes
+from controller.device_notes import DeviceNotes, Notes
 from controller.gang_history import GangHistory
 from controller.gang_state import Body, Key, key_of_resource
 from controller.inquiry import Inquiry
@@ -34,6 +35,20 @@ logger = logging.getLogger(__name__)
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
 _TICK = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """What is noted about the devices of pods, for Koordinator and for KAI."""
+
+    devices: DeviceNotes
+    groups: GpuGroups
+    objects: Objects
+
+    def of(self, binding: v1.Binding) -> Notes:
+        pod = self.objects.pods.get(key_of_resource(binding.pod))
+        shared = self.groups.of(binding, pod) if pod is not None else ()
+        return (*self.devices.of(binding), *shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +188,22 @@ class AdviceCycle:
         if placement is None:
             return
         self._heartbeat.step(Step.APPLY)
+        notes = _Notes(
+            DeviceNotes(message, objects.of(DEVICES), objects.pods),
+            GpuGroups(request.gpu_groups),
+            objects,
+        )
+        new = self._new_advice(placement, request, notes)
         expected = frozenset(one.uid for one in placement.bindings)
-        notes = DeviceNotes(message, objects.of(DEVICES), objects.pods)
-        for advice in self._new_advice(placement, request, notes):
+        expected |= {g for advice in new for b in advice.bindings for g in noted_groups(b.notes)}
+        for advice in new:
             if not self._authority.may_act():
                 return
             # The advice before this one has taken room, and written on its pods.
             self._lifecycle.begin(advice, objects, expected)
 
     def _new_advice(
-        self, placement: v1.Placement, request: AdviceRequest, notes: DeviceNotes
+        self, placement: v1.Placement, request: AdviceRequest, notes: _Notes
     ) -> list[Advice]:
         until = self._wall() + self._options.advice_ttl
         bindings: dict[Key, list[Binding]] = {}

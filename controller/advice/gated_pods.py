@@ -14,7 +14,13 @@ from typing import Any, Final
 from controller.advice.adapter import Progress
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
-from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.advice.pod_patches import (
+    gates,
+    is_any_let_go,
+    is_gated_by_us_alone,
+    ungate,
+    without_gate,
+)
 from controller.apply import Binding
 from controller.gang_state import Body, Key
 from placement.advice_marks import GATE
@@ -55,6 +61,13 @@ class GatedPods(ABC):
     def may_use(self, node: Body) -> bool:
         return True
 
+    def prepare(self, advice: Advice, objects: Objects) -> Progress:
+        """Nothing holds the room of gated pods."""
+        return Progress.DONE
+
+    def is_committed(self, advice: Advice, objects: Objects) -> bool:
+        return is_any_let_go(advice, objects)
+
     def act(self, advice: Advice, objects: Objects) -> Progress:
         """Lets every pod go that is still gated; gated ones are all in place, so that the gang
         is never let go in part for want of a plan."""
@@ -66,6 +79,10 @@ class GatedPods(ABC):
         if pod is not None and GATE in gates(pod):
             changes = self._changes(pod, binding.node, objects)
             ungate(self._cluster, binding.pod, binding.uid, spec=changes)
+
+    def finish(self, advice: Advice, objects: Objects) -> None:
+        """Does nothing: a pod that is bound has no gates."""
+        return
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Does nothing: what is still gated was not touched, and the rest is the scheduler's."""

@@ -2,44 +2,66 @@
 
 Two modes:
 
-- **hold** (nodes shared with a KAI scheduler): a PodGroup is labelled
-  `kai.scheduler/node-pool: placement-service-hold`, which no KAI scheduler serves. When its
-  BindRequests are there the label goes, and KAI accounts the gang as usual. Without advice in
-  time the label goes, and KAI decides alone.
+- **hold** (nodes shared with a KAI scheduler): a gang waits with our scheduling gate on its
+  pods, or with the label `kai.scheduler/node-pool: placement-service-hold` on its PodGroup, which
+  no KAI scheduler serves. When its BindRequests are there both go, and KAI accounts the gang as
+  usual. Without advice in time they go as well, and KAI decides alone.
 - **pool**: a node pool that no KAI scheduler serves. PodGroups and nodes carry its label; we
   decide there alone, and nothing is released.
 
 A BindRequest has the name of its pod and is owned by it, as KAI's own: of two writers the
-first one wins. It has no back-off limit, so that one that fails is failed at once.
+first one wins. It has no back-off limit, so that one that fails is failed at once; but for those of
+gated pods: they have to fail, and be tried again, until the gates go. KAI counts them meanwhile.
+So KAI decides around them from its next cycle on, and what it decided in the one before is seen
+before any pod is bound. Without gates KAI may give the same room away until it sees them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
 from controller.advice.adapter import Progress
 from controller.advice.advice import Advice
+from controller.advice.bind_requests import bind_request, has_failed, has_succeeded
+from controller.advice.gpu_groups import noted_groups
 from controller.advice.objects import Objects
+from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.apply import Binding
 from controller.gang_state import Body, Key, node_of
-from placement.advice_marks import KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.advice_marks import GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, ApiError, Cluster
-from placement.kubernetes.quantities import QuantityError, amount
 from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES
 
 SCHEDULER: Final = "kai-scheduler"
 _POD_GROUP: Final = "pod-group-name"
-_GPU: Final = "nvidia.com/gpu"
-#: What needs more than a node in its BindRequest: KAI decides about such pods.
-_SHARES: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
+#: How often KAI's binder tries to bind a gated pod, with growing pauses of 1, 2, 4, ... seconds.
+_TRIES: Final = 7
 
 
 class Kai:
-    """See `adapter.Adapter`. With `pool` we own that node pool; without, gangs are held."""
+    """See `adapter.Adapter`. With `pool` we own that node pool; without, gangs are held.
 
-    def __init__(self, cluster: Cluster, *, pool: str = "") -> None:
+    `settle` is how long the requests of gated pods stand before the pods go, in seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        pool: str = "",
+        settle: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        on_write: Callable[[], None] = lambda: None,
+    ) -> None:
         self._cluster = cluster
         self._pool = pool
+        self._settle = settle
+        self._clock = clock
+        self._on_write = on_write
+        #: Since when the requests of gated pods stand, by the id of their advice.
+        self._stands: dict[str, float] = {}
 
     @property
     def name(self) -> str:
@@ -47,36 +69,62 @@ class Kai:
 
     def waits(self, pod: Body, objects: Objects) -> bool:
         spec, metadata = pod["spec"], pod["metadata"]
-        annotations = metadata.get("annotations") or {}
         if (
             spec.get("schedulerName") != SCHEDULER
             or spec.get("nodeName")
-            # The API server binds no gated pod.
-            or spec.get("schedulingGates")
             or metadata.get("deletionTimestamp")
             or spec.get("resourceClaims")
-            or any(share in annotations for share in _SHARES)
             or self.is_decided(pod, objects)
         ):
             return False
         group = objects.of(KAI_POD_GROUPS).get((metadata["namespace"], _group_of(pod)))
-        return group is not None and _pool_of(group) == (self._pool or KAI_HOLD)
+        if group is None:
+            return False
+        held = _pool_of(group) == (self._pool or KAI_HOLD)
+        if self._pool:
+            return held and not gates(pod)
+        # The API server binds no gated pod, and other gates are not ours to take away.
+        return is_gated_by_us_alone(pod) or (held and not gates(pod))
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         return _key(pod) in objects.of(BIND_REQUESTS)
 
     def opened(self, pod: Body) -> Body:
-        return pod
+        return without_gate(pod)
 
     def may_use(self, node: Body) -> bool:
         """In a pool of ours its nodes; else those of every pool but it."""
         return not self._pool or _pool_of(node) == self._pool
 
-    def act(self, advice: Advice, objects: Objects) -> Progress:
-        """Writes the requests between two looks at those of others: KAI may decide about the
-        same nodes at the same moment, and there is no lock between two writers."""
+    def prepare(self, advice: Advice, objects: Objects) -> Progress:
+        """Writes the requests of gated pods: KAI counts them, and its binder fails, and tries
+        again. What KAI decided before it saw them is there after a cycle of its own."""
+        if not any(is_gated(objects.pods.get(one.pod)) for one in advice.bindings):
+            return Progress.DONE
+        progress = self._write(advice, objects, tries=_TRIES)
+        if progress is not Progress.DONE:
+            return progress
+        since = self._stands.setdefault(advice.id, self._clock())
+        return Progress.DONE if self._clock() - since >= self._settle else Progress.WRITING
+
+    def is_committed(self, advice: Advice, objects: Objects) -> bool:
+        """From the first request of a pod without a gate on: it is carried out at once."""
         requests = objects.of(BIND_REQUESTS)
-        writes = any(
+        pods = ((one.pod, objects.pods.get(one.pod)) for one in advice.bindings)
+        return any(
+            pod is not None
+            and not is_gated(pod)
+            and (node_of(pod) or (key in requests and _is_ours(requests[key], advice)))
+            for key, pod in pods
+        )
+
+    def act(self, advice: Advice, objects: Objects) -> Progress:
+        """Lets gated pods go; else writes the requests between two looks at those of others, for
+        KAI may decide about the same nodes at the same moment."""
+        self._stands.pop(advice.id, None)
+        gated = [one for one in advice.bindings if is_gated(objects.pods.get(one.pod))]
+        requests = objects.of(BIND_REQUESTS)
+        writes = not gated and any(
             one.pod not in requests and not node_of(objects.pods.get(one.pod, {"spec": {}}))
             for one in advice.bindings
         )
@@ -85,8 +133,12 @@ class Kai:
         progress = self._write(advice, objects)
         if progress is Progress.DONE and writes and self._overtaken(advice, objects):
             return Progress.FAILED
-        if progress is Progress.DONE and not self._pool:
-            self._drop_hold(_groups(advice, objects), objects)
+        if progress is Progress.DONE:
+            for one in gated:
+                self._on_write()
+                ungate(self._cluster, one.pod, one.uid)
+            if not self._pool:
+                self._drop_hold(_groups(advice, objects), objects)
         return progress
 
     def _overtaken(self, advice: Advice, objects: Objects) -> bool:
@@ -101,7 +153,7 @@ class Kai:
             for one in found
         )
 
-    def _write(self, advice: Advice, objects: Objects) -> Progress:
+    def _write(self, advice: Advice, objects: Objects, *, tries: int | None = None) -> Progress:
         requests = objects.of(BIND_REQUESTS)
         for binding in advice.bindings:
             found = requests.get(binding.pod)
@@ -110,21 +162,28 @@ class Kai:
                 if pod is None:
                     return Progress.FAILED
                 if node_of(pod):
-                    # KAI deletes the request of a pod that is bound.
                     continue
-                found = self._create(advice, pod, binding.node, objects)
-            if not _is_ours(found, advice) or _phase(found) == "Failed":
+                found = self._create(advice, pod, binding, objects, tries)
+            if not _is_ours(found, advice) or has_failed(found):
                 return Progress.FAILED
         return Progress.DONE
+
+    def finish(self, advice: Advice, objects: Objects) -> None:
+        """Takes the hold away: KAI's binder may be done before we are."""
+        self._stands.pop(advice.id, None)
+        if not self._pool:
+            self._drop_hold(_groups(advice, objects), objects)
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Deletes the requests that were not carried out; one that was is bound for good. A
         gang that is still held waits for advice again."""
+        self._stands.pop(advice.id, None)
         for binding in advice.bindings:
             namespace, name = binding.pod
             try:
                 found = self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
-                if _is_ours(found, advice) and _phase(found) != "Succeeded":
+                if _is_ours(found, advice) and not has_succeeded(found):
+                    self._on_write()
                     self._cluster.request(
                         "DELETE",
                         BIND_REQUESTS.path_of(name, namespace),
@@ -135,16 +194,23 @@ class Kai:
                     raise
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
-        """Takes the hold away. In a pool of ours there is nobody to hand a gang to."""
+        """Takes gates and the hold away. In a pool of ours there is nobody to hand a gang to."""
         if self._pool:
             return
-        found = (objects.pods[key] for key in pods if key in objects.pods)
+        found = [objects.pods[key] for key in pods if key in objects.pods]
+        for pod in filter(is_gated, found):
+            self._on_write()
+            ungate(self._cluster, _key(pod), pod["metadata"].get("uid", ""))
         self._drop_hold({(pod["metadata"]["namespace"], _group_of(pod)) for pod in found}, objects)
 
-    def _create(self, advice: Advice, pod: Body, node: str, objects: Objects) -> Body:
+    def _create(
+        self, advice: Advice, pod: Body, binding: Binding, objects: Objects, tries: int | None
+    ) -> Body:
         namespace, name = _key(pod)
-        body = bind_request(pod, node, pool=_pool_of(objects.of(NODES).get(("", node), {})))
-        body["metadata"]["labels"][MADE_FOR] = advice.id
+        node = objects.of(NODES).get(("", binding.node), {"metadata": {"name": binding.node}})
+        groups = noted_groups(binding.notes)
+        body = bind_request(pod, node, advice=advice.id, gpu_groups=groups, tries=tries)
+        self._on_write()
         try:
             return self._cluster.request("POST", BIND_REQUESTS.path_in(namespace), body=body)
         except ApiError as error:
@@ -159,6 +225,7 @@ class Kai:
             if group is None or _pool_of(group) != KAI_HOLD:
                 continue
             patch = {"metadata": {"uid": group["metadata"]["uid"], "labels": {KAI_NODE_POOL: None}}}
+            self._on_write()
             try:
                 self._cluster.request(
                     "PATCH",
@@ -171,54 +238,9 @@ class Kai:
                     raise
 
 
-def bind_request(pod: Body, node: str, *, pool: str) -> dict[str, Any]:
-    """The BindRequest of a pod of whole GPUs, named, owned and labelled like KAI's own."""
-    metadata = pod["metadata"]
-    labels = {"pod-name": metadata["name"], "selected-node": node}
-    if pool:
-        # A scheduler deletes requests whose node it does not know, and which name no pool.
-        labels[KAI_NODE_POOL] = pool
-    return {
-        "apiVersion": BIND_REQUESTS.api_version,
-        "kind": BIND_REQUESTS.kind,
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "labels": labels,
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                }
-            ],
-        },
-        "spec": {
-            "podName": metadata["name"],
-            "selectedNode": node,
-            "receivedResourceType": "Regular",
-            "receivedGPU": {"count": _gpus(pod), "portion": "1"},
-        },
-    }
-
-
-def _gpus(pod: Body) -> int:
-    """The whole GPUs of a pod; init containers run before, so the larger of both counts."""
-
-    def asked(container: Body) -> int:
-        resources = container.get("resources") or {}
-        for kind in ("requests", "limits"):
-            if (text := (resources.get(kind) or {}).get(_GPU)) is not None:
-                try:
-                    return amount(_GPU, str(text))
-                except QuantityError:
-                    return 0
-        return 0
-
-    spec = pod["spec"]
-    together = sum(map(asked, spec.get("containers") or ()))
-    return max([together, *map(asked, spec.get("initContainers") or ())])
+def is_gated(pod: Body | None) -> bool:
+    """Whether our gate holds a pod."""
+    return pod is not None and GATE in gates(pod)
 
 
 def _key(pod: Body) -> Key:
@@ -240,7 +262,3 @@ def _pool_of(body: Body) -> str:
 
 def _is_ours(request: Body, advice: Advice) -> bool:
     return bool((request["metadata"].get("labels") or {}).get(MADE_FOR) == advice.id)
-
-
-def _phase(request: Body) -> str:
-    return str((request.get("status") or {}).get("phase", ""))

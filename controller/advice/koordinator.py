@@ -70,6 +70,13 @@ class Koordinator:
     def may_use(self, node: Body) -> bool:
         return True
 
+    def prepare(self, advice: Advice, objects: Objects) -> Progress:
+        return Progress.DONE
+
+    def is_committed(self, advice: Advice, objects: Objects) -> bool:
+        """koord-scheduler looks at each Reservation and at each pod itself."""
+        return True
+
     def act(self, advice: Advice, objects: Objects) -> Progress:
         if self._mode == "hints":
             for binding in advice.bindings:
@@ -96,6 +103,10 @@ class Koordinator:
             if pod is not None and GATE in gates(pod):
                 ungate(self._cluster, binding.pod, binding.uid)
         return Progress.DONE
+
+    def finish(self, advice: Advice, objects: Objects) -> None:
+        """Does nothing: a Reservation is used up by its pod."""
+        return
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Deletes the Reservations, or the devices on pods that still wait. Hints stay: they bind

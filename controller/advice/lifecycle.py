@@ -3,10 +3,12 @@
 1. It is written whole or taken back whole: first on every pod of the gang, as an annotation;
    only then does the adapter act on it.
 2. Right before, the pods and the nodes are read again. What has changed is a conflict, and
-   nothing is written.
+   nothing is written. They are read once more where time passes before anything is final: while
+   room is only held, or between a crash and the next leader.
 3. It expires. What was not followed by then is taken back.
 4. What became of it is counted, and said on the pods and in an event.
-5. The next leader after a crash finds the annotations: whole advice is carried on, and advice
+5. A pod that its kubelet refuses although it was put where advised is a conflict, too.
+6. The next leader after a crash finds the annotations: whole advice is carried on, and advice
    that is not whole is taken back.
 """
 
@@ -24,12 +26,16 @@ from controller.advice.adapter import Adapter, Progress
 from controller.advice.advice import Advice, End, read_advice
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, set_condition
+from controller.advice.rejections import Rejections
+from controller.advice.room import overbooked
 from controller.apply import Binding
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
 from controller.steps import Step, StepObserver, ignored
 from placement.advice_marks import ADVICE
 from placement.cluster import ApiError, Cluster
+from placement.kubernetes import InputError
+from placement.kubernetes.pods import KAI_GROUP
 from placement.resources import PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)
@@ -70,13 +76,14 @@ class AdviceLifecycle:
         self._may_act = may_act
         self._count = count
         self._on_step = on_step
+        self._rejections = Rejections(cluster, clock)
         # What the watches have not shown yet: when advice was begun, and when it ended.
         self._begun: dict[str, float] = {}
         self._ended: dict[str, float] = {}
 
     def begin(self, advice: Advice, objects: Objects, expected: Collection[str] = ()) -> bool:
         """Writes new advice; whether it stands. `expected` are the uids of pods that other
-        advice of the same answer sends to nodes."""
+        advice of the same answer sends to nodes, and the GPUs that they share."""
         self._on_step(Step.APPLY)
         try:
             why = self._changed(advice, objects, expected)
@@ -89,7 +96,7 @@ class AdviceLifecycle:
             if not all(written):
                 gone = advice.bindings[written.index(False)].pod[1]
                 return self._conflict(advice, f"pod {gone} is gone", advice.bindings)
-            if self._act(advice, objects) is Progress.FAILED:
+            if self._act(advice, objects, is_new=True) is Progress.FAILED:
                 self._end(advice, self._adapters[advice.by], objects, End.CONFLICT)
                 return False
         except ApiError as error:
@@ -103,6 +110,7 @@ class AdviceLifecycle:
         for memory in (self._begun, self._ended):
             for old in [one for one, at in memory.items() if self._clock() - at > _REMEMBERED]:
                 del memory[old]
+        self._look_for_rejections(objects)
         for advice in read_advice(objects.pods).values():
             if not self._may_act():
                 return
@@ -153,9 +161,33 @@ class AdviceLifecycle:
         elif not advice.is_whole or self._act(advice, objects) is Progress.FAILED:
             self._end(advice, adapter, objects, End.CONFLICT)
 
-    def _act(self, advice: Advice, objects: Objects) -> Progress:
+    def _act(self, advice: Advice, objects: Objects, *, is_new: bool = False) -> Progress:
         self._on_step(Step.ADVISE)
-        return self._adapters[advice.by].act(advice, objects)
+        adapter = self._adapters[advice.by]
+        if not adapter.is_committed(advice, objects):
+            progress = adapter.prepare(advice, objects)
+            if progress is not Progress.DONE:
+                return progress
+            if not is_new and (why := self._overbooked(advice, objects)):
+                logger.info("advice overtaken: %s", why, extra=_extra(advice))
+                return Progress.FAILED
+        return adapter.act(advice, objects)
+
+    def _overbooked(self, advice: Advice, objects: Objects) -> str:
+        adapters = list(self._adapters.values())
+        try:
+            return overbooked(self._cluster, advice, objects, adapters, self._clock())
+        except InputError as error:
+            return f"what is on its nodes cannot be read: {error}"
+
+    def _look_for_rejections(self, objects: Objects) -> None:
+        try:
+            for one in self._rejections.found(objects):
+                logger.warning("refused by its kubelet", extra={"pod": "/".join(one.pod)})
+                self._count(one.by, End.CONFLICT)
+                self._say(one.pod, one.uid, End.CONFLICT)
+        except ApiError as error:
+            logger.warning("rejections not looked for: %s", error)
 
     def _changed(self, advice: Advice, objects: Objects, expected: Collection[str]) -> str:
         """What has changed since the objects were read; empty when nothing that matters has."""
@@ -166,13 +198,16 @@ class AdviceLifecycle:
         if found := next(filter(None, list(why)), ""):
             return found
         for node in sorted(set(advice.nodes.values())):
-            known = {
+            known: set[str | None] = {
                 pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
             }
             fields = f"spec.nodeName={node},{UNFINISHED}"
             answer = self._cluster.request("GET", PODS.path, query={"fieldSelector": fields})
             for pod in answer.get("items") or ():
-                if (uid := pod["metadata"].get("uid")) not in known and uid not in expected:
+                metadata = pod["metadata"]
+                # What holds a GPU for shares comes with the first of them.
+                names = {metadata.get("uid"), (metadata.get("labels") or {}).get(KAI_GROUP)}
+                if names.isdisjoint(known) and names.isdisjoint(expected):
                     return f"pod {pod['metadata']['name']} came to node {node}"
         return ""
 
@@ -212,7 +247,10 @@ class AdviceLifecycle:
 
     def _end(self, advice: Advice, adapter: Adapter, objects: Objects, end: End) -> None:
         """Ends advice; what it left is taken back first, for the annotations are its memory."""
-        if end is not End.FOLLOWED:
+        if end is End.FOLLOWED:
+            adapter.finish(advice, objects)
+            self._rejections.expect(advice)
+        else:
             self._on_step(Step.ADVISE)
             adapter.undo(advice, objects)
         list(self._executor.map(self._unmark, advice.bindings))

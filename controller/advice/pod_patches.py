@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controller.advice.advice import Advice
+from controller.advice.objects import Objects
 from controller.gang_state import Body, Key
 from placement.advice_marks import CONDITION, GATE
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
@@ -25,6 +27,12 @@ def is_gated_by_us_alone(pod: Body) -> bool:
         and not pod["spec"].get("nodeName")
         and not pod["metadata"].get("deletionTimestamp")
     )
+
+
+def is_any_let_go(advice: Advice, objects: Objects) -> bool:
+    """Whether a pod of the advice does not wait for it any more."""
+    pods = (objects.pods.get(binding.pod) for binding in advice.bindings)
+    return any(pod is not None and GATE not in gates(pod) for pod in pods)
 
 
 def without_gate(pod: Body) -> Body:

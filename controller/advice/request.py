@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 
 from controller.advice.adapter import Adapter
 from controller.advice.advice import read_advice
+from controller.advice.gpu_groups import group_labels, noted_groups
 from controller.advice.objects import Objects
+from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of_resource, node_of
 from controller.plain_gangs import plain_gangs
 from placement import v1
-from placement.kubernetes import InputError, translate
+from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
 from placement.resources import NODES, POD_GANGS, PODS, Resource
 
@@ -36,12 +38,14 @@ class AdviceRequest:
     waiting: Mapping[Key, tuple[Key, ...]]
     adapters: Mapping[Key, Adapter]
     refused: Mapping[Key, str]
+    #: KAI's names of shared GPUs, by node and device.
+    gpu_groups: Mapping[str, Mapping[int, str]]
 
 
 def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
     """The request as of `now`, in seconds since the epoch."""
     advised = {
-        binding.pod: binding.node
+        binding.pod: binding
         for advice in read_advice(objects.pods).values()
         for binding in advice.bindings
     }
@@ -51,8 +55,7 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
         if node_of(pod):
             pods[key] = pod
         elif key in advised:
-            opened = {k: v for k, v in pod["spec"].items() if k != "schedulingGates"}
-            pods[key] = {**pod, "spec": {**opened, "nodeName": advised[key]}}
+            pods[key] = _as_advised(pod, advised[key])
         elif any(adapter.is_decided(pod, objects) for adapter in adapters):
             pods[key] = pod
         elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
@@ -75,7 +78,8 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     for gang in plain_gangs(pods, taken):
         key = gang["metadata"]["namespace"], gang["metadata"]["name"]
         bodies[POD_GANGS.kind, key, ""] = gang
-    message, refused = _translated(bodies, now)
+    translation, refused = _translated(bodies, now)
+    message = translation.request
     waiting = {}
     kept = []
     for one in message.gangs:
@@ -87,7 +91,19 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
             kept.append(one)
     del message.gangs[:]
     message.gangs.extend(kept)
-    return AdviceRequest(message, waiting, by_pod, refused)
+    return AdviceRequest(message, waiting, by_pod, refused, translation.gpu_groups)
+
+
+def _as_advised(pod: Body, binding: Binding) -> Body:
+    """A pod as if its advice had been followed."""
+    spec = {k: v for k, v in pod["spec"].items() if k != "schedulingGates"}
+    labels = pod["metadata"].get("labels") or {}
+    shared = group_labels(noted_groups(binding.notes))
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], "labels": {**labels, **shared}},
+        "spec": {**spec, "nodeName": binding.node},
+    }
 
 
 def _names(resource: Resource) -> dict[str, str]:
@@ -114,15 +130,13 @@ def _bound(group: v1.PodGroup) -> list[v1.BoundPod]:
     return [*group.bound_pods, *(pod for pods in group.pod_sets for pod in pods.bound_pods)]
 
 
-def _translated(
-    bodies: dict[_Place, Body], now: float
-) -> tuple[v1.ComputePlacementRequest, dict[Key, str]]:
+def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, dict[Key, str]]:
     """The message, without the objects that cannot be read, and what is wrong with those."""
     refused: dict[Key, str] = {}
     moment = datetime.fromtimestamp(now, UTC)
     while True:
         try:
-            return translate(Input.of(bodies.values()), as_of=moment).request, refused
+            return translate(Input.of(bodies.values()), as_of=moment), refused
         except InputError as error:
             before = len(bodies)
             for problem in error.problems:

@@ -8,12 +8,14 @@ binds a pinned Reservation if its node has the room, and then the pods that own 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from urllib3.exceptions import HTTPError
 
 from tests.cluster.api import NODES, PODS, Api, ApiError, Body, Resource
+from tests.cluster.build import pod_spec
 
 BIND_REQUESTS: Final = Resource("scheduling.run.ai/v1alpha2", "bindrequests")
 KAI_POD_GROUPS: Final = Resource("scheduling.run.ai/v2alpha2", "podgroups")
@@ -46,6 +48,13 @@ _KINDS: Final = (
     ("Queue", "scheduling.volcano.sh", "v1beta1", "queues", False),
     ("HyperNode", "topology.volcano.sh", "v1alpha1", "hypernodes", False),
 )
+#: Where KAI's binder holds GPUs that are shared, and its label of those who share one.
+HOLDERS: Final = "kai-resource-reservation"
+GPU_GROUP: Final = "runai-gpu-group"
+
+#: Namespace and name.
+Key = tuple[str, str]
+
 _PAUSE: Final = 0.05
 _GPU: Final = "nvidia.com/gpu"
 
@@ -124,27 +133,76 @@ class StandIn:
 
 
 class KaiBinder(StandIn):
-    """Binds by BindRequest, no matter who wrote it. Those for `fails` fail. When a pod is bound its
-    request goes, as KAI's scheduler sees to. `bound` has them in order."""
+    """Binds by BindRequest, no matter who wrote it, and asks neither for room nor for gates: the
+    API server refuses what is gated. One that fails is tried again, with growing pauses, as long
+    as its back-off limit allows; of the attempts only the first is ever written down. Those for
+    `fails` fail. `requests` has those that were carried out, in order."""
 
     def __init__(self, api: Api, *, fails: Callable[[Body], bool] = lambda request: False) -> None:
         super().__init__(api)
         self._fails = fails
+        self._not_before: dict[str, float] = {}
         self.requests: list[Body] = []
 
     def step(self) -> None:
+        self._free_unused()
         for request in self._api.items(BIND_REQUESTS):
-            if request.get("status", {}).get("phase"):
+            status, uid = request.get("status", {}), request["metadata"]["uid"]
+            if status.get("phase") == "Succeeded" or _has_failed(request):
                 continue
-            metadata, spec = request["metadata"], request["spec"]
-            if self._fails(request):
-                self._set_status(BIND_REQUESTS, request, {"phase": "Failed", "reason": "test"})
+            if time.monotonic() < self._not_before.get(uid, 0.0):
                 continue
-            pod = self._api.find(PODS, spec["podName"], metadata["namespace"])
-            if pod is not None and not pod["spec"].get("nodeName"):
+            if not self._fails(request) and self._bind(request):
+                self.requests.append(request)
+                self._set_status(BIND_REQUESTS, request, {"phase": "Succeeded"})
+                continue
+            attempts = status.get("failedAttempts", 0)
+            self._not_before[uid] = time.monotonic() + 2**attempts
+            if status.get("phase") != "Failed":
+                failed = {"phase": "Failed", "reason": "test", "failedAttempts": attempts + 1}
+                self._set_status(BIND_REQUESTS, request, failed)
+
+    def _bind(self, request: Body) -> bool:
+        spec = request["spec"]
+        pod = self._api.find(PODS, spec["podName"], request["metadata"]["namespace"])
+        if pod is None:
+            return False
+        if not pod["spec"].get("nodeName"):
+            if spec.get("receivedResourceType") == "Fraction":
+                self._share(pod, spec["selectedGPUGroups"], spec["selectedNode"])
+            try:
                 self._api.bind(pod, spec["selectedNode"])
-            self.requests.append(request)
-            self._set_status(BIND_REQUESTS, request, {"phase": "Succeeded"})
+            except ApiError as error:
+                if error.status >= 429:
+                    raise
+                return False
+        return True
+
+    def _free_unused(self) -> None:
+        """Lets the GPUs go that nobody shares, or is about to."""
+        used = {
+            group
+            for request in self._api.items(BIND_REQUESTS)
+            if not _has_failed(request)
+            for group in request["spec"].get("selectedGPUGroups", ())
+        }
+        for holder in self._api.items(PODS, HOLDERS):
+            if holder["metadata"]["labels"][GPU_GROUP] not in used:
+                self._api.delete(PODS, _name(holder), HOLDERS, grace=0)
+
+    def _share(self, pod: Body, groups: list[str], node: str) -> None:
+        """Holds a GPU for each group that has none, and labels the pod with its group."""
+        self._api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOLDERS}})
+        there = {p["metadata"]["labels"][GPU_GROUP] for p in self._api.items(PODS, HOLDERS)}
+        for group in set(groups) - there:
+            labels = {GPU_GROUP: group}
+            metadata = {"name": f"hold-{group}", "namespace": HOLDERS, "labels": labels}
+            spec = {**pod_spec(gpus=1, cpu="1m", memory="1Mi"), "nodeName": node}
+            self._api.create(PODS, {"metadata": metadata, "spec": spec})
+        one = {GPU_GROUP: groups[0]}
+        labels = one if len(groups) == 1 else {f"{GPU_GROUP}/{group}": group for group in groups}
+        body = {"metadata": {"labels": labels}}
+        self._api.merge(PODS, _name(pod), body, pod["metadata"]["namespace"])
 
 
 class GangScheduler(StandIn):
@@ -157,8 +215,8 @@ class GangScheduler(StandIn):
         self._scheduler = scheduler
         self._group = group
 
-    def decided(self) -> dict[str, str]:
-        """By the name of a pod, the node that another object sends it to."""
+    def decided(self) -> dict[Key, str]:
+        """The nodes of pods that another object sends there."""
         return {}
 
     def held(self) -> set[str]:
@@ -177,7 +235,7 @@ class GangScheduler(StandIn):
         gangs: dict[str, list[Body]] = {}
         for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
             name = pod["metadata"].get("annotations", {}).get(self._group, "")
-            if not pod["spec"].get("nodeName") and (at := decided.get(_name(pod))):
+            if not pod["spec"].get("nodeName") and (at := decided.get(_key(pod))):
                 free[at] -= _gpus(pod["spec"])
             elif pod["spec"].get("schedulerName") == self._scheduler and name not in held:
                 gangs.setdefault(name, []).append(pod)
@@ -203,14 +261,33 @@ class GangScheduler(StandIn):
 
 class KaiScheduler(GangScheduler):
     """KAI's scheduler at its simplest: what a BindRequest sends somewhere takes its room, and
-    PodGroups of other node pools are not its own."""
+    PodGroups of other node pools are not its own.
 
-    def __init__(self, api: Api) -> None:
+    It decides from what it saw when its cycle began, writes BindRequests when the cycle ends,
+    `cycle` seconds later, and looks at nothing in between. Requests that have failed go.
+    """
+
+    def __init__(self, api: Api, *, cycle: float = 0.0) -> None:
         super().__init__(api, scheduler="kai-scheduler", group="pod-group-name")
+        self._cycle = cycle
+        self._placed: list[tuple[Body, str]] = []
 
-    def decided(self) -> dict[str, str]:
+    def step(self) -> None:
+        for one in filter(_has_failed, self._api.items(BIND_REQUESTS)):
+            self._api.delete(BIND_REQUESTS, _name(one), one["metadata"]["namespace"])
+        self._placed.clear()
+        super().step()
+        self._stopping.wait(self._cycle)
+        for pod, at in self._placed:
+            self._write(pod, at)
+
+    def decided(self) -> dict[Key, str]:
         requests = self._api.items(BIND_REQUESTS)
-        return {one["spec"]["podName"]: one["spec"]["selectedNode"] for one in requests}
+        return {
+            (one["metadata"]["namespace"], one["spec"]["podName"]): one["spec"]["selectedNode"]
+            for one in requests
+            if not _has_failed(one)
+        }
 
     def held(self) -> set[str]:
         groups = self._api.items(KAI_POD_GROUPS)
@@ -219,6 +296,38 @@ class KaiScheduler(GangScheduler):
             for one in groups
             if "kai.scheduler/node-pool" in one["metadata"].get("labels", {})
         }
+
+    def place(self, pod: Body, at: str) -> None:
+        self._placed.append((pod, at))
+
+    def _write(self, pod: Body, at: str) -> None:
+        metadata = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": _name(pod), "uid": metadata["uid"]}
+        request = {
+            "apiVersion": BIND_REQUESTS.api_version,
+            "kind": "BindRequest",
+            "metadata": {
+                "name": _name(pod),
+                "namespace": metadata["namespace"],
+                "labels": {"selected-node": at},
+                "ownerReferences": [owner],
+            },
+            "spec": {"podName": _name(pod), "selectedNode": at},
+        }
+        try:
+            self._api.create(BIND_REQUESTS, request)
+        except ApiError as error:
+            # The pod has one: the first who writes wins.
+            if error.status != 409:
+                raise
+
+
+def _has_failed(request: Body) -> bool:
+    """Whether KAI counts a BindRequest no more: it has failed, and as often as it may."""
+    status = request.get("status", {})
+    limit = request["spec"].get("backoffLimit")
+    failed = status.get("phase") == "Failed"
+    return failed and (limit is None or status.get("failedAttempts", 0) >= limit)
 
 
 def free_gpus(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, int]:
@@ -232,6 +341,10 @@ def free_gpus(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, int]:
 
 def _name(body: Body) -> str:
     return str(body["metadata"]["name"])
+
+
+def _key(body: Body) -> Key:
+    return str(body["metadata"]["namespace"]), _name(body)
 
 
 def _allows(spec: Body, node: Body) -> bool:

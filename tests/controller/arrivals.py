@@ -52,6 +52,8 @@ _SCHEDULERS: Final = {
 }
 _GPUS: Final = 8
 _LOOK: Final = 0.1
+#: Seconds from what KAI's scheduler sees to what it writes.
+_CYCLE: Final = 1.0
 #: Seconds for everything that waits to end, once nothing arrives any more.
 _DRAIN: Final = 180.0
 
@@ -149,7 +151,7 @@ class _Arrivals:
     def _schedulers(self) -> list[Any]:
         match self._options.advise:
             case "kai":
-                return [KaiBinder(self._api), KaiScheduler(self._api)]
+                return [KaiBinder(self._api), KaiScheduler(self._api, cycle=_CYCLE)]
             case "koordinator":
                 return [KoordScheduler(self._api)]
         program = binaries.ensure_scheduler()

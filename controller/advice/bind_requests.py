@@ -1,0 +1,116 @@
+"""KAI's BindRequests as its own scheduler writes them: names, owners, labels, what is received."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from controller.advice.gpu_groups import shares_gpus
+from controller.gang_state import Body
+from placement.advice_marks import KAI_NODE_POOL, MADE_FOR
+from placement.kubernetes.quantities import QuantityError, amount
+from placement.kubernetes.shares import Share, read_shares
+from placement.resources import BIND_REQUESTS
+
+_GPU: Final = "nvidia.com/gpu"
+#: MiB of each GPU of a node.
+_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+_LONGEST_LABEL: Final = 63
+_MIB: Final = 1 << 20
+
+
+def bind_request(
+    pod: Body,
+    node: Body,
+    *,
+    advice: str,
+    gpu_groups: tuple[str, ...] = (),
+    tries: int | None = None,
+) -> dict[str, Any]:
+    """The BindRequest of a pod, named, owned and labelled like KAI's own.
+
+    A pod of whole GPUs gets a number of them; one with shares gets one of each of its groups.
+    Without `tries` a request that fails has failed for good.
+    """
+    metadata = pod["metadata"]
+    name = node["metadata"]["name"]
+    labels = {MADE_FOR: advice}
+    if len(name) <= _LONGEST_LABEL:
+        labels["selected-node"] = name
+    if pool := (node["metadata"].get("labels") or {}).get(KAI_NODE_POOL):
+        # A scheduler deletes requests whose node it does not know, and which name no pool.
+        labels[KAI_NODE_POOL] = pool
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": BIND_REQUESTS.api_version,
+        "kind": BIND_REQUESTS.kind,
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "podName": metadata["name"],
+            "selectedNode": name,
+            **_received(pod, node, gpu_groups),
+            **({"backoffLimit": tries} if tries is not None else {}),
+        },
+    }
+
+
+def has_failed(request: Body) -> bool:
+    """Whether KAI counts a request no more: it has failed, and as often as it may."""
+    status = request.get("status") or {}
+    limit = request["spec"].get("backoffLimit")
+    tried = status.get("failedAttempts") or 0
+    return status.get("phase") == "Failed" and (limit is None or tried >= limit)
+
+
+def has_succeeded(request: Body) -> bool:
+    """Whether the pod was bound."""
+    return (request.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _received(pod: Body, node: Body, gpu_groups: tuple[str, ...]) -> dict[str, Any]:
+    if not shares_gpus(pod):
+        return {
+            "receivedResourceType": "Regular",
+            "receivedGPU": {"count": _gpus(pod), "portion": "1"},
+        }
+    share = read_shares({}, pod["metadata"].get("annotations") or {}).share
+    return {
+        "receivedResourceType": "Fraction",
+        "receivedGPU": {"count": len(gpu_groups), "portion": _portion(share, node)},
+        "selectedGPUGroups": list(gpu_groups),
+    }
+
+
+def _portion(share: Share | None, node: Body) -> str:
+    """The part of each GPU in hundredths, rounded up as KAI does where memory is asked for."""
+    if share is None:
+        return "1.00"
+    if not share.memory_bytes:
+        return f"{Decimal(share.compute_milli) / 1000:.2f}"
+    text = (node["metadata"].get("labels") or {}).get(_GPU_MEMORY, "")
+    size = int(text) * _MIB if text.isascii() and text.isdecimal() else 0
+    hundredths = min(100, -(-share.memory_bytes * 100 // size)) if size else 100
+    return f"{Decimal(hundredths) / 100:.2f}"
+
+
+def _gpus(pod: Body) -> int:
+    """The whole GPUs of a pod; init containers run before, so the larger of both counts."""
+
+    def asked(container: Body) -> int:
+        resources = container.get("resources") or {}
+        for kind in ("requests", "limits"):
+            if (text := (resources.get(kind) or {}).get(_GPU)) is not None:
+                try:
+                    return amount(_GPU, str(text))
+                except QuantityError:
+                    return 0
+        return 0
+
+    spec = pod["spec"]
+    together = sum(map(asked, spec.get("containers") or ()))
+    return max([together, *map(asked, spec.get("initContainers") or ())])

@@ -1,0 +1,123 @@
+"""Whether the nodes of advice have room for it still, after others may have decided.
+
+Between the plan and the writing lies time: a wait, or a crash. What is bound to the nodes, or is
+about to be, is then read once more, and counted as for a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from controller.advice.adapter import Adapter
+from controller.advice.advice import Advice
+from controller.advice.objects import Objects
+from controller.advice.request import build_request
+from controller.gang_state import Body, Key, key_of, node_of
+from placement import v1
+from placement.cluster import ApiError, Cluster
+from placement.kubernetes.devices import KAI_HOLDERS
+from placement.kubernetes.pods import KAI_GROUP
+from placement.kubernetes.shares import GPU
+from placement.resources import BIND_REQUESTS, DEVICES, NODES, PODS, UNFINISHED
+
+
+def overbooked(
+    cluster: Cluster, advice: Advice, objects: Objects, adapters: Sequence[Adapter], now: float
+) -> str:
+    """Why advice cannot be carried out any more; empty when it can. `now` is in seconds since the
+    epoch. Raises `ApiError`."""
+    nodes = sorted(set(advice.nodes.values()))
+    there: dict[Key, Body] = {}
+    for name in nodes:
+        node = objects.of(NODES).get(("", name))
+        if node is None:
+            return f"node {name} is gone"
+        if (node.get("spec") or {}).get("unschedulable"):
+            return f"node {name} is cordoned"
+        there["", name] = node
+    requests = _requests(cluster, objects)
+    pods = _pods(cluster, objects, nodes, requests)
+    stores = {NODES: there, BIND_REQUESTS: requests, DEVICES: objects.of(DEVICES)}
+    ours = advice.nodes
+    others = {key: pod for key, pod in pods.items() if key not in ours}
+    before, after = (
+        _used(Objects(objects.revision, {**stores, PODS: some}), adapters, now)
+        for some in (others, pods)
+    )
+    for node_name, used in after.items():
+        for resource, amount in used.items():
+            # What was too much without it is not the advice's fault.
+            if amount > 0 and amount > before.get(node_name, {}).get(resource, 0):
+                return f"{resource} on {node_name} was given away"
+    return ""
+
+
+def _used(
+    objects: Objects, adapters: Sequence[Adapter], now: float
+) -> Mapping[str, Mapping[str, int]]:
+    """By node and resource, what is asked for beyond what there is; negative where some is left."""
+    built = build_request(objects, adapters, now)
+    held = {
+        pod["metadata"].get("labels", {}).get(KAI_GROUP)
+        for (namespace, _), pod in objects.pods.items()
+        if namespace == KAI_HOLDERS
+    }
+    result = {}
+    for node in built.request.snapshot.nodes:
+        name = node.name.removeprefix("nodes/")
+        asked, there = _amounts(node.requested), _amounts(node.allocatable)
+        there["pods"] = there.get("pods") or 110
+        # A GPU that is shared counts once its holder runs.
+        asked[GPU] = asked.get(GPU, 0) + sum(
+            group not in held for group in built.gpu_groups.get(name, {}).values()
+        )
+        result[name] = {r: amount - there.get(r, 0) for r, amount in asked.items() if amount}
+    return result
+
+
+def _amounts(resources: v1.Resources) -> dict[str, int]:
+    return {
+        "cpu": resources.cpu_millis,
+        "memory": resources.memory_bytes,
+        "pods": resources.pod_count,
+        **resources.extended,
+    }
+
+
+def _requests(cluster: Cluster, objects: Objects) -> dict[Key, Body]:
+    """What KAI has decided by now; nothing where its kinds are not served."""
+    if BIND_REQUESTS not in objects.stores:
+        return {}
+    try:
+        pages = cluster.pages(BIND_REQUESTS)
+        return {key_of(body): body for page in pages for body in page.items}
+    except ApiError as error:
+        if error.status == 404:
+            return {}
+        raise
+
+
+def _pods(
+    cluster: Cluster, objects: Objects, nodes: Iterable[str], requests: Mapping[Key, Body]
+) -> dict[Key, Body]:
+    """The pods on the nodes, those that are about to be bound there, and those that wait."""
+    wanted = set(nodes)
+    pods = {key: pod for key, pod in objects.pods.items() if not node_of(pod)}
+    for (namespace, _), request in requests.items():
+        key = namespace, str(request["spec"].get("podName"))
+        if request["spec"].get("selectedNode") in wanted and key not in objects.pods:
+            try:
+                pods[key] = cluster.request("GET", PODS.path_of(key[1], namespace))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+    listed = (
+        cluster.request(
+            "GET", PODS.path, query={"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"}
+        )
+        for node in wanted
+    )
+    on_nodes = chain.from_iterable(answer.get("items") or () for answer in listed)
+    # Lists do not say of each of their objects what it is.
+    return pods | {key_of(pod): {"apiVersion": "v1", "kind": "Pod", **pod} for pod in on_nodes}
