@@ -1,0 +1,126 @@
+"""Gangs that run and may give way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from placement_service.entities.eviction import DisruptionBudget
+from placement_service.entities.queues import Queue
+from placement_service.entities.request import (
+    HOSTNAME,
+    PODS,
+    BoundPod,
+    Node,
+    Pod,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+)
+from placement_service.entities.selectors import LabelSelector
+from tests.strategies.devices import with_devices
+from tests.strategies.queues import in_a_queue, memberships, queue_trees
+from tests.strategies.words import APPS, FULL, GPU, NAMESPACE, NOW, Size, rarely
+
+#: Whom evictions spare, and why: a gang's fields.
+_protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.just({}),
+    st.just({"not_preemptible": True}),
+    st.just({"never_preempts": True}),
+    st.just({"start": NOW - 100, "minimum_run_time": 60}),
+    st.just({"start": NOW - 10, "minimum_run_time_before_reclaim": 20}),
+)
+
+
+@st.composite
+def with_told_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """The pods that run in pod sets are on their nodes, which have room for them."""
+    requested = {node.name: dict(node.requested) for node in snapshot.nodes}
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                for pod in pod_set.bound_pods:
+                    for resource, amount in pod_set.template.requests.items():
+                        here = requested[pod.node]
+                        here[resource] = here.get(resource, 0) + amount
+    nodes = []
+    for node in snapshot.nodes:
+        here = requested[node.name]
+        grown = {r: max(node.allocatable.get(r, 0), n) for r, n in here.items()}
+        nodes.append(replace(node, requested=here, allocatable={**node.allocatable, **grown}))
+    selector = LabelSelector((("app", draw(st.sampled_from(APPS))),))
+    budget = DisruptionBudget(
+        f"namespaces/{NAMESPACE}/poddisruptionbudgets/b", selector, draw(st.integers(0, 2))
+    )
+    return replace(
+        snapshot,
+        nodes=tuple(nodes),
+        gangs=tuple(replace(gang, **draw(_protections)) for gang in snapshot.gangs),
+        as_of=NOW,
+        disruption_budgets=(budget,) if draw(rarely) else (),
+    )
+
+
+@st.composite
+def full_clusters(draw: st.DrawFn, size: Size = FULL) -> Snapshot:
+    """Nodes of four GPUs, mostly full of gangs that may give way, and gangs that want in."""
+    nodes = [
+        Node(
+            f"nodes/n{i}",
+            {HOSTNAME: f"n{i}", "rack": f"r{i // 2}"},
+            {GPU: 4, PODS: 110},
+        )
+        for i in range(draw(st.integers(1, size.nodes)))
+    ]
+    running: dict[tuple[int, int], list[BoundPod]] = {}
+    for node in nodes:
+        left = draw(st.sampled_from([4, 4, 4, 3, 2, 2]))
+        while left:
+            gang = draw(st.integers(0, 1))
+            gpus = draw(st.sampled_from([g for g in (1, 2, 4) if g <= left]))
+            pods = running.setdefault((gang, gpus), [])
+            name = f"namespaces/{NAMESPACE}/pods/old{gang}-{gpus}-{len(pods)}"
+            pods.append(BoundPod(name, node.name))
+            left -= gpus
+    gangs = []
+    for gang in sorted({gang for gang, _ in running}):
+        sets = tuple(
+            PodSet(_asks(gpus), (), tuple(pods))
+            for (mine, gpus), pods in sorted(running.items())
+            if mine == gang
+        )
+        count = sum(len(s.bound_pods) for s in sets)
+        minimum = draw(st.one_of(st.just(count), st.integers(0, count)))
+        gangs.append(_one_group(f"old{gang}", minimum, sets, draw(st.integers(0, 1))))
+    pods_left = size.pods
+    for index in range(draw(st.integers(1, size.gangs))):
+        count = draw(st.integers(1, max(1, pods_left)))
+        pods_left -= count
+        names = (f"namespaces/{NAMESPACE}/pods/new{index}-{i}" for i in range(count))
+        waiting = (PodSet(_asks(draw(st.sampled_from([1, 2, 4]))), tuple(map(Pod, names))),)
+        minimum = draw(st.one_of(st.just(count), st.integers(1, count)))
+        gangs.append(_one_group(f"new{index}", minimum, waiting, draw(st.integers(0, 2))))
+        if pods_left <= 0:
+            break
+    queues: tuple[Queue, ...] = ()
+    if draw(st.booleans()):
+        queues = draw(queue_trees())
+        gangs = [in_a_queue(gang, *draw(memberships)) for gang in gangs]
+    snapshot = draw(with_told_pods(Snapshot(tuple(nodes), tuple(gangs), queues=queues)))
+    return draw(with_devices(snapshot)) if draw(st.booleans()) else snapshot
+
+
+def _asks(gpus: int) -> PodTemplate:
+    return PodTemplate({GPU: gpus, PODS: 1}, {"app": "a" if gpus == 1 else "b"})
+
+
+def _one_group(name: str, minimum: int, sets: tuple[PodSet, ...], priority: int) -> PodGang:
+    return PodGang(
+        f"namespaces/{NAMESPACE}/podgangs/{name}", (PodGroup("w", minimum, sets),), priority
+    )
