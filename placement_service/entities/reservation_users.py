@@ -1,14 +1,15 @@
 """Which pod uses which reservation, decided once it is known which pods are on which node.
 
 Owners beside a reservation use it as far as it goes: pods that require one first, one pod
-for an allocate-once reservation, as many as fit for a restricted one, all others for the
-rest. A pod that a reservation names takes the place of a pod of its set beside it.
+that fits for an allocate-once reservation, as many as fit for a restricted one, all others for the
+rest. An allocate-once one that nobody fits serves one that no other helps. A pod that a
+reservation names takes the place of a pod of its set beside it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_service.entities.request import Binding, Pod, PodTemplate, Snapshot
@@ -96,9 +97,26 @@ class _Users:
                     mine, key=lambda r: (not self._fits(pod, r), self._left[r.name], r.name)
                 )
                 self._take(pod, least)
-        for r in sorted(reservations, key=lambda r: (not r.allocate_once, not r.restricted)):
-            while users := [p for p in self._waiting if self._able(p, r) and any(p.asks(r))]:
+        once = [r for r in reservations if r.allocate_once]
+        others = sorted((r for r in reservations if r not in once), key=lambda r: not r.restricted)
+        self._fill(once, self._fits)
+        self._fill(others, self._helps)
+        # Whom an allocate-once one only helps is better off in one that has more to give.
+        self._fill(once, self._helps)
+        self._fill(others, lambda pod, r: any(pod.asks(r)))
+
+    def _fill(
+        self, reservations: Iterable[Reservation], suits: Callable[[_Pod, Reservation], bool]
+    ) -> None:
+        for r in reservations:
+            while users := [
+                p for p in self._waiting if self._able(p, r) and any(p.asks(r)) and suits(p, r)
+            ]:
                 self._take(self._largest(users, r), r)
+
+    def _helps(self, pod: _Pod, r: Reservation) -> bool:
+        """Whether it has any of what the pod asks for."""
+        return any(map(min, pod.asks(r), self._left[r.name]))
 
     def _largest(self, pods: Iterable[_Pod], r: Reservation) -> _Pod:
         return max(pods, key=lambda p: (self._fits(p, r), p.asks(r), p.name))

@@ -229,7 +229,9 @@ class _Formulation:
         if not owners:
             return [_Held(frozenset(), dict(r.held)) for r in reservations]
         once = [r for r in reservations if r.allocate_once or names_pods(r)]
-        single = [r for r in reservations if r not in once]
+        # In the order in which they are used.
+        once.sort(key=lambda r: r.name)
+        single = sorted((r for r in reservations if r not in once), key=lambda r: r.name)
         if any(not r.allocate_once and len(r.owners) > 1 for r in once):
             self.draft.is_exact = False
         if single and (once or len(single) > 1):

@@ -51,6 +51,14 @@ def test_what_owners_leave_stays_held() -> None:
     scenario.place().expect(new={"a": 1, "b": 4})
 
 
+def test_an_owner_uses_what_gives_it_most_and_not_what_serves_one_pod() -> None:
+    """It fits neither; with the other choice more than the node has would be in use and held."""
+    scenario = Scenario("x1=8").hold("most", "x1", 3, "own")
+    scenario = scenario.hold("once", "x1", 1, "own", allocate_once=True)
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=4)).gang("b", pods=3, gpus=1)
+    assert used(scenario.place().expect(placed=("a", "b"))) == {"a-own-0": "most"}
+
+
 def test_a_closed_reservation_holds_its_room_and_serves_nobody() -> None:
     scenario = Scenario("x1=8").hold("held", "x1", 4, "own", closed=True)
     scenario.gang("a", Group("own", pods=8, gpus=1, min=1)).place().expect(new={"a": 4})
