@@ -35,6 +35,7 @@ from tests.cluster.apiserver import ApiServer
 from tests.cluster.build import node, pod_spec
 from tests.cluster.scheduler import KubeScheduler
 from tests.cluster.schedulers import (
+    BIND_REQUESTS,
     KAI_POD_GROUPS,
     KaiBinder,
     KaiScheduler,
@@ -93,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two arrivals")
     parser.add_argument("--share", type=float, default=0.5, help="of the gangs that is advised")
+    parser.add_argument(
+        "--kai-hold", choices=("gate", "label"), default="gate", help="how KAI's gangs wait"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as directory:
@@ -201,10 +205,11 @@ class _Arrivals:
             # These two place pods one by one: a gang of theirs might never be whole.
             count = 1
         scheduler = _SCHEDULERS[self._options.advise]
-        gated = advised and self._options.advise != "kai"
+        labelled = self._options.advise == "kai" and self._options.kai_hold == "label"
+        gated = advised and not labelled
         annotations = {"pod-group-name": name} if self._options.advise == "kai" else {GANG: name}
         if self._options.advise == "kai":
-            self._api.create(KAI_POD_GROUPS, _pod_group(name, count, held=advised))
+            self._api.create(KAI_POD_GROUPS, _pod_group(name, count, held=advised and labelled))
         spec = {
             **pod_spec(gpus=gpus, cpu="10m", memory="1Mi"),
             "schedulerName": scheduler,
@@ -236,13 +241,21 @@ class _Arrivals:
             if all(p["spec"].get("nodeName") for p in gang) and len(gang) == int(labels["size"]):
                 end = self._ends.setdefault(name, now + self._rng.uniform(2.0, 8.0))
                 if now >= end:
-                    for pod in gang:
-                        self._api.delete(PODS, pod["metadata"]["name"], _NAMESPACE, grace=0)
-                    if self._options.advise == "kai":
-                        self._api.delete(KAI_POD_GROUPS, name, _NAMESPACE)
+                    self._delete(name, gang)
                     kind = "advised" if labels[ADVISED] == "true" else "alone"
                     figures.ended[kind] += 1
         return bool(pods)
+
+    def _delete(self, name: str, gang: Sequence[Body]) -> None:
+        """Ends a gang, and what its pods own: there is no garbage collector here."""
+        for pod in gang:
+            self._api.delete(PODS, pod["metadata"]["name"], _NAMESPACE, grace=0)
+        if self._options.advise == "kai":
+            self._api.delete(KAI_POD_GROUPS, name, _NAMESPACE)
+            for pod in gang:
+                request = self._api.find(BIND_REQUESTS, pod["metadata"]["name"], _NAMESPACE)
+                if request is not None:
+                    self._api.delete(BIND_REQUESTS, pod["metadata"]["name"], _NAMESPACE)
 
     def _judge(self) -> None:
         pods = self._api.items(PODS, _NAMESPACE)
