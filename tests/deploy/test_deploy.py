@@ -22,6 +22,7 @@ from controller.service_client import ServiceClient
 from controller.settings import Settings as ControllerSettings
 from placement import v1
 from placement.advice_marks import GANG, GATE, KAI_HOLD, KAI_NODE_POOL
+from placement.cli.commands.release import command as release
 from placement.errors import PlacementError
 from placement.testing import serve
 from placement_service.api.healthcheck import ailment
@@ -50,7 +51,7 @@ ACCOUNT = "system:serviceaccount:placement-system:placement-controller"
 
 #: What is applied as it is; the other folders are parts of these.
 MODES = ("service", "bind", "dry-run", "advise-kube-scheduler", "advise-kai", "advise-koordinator")
-COMPONENTS = ("cert-manager", "eviction", "monitoring", "tracing")
+COMPONENTS = ("cert-manager", "eviction", "monitoring", "release", "tracing")
 
 #: Kinds that no API server knows by itself.
 _FOREIGN = ("cert-manager.io", "monitoring.coreos.com")
@@ -185,6 +186,21 @@ def test_containers_are_harmless() -> None:
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert not container["securityContext"]["allowPrivilegeEscalation"]
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+
+
+def test_the_timer_is_longer_than_a_controller_lets_gangs_wait(tmp_path: Path) -> None:
+    (job,) = (
+        body
+        for body in rendered(with_component("release", "advise-kai", tmp_path))
+        if body["kind"] == "CronJob"
+    )
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    program, name, *arguments = pod["containers"][0]["command"]
+    assert (program, name) == ("placementctl", "release")
+    made = release.make_context(name, arguments)
+    fields = ControllerSettings.model_fields
+    waits = fields["advice_timeout"].default + fields["advice_ttl"].default
+    assert made.params["after"] > waits
 
 
 def test_settings_are_those_that_there_are(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.advice_marks import ADVICE, GANG, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cli.commands.release import command
 from tests.cluster.api import PODS, Api, Body, Resource
 from tests.cluster.build import pod_spec
@@ -101,6 +102,28 @@ def test_all_that_advice_left_goes_and_nothing_else(left: Cluster) -> None:
     }
     assert groups == {"ours": None, "theirs": {KAI_NODE_POOL: "gold"}}
     assert release(config) == "There is nothing to release.\n"
+
+
+def test_what_may_be_decided_still_is_left_to_the_controller(left: Cluster) -> None:
+    """Old pods wait with young ones of their gang; those that have waited long enough go."""
+    config, namespace = left.kubeconfig(), left.namespace
+    assert release(config, "--after", "3600") == "There is nothing to release.\n"
+    time.sleep(3.0)
+    mark = {"annotations": {GANG: "g"}}
+    for name in ("waits", "young"):
+        if name == "young":
+            metadata = {"name": name, "namespace": namespace, **mark}
+            spec = {**pod_spec(), "schedulingGates": [{"name": GATE}]}
+            left.api.create(PODS, {"metadata": metadata, "spec": spec})
+        else:
+            left.api.merge(PODS, name, {"metadata": mark}, namespace)
+    assert release(config, "--after", "2").splitlines() == [
+        f"BindRequest {namespace}/ours: deleted",
+        f"Reservation {namespace}-ours: deleted",
+        f"Pod {namespace}/advised: advice taken away",
+        f"PodGroup {namespace}/ours: hold taken away",
+        f"Pod {namespace}/advised: gate taken away",
+    ]
 
 
 def test_a_namespace_is_released_alone(left: Cluster) -> None:

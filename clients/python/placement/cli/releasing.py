@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
-from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.advice_marks import ADVICE, GANG, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Body, Cluster
+from placement.kubernetes.kai import POD_GROUP
+from placement.kubernetes.reading import At
+from placement.kubernetes.times import read_time
 from placement.resources import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,
@@ -20,6 +24,9 @@ from placement.resources import (
     UNFINISHED,
     Resource,
 )
+
+#: Grove's label of a PodGang's pods.
+_POD_GANG: Final = "grove.io/podgang"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +45,30 @@ class Release:
         return f"{self.resource.kind} {title}: {self.what}"
 
 
-def releases(cluster: Cluster, *, namespace: str = "") -> Iterator[Release]:
-    """What is to be taken away, in order. Raises `ApiError`."""
+def releases(
+    cluster: Cluster, *, namespace: str = "", before: datetime | None = None
+) -> Iterator[Release]:
+    """What is to be taken away, in order; only what was made `before` then. Raises `ApiError`."""
     for resource in (BIND_REQUESTS, RESERVATIONS):
         for body in _all(cluster, resource):
-            if _is_ours(body) and not _is_done(body) and _in(body, namespace):
+            is_open = _is_ours(body) and not _is_done(body)
+            if is_open and _in(body, namespace) and _is_older(body, before):
                 yield _release(resource, body, "deleted")
-    pods = [body for body in _all(cluster, PODS) if _in(body, namespace)]
+    everyone = [body for body in _all(cluster, PODS) if _in(body, namespace)]
+    # Of a gang with pods that are younger the controller may be thinking still.
+    young = {_group_of(pod) for pod in everyone if not _is_older(pod, before)}
+    pods = [pod for pod in everyone if _is_older(pod, before) and _group_of(pod) not in young]
     for pod in pods:
         if ADVICE in (pod["metadata"].get("annotations") or {}):
             patch = {"metadata": {"annotations": {ADVICE: None}}}
             yield _release(PODS, pod, "advice taken away", patch)
     for group in _all(cluster, KAI_POD_GROUPS):
-        labels = group["metadata"].get("labels") or {}
-        if labels.get(KAI_NODE_POOL) == KAI_HOLD and _in(group, namespace):
+        metadata = group["metadata"]
+        is_held = (metadata.get("labels") or {}).get(KAI_NODE_POOL) == KAI_HOLD
+        is_young = (
+            not _is_older(group, before) or (metadata["namespace"], metadata["name"]) in young
+        )
+        if is_held and not is_young and _in(group, namespace):
             patch = {"metadata": {"labels": {KAI_NODE_POOL: None}}}
             yield _release(KAI_POD_GROUPS, group, "hold taken away", patch)
     for pod in pods:
@@ -107,6 +124,20 @@ def _is_ours(body: Body) -> bool:
 
 def _is_done(body: Body) -> bool:
     return (body.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _is_older(body: Body, before: datetime | None) -> bool:
+    made = read_time(At(body, {}).get("metadata").get("creationTimestamp"))
+    return before is None or (made is not None and made < before)
+
+
+def _group_of(pod: Body) -> tuple[str, str]:
+    """The gang that a pod says it is of; its own name where it says nothing."""
+    metadata = pod["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    names = (annotations.get(POD_GROUP), annotations.get(GANG), labels.get(_POD_GANG))
+    name = next(filter(None, names), metadata["name"])
+    return metadata["namespace"], name
 
 
 def _in(body: Body, namespace: str) -> bool:

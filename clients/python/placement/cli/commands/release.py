@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import click
 
 from placement.cli import options
@@ -12,18 +14,32 @@ _EXAMPLES = """\b
 Examples:
   placementctl release --dry-run
   placementctl release --namespace ml
+  placementctl release --after 600
 """
 
 
 @click.command("release", epilog=_EXAMPLES)
 @click.option("-n", "--namespace", default="", help="Only this namespace (default: all).")
+@click.option(
+    "--after",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Only what is older, counted from when its pods were made (default: all).",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @options.cluster[0]
 @options.cluster[1]
-def command(namespace: str, dry_run: bool, kubeconfig: str | None, context: str | None) -> None:
+def command(
+    namespace: str,
+    after: float | None,
+    dry_run: bool,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
     """Take every gate, hold, Reservation and open BindRequest of the advisor away.
 
-    Stop the controller first, or it advises again. What runs already stays.
+    Stop the controller first, or it advises again. What runs already stays. With --after it may run
+    beside a controller that lets go sooner than that, and frees what none lets go any more.
     """
     from placement.cli.releasing import carry_out, releases
     from placement.cluster import ApiError, Cluster
@@ -32,7 +48,8 @@ def command(namespace: str, dry_run: bool, kubeconfig: str | None, context: str 
     try:
         with Cluster.connect(kubeconfig=kubeconfig, context=context) as cluster:
             # All of it is found before anything is changed.
-            for one in list(releases(cluster, namespace=namespace)):
+            before = None if after is None else datetime.now(UTC) - timedelta(seconds=after)
+            for one in list(releases(cluster, namespace=namespace, before=before)):
                 if dry_run or carry_out(cluster, one):
                     count += 1
                     write_text(f"{one}\n")
