@@ -7,9 +7,11 @@ import numpy as np
 from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.solving import Var
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import gang_domains
 from placement_service.heuristic.orders import orders
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
@@ -69,12 +71,26 @@ def _best(
             portfolio=portfolio,
         )
         if answer.plan is not None:
+            state.accept(_with_needless_at_home(state, answer.plan))
             state.accept(answer.plan)
         if answer.bound is not None:
             bounds.append(answer.bound)
         if answer.proven or model.model.size > p.exact_portfolio_variables:
             break
     return (min if maximize else max)(bounds, default=None)
+
+
+def _with_needless_at_home(state: State, plan: Plan) -> Plan:
+    """The plan without victims for whose room nobody came: who goes is settled later."""
+    problem = state.problem
+    gone = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
+    if not gone:
+        return plan
+    residual, changed = ResidualCapacity(problem), dict(plan)
+    residual.take_plan(plan)
+    gone.sort(key=lambda g: (-g.priority, -g.value, g.index))
+    state.builder.put_back_home(residual, changed, [g.index for g in gone])
+    return changed
 
 
 def _place_anew(state: State) -> None:
