@@ -35,7 +35,7 @@ from placement_service.api.status import to_status
 from placement_service.api.wire import placements
 from placement_service.entities.errors import InvalidRequest, PlacementError, Violation
 from placement_service.entities.placement import Placement, Progress
-from placement_service.entities.progress import Interrupted, Switch
+from placement_service.entities.progress import Interrupted, Switch, heard
 from placement_service.entities.request import Request
 from placement_service.entities.stages import Passed, Stage, stage, told
 from placement_service.explain.gang_reasons import explain
@@ -189,11 +189,12 @@ class _Computation:
         """What to say of the answer, and its bytes."""
         head = self._job.head
         if head.call is Call.TRANSLATE_OBJECTS:
-            translation = questions.translation(self._job.request)
+            with heard(self._job.switch):
+                translation = questions.translation(self._job.request)
             return "translated\ntranslated", self._fitting(translation)
         if head.call in planning.ASKED:
             return self._planned(planning.read(head.call, self._job.request))
-        with stage(Stage.READ):
+        with stage(Stage.READ), heard(self._job.switch):
             self._tell()
             request = self._read(questions.read(head.call, self._job.request, self._held))
         placement = self._placed(request, head.answer_by)
@@ -233,8 +234,9 @@ class _Computation:
 
     def _planned(self, asked: planning.Asked) -> tuple[str, bytes]:
         """The same for a question of planning."""
-        self._tell()
-        request = self._read(questions.snapshot(asked.question, self._held))
+        with heard(self._job.switch):
+            self._tell()
+            request = self._read(questions.snapshot(asked.question, self._held))
         work = planning.Planning(
             self._stages,
             self._job.switch,

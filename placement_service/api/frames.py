@@ -168,13 +168,13 @@ class Channel:
     def send(self, kind: Kind, content: bytes = b"") -> None:
         """Raises OSError when the edge is gone."""
         with self._lock:
-            self._waiting += HEAD.pack(kind, len(content))
-            if len(content) < SMALL:
-                self._waiting += content
-                content = b""
-            waiting, self._waiting = self._waiting, bytearray()
-            self._socket.sendall(waiting)
-            if content:
+            # In one step, so that a thread which is interrupted leaves no half of a frame; large
+            # ones are answers, and while these are sent nobody interrupts.
+            large = len(content) >= SMALL
+            frames = self._waiting + HEAD.pack(kind, len(content)) + (b"" if large else content)
+            self._waiting = bytearray()
+            self._socket.sendall(frames)
+            if large:
                 self._socket.sendall(content)
 
     def add(self, kind: Kind, content: bytes) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -78,6 +79,30 @@ class Switch:
             with self._lock:
                 if callback in self._callbacks:
                     self._callbacks.remove(callback)
+
+
+@contextmanager
+def heard(interrupter: Interrupter, /) -> Iterator[None]:
+    """Raises Interrupted in the midst of the block, wherever its Python code is by then.
+
+    For work that never looks at the interrupter itself, and that may end at any line: it leaves
+    nothing behind that is half done.
+    """
+    thread = ctypes.c_ulong(threading.get_ident())
+    raised = False
+
+    def interrupt() -> None:
+        nonlocal raised
+        raised = True
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Interrupted))
+
+    with interrupter.calling(interrupt):
+        yield
+    if raised:
+        # It arrives between two steps, at the latest of this loop, unless the block took it.
+        for _ in range(100):
+            pass
+        raise Interrupted
 
 
 class _Never:

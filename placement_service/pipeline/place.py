@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from placement_service.entities.errors import DeadlineTooShort
 from placement_service.entities.placement import Placement, Progress, Reason, Stats
 from placement_service.entities.pod_assignment import count_pods
-from placement_service.entities.progress import NEVER, SILENT, Interrupted, Interrupter, Observer
+from placement_service.entities.progress import (
+    NEVER,
+    SILENT,
+    Interrupted,
+    Interrupter,
+    Observer,
+    heard,
+)
 from placement_service.entities.request import Request
 from placement_service.entities.solution import Limit, Solution, Tier
 from placement_service.entities.stages import Stage, stage
@@ -66,7 +73,7 @@ def place(
 
     # 2. Names become arrays. If time runs out before, the answer is that nothing is placed.
     offer(nothing_yet(request))
-    with stage(Stage.FORMULATE):
+    with stage(Stage.FORMULATE), heard(interrupter):
         run = _Run(request, stages, budget, observer, interrupter, clock, report_defect, offer)
         problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()

@@ -62,7 +62,6 @@ class Held:
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self._bytes = 0
         self._held: OrderedDict[bytes, Told] = OrderedDict()
 
     def read(self, message: ComputePlacementRequest) -> Read:
@@ -89,11 +88,12 @@ class Held:
         if not self._most:
             return
         # The same content may be had with fewer changes by now.
-        before = self._held.pop(version.digest, None)
-        self._bytes += version.cost - (0 if before is None else before.cost)
+        self._held.pop(version.digest, None)
         self._held[version.digest] = version
-        while len(self._held) > 1 and (self._bytes > self._most or len(self._held) > MOST_VERSIONS):
-            self._bytes -= self._held.popitem(last=False)[1].cost
+        # Counted anew: a reader may be interrupted at any line.
+        taken = sum(held.cost for held in self._held.values())
+        while len(self._held) > 1 and (taken > self._most or len(self._held) > MOST_VERSIONS):
+            taken -= self._held.popitem(last=False)[1].cost
 
     def digests(self) -> Collection[bytes]:
         """The digests of all versions, the latest last."""

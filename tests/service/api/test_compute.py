@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from dataclasses import replace
 from typing import Any
@@ -97,3 +98,39 @@ def test_an_answer_that_is_too_large_is_refused() -> None:
     )
     assert kind is Kind.REFUSED
     assert b"its answer takes" in status
+
+
+@pytest.mark.parametrize("deaf", ["reading", "formulating"])
+def test_who_leaves_is_heard_in_the_midst_of_any_stage(
+    deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def forever(*_: object) -> Any:
+        begun.set()
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            pass
+        raise AssertionError("nobody was heard")
+
+    ours, theirs = socket.socketpair()
+    now = time.monotonic()
+    head = JobHead(Call.COMPUTE_PLACEMENT, now, now + LONG, float("inf"))
+    job = compute._Job(head, message().SerializeToString())
+    edge, channel = Channel(ours.detach()), Channel(theirs.detach())
+    deafened = stages()
+    if deaf == "formulating":
+        deafened = replace(deafened, formulate=forever)
+    else:
+        monkeypatch.setattr("placement_service.api.questions.read", forever)
+    work = compute._Computation(channel, deafened, 10**6, Held(2**20), job)
+    thread = threading.Thread(target=work.run)
+    thread.start()
+    assert begun.wait(LONG)
+    job.switch.interrupt()
+    thread.join(LONG)
+    channel.send(Kind.READY)
+    kinds = []
+    while Kind.READY not in kinds:
+        kinds.append(edge.receive()[0])
+    assert kinds[-2] is Kind.CANCELLED
