@@ -178,7 +178,11 @@ class Admission:
                 await me.turn
         except TimeoutError:
             if not me.turn.done() or me.turn.cancelled():
-                raise NotArrived(seconds=self._arrival_seconds) from None
+                # It may well have been ready to send; it was we who did not let it.
+                why = (
+                    f"its turn to send its request did not come within {self._arrival_seconds:g} s"
+                )
+                raise self._busy(why) from None
         except asyncio.CancelledError:
             if me.turn.done() and not me.turn.cancelled() and me.turn.exception() is None:
                 self._leave(peer)

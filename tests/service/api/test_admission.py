@@ -242,6 +242,17 @@ def test_those_of_an_address_who_come_by_many_connections_are_behind_all_others(
     run(work())
 
 
+def test_who_was_never_let_in_to_send_may_come_again() -> None:
+    async def work() -> None:
+        admission = door(arrival_seconds=0.05)
+        idle = await reading(admission, "a", ARRIVING // 2)
+        with pytest.raises(Busy, match=r"its turn to send its request did not come within 0\.05 s"):
+            await admission.arrival("a", at_once)
+        await end(idle)
+
+    run(work())
+
+
 def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_EXPECTED", 5)
 
