@@ -37,7 +37,7 @@ class SearchParameters:
     #: Classes of gangs times places up to which the master is asked who lies whole where, and
     #: its effort.
     place_variables: int = 8_000
-    place_effort: float = 2.0
+    place_effort: float = 1.0
 
     #: The share of the time that is left for each goal of the master with configurations.
     configuration_share: float = 0.5

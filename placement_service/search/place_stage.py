@@ -31,7 +31,7 @@ def count_places(state: State) -> None:
     answer = master.solve(
         terms,
         maximize=False,
-        seconds=state.at_most(state.left / 4),
+        seconds=state.at_most(state.left / 2),
         effort=state.parameters.place_effort,
     )
     if answer.bound is not None:
