@@ -4,9 +4,11 @@
     z[g]      the gang leaves whole
     m[g, d]   its pods in the domain leave as extras  m[g, d] + z[g] >= y[d]
     sum_d pods[g, group, d] m[g, d] <= what the group can spare
+    sum_d GPUs[d] y[d] <= GPUs of all domains less those in use
     minimise sum pods[g] z[g] + sum pods[g, d] m[g, d]
 
-It forgets where they go, so its optimum bounds every plan, in however many steps.
+It forgets where they go, but for the number of GPUs there, so its optimum bounds every plan, in
+however many steps.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ def fewest_leaving(question: EmptyingQuestion, *, deadline: float) -> EmptyingAn
     cp = cp_model.CpModel()
     emptied = {d: cp.new_bool_var("") for d in question.able}
     cp.add(cp_model.LinearExpr.sum(list(emptied.values())) == question.count)
+    for kind in question.spared:
+        cp.add(dot(list(zip(emptied.values(), kind.has, strict=True))) <= kind.most)
     cost: list[tuple[Var, int]] = []
     for gang in question.gangs:
         cost += _leave(cp, gang, emptied)

@@ -123,15 +123,24 @@ class MovableGang:
 
 
 @dataclass(frozen=True, slots=True)
+class Spared:
+    """What each of the domains `able` has of a kind of GPU, and the most that all others spare."""
+
+    has: tuple[int, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class EmptyingQuestion:
     """The fewest pods that leave so that `count` of the domains `able` hold no GPU pod.
 
-    No set of `forbidden` is chosen.
+    `spared` has an entry for each kind of GPU. No set of `forbidden` is chosen.
     """
 
     gangs: tuple[MovableGang, ...]
     able: tuple[int, ...]
     count: int
+    spared: tuple[Spared, ...] = ()
     forbidden: tuple[frozenset[int], ...] = ()
 
 

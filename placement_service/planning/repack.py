@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Ints
 from placement_service.entities.planning import Bounded, Move, Repacking
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.request import PodGang, Policy, Resources, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import from_solution, is_placed
 from placement_service.formulation.planning_questions import (
@@ -32,6 +33,7 @@ from placement_service.formulation.planning_questions import (
     EmptyingQuestion,
     Inside,
     MovableGang,
+    Spared,
 )
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_facts import Topology
@@ -124,10 +126,12 @@ class _Search:
     def run(self, report: Callable[[int], None]) -> Repacking:
         """The repacking with fewest pods that was found."""
         strangers = set(self._with_strangers().tolist())
+        able = tuple(d for d in range(len(self._names)) if d not in strangers)
         question = EmptyingQuestion(
             tuple(gang.arrays for gang in self._gangs),
-            tuple(d for d in range(len(self._names)) if d not in strangers),
+            able,
             self._count,
+            tuple(self._spared(able)),
         )
         bound: int | None = None
         while time.monotonic() < self._deadline:
@@ -281,6 +285,18 @@ class _Search:
         )
         return _Gang(gang.name, arrays, gpu_pods, tuple(pods))
 
+    def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
+        """For each kind of GPU what domains have, and what all nodes spare beside what runs."""
+        nodes = self._snapshot.columns
+        inside = self._domain >= 0
+        for name in (r for r in nodes.requested if self._policy.gpus({r: 1})):
+            used = nodes.requested[name]
+            # Nodes that take no new pods have what runs there.
+            there = nodes.allocatable.numbers(partial(_amount, name))
+            has = np.where(nodes.open, np.maximum(there, used), used)
+            of = np.bincount(self._domain[inside], has[inside], len(self._names))
+            yield Spared(tuple(int(of[d]) for d in able), int(has.sum() - used.sum()))
+
     def _with_strangers(self) -> Ints:
         """Domains with GPU pods that belong to no gang, or whose requests are not told."""
         nodes = self._snapshot.columns
@@ -295,6 +311,10 @@ class _Search:
         used = nodes.total_requested(r for r in nodes.requested if self._policy.gpus({r: 1}))
         found = self._domain[used > known]
         return np.unique(found[found >= 0])
+
+
+def _amount(name: str, of: Resources) -> int:
+    return of.get(name, 0)
 
 
 def _is_refuted(problem: Problem) -> bool:

@@ -114,3 +114,16 @@ def test_where_further_gangs_would_have_to_move_the_bound_counts_the_least_of_th
     assert not found.pods.HasField("value")
     # Gang a needs the node of gang b, which would go to what is left of the small one.
     assert found.pods.bound == 3
+
+
+def test_more_domains_than_the_gpus_in_use_leave_is_no_answer_at_once(
+    client: PlacementClient,
+) -> None:
+    """Sixteen halves fill eight racks, so nine cannot be free, whichever of 11,440 sets it is."""
+    names = [f"r{i:02}" for i in range(16)]
+    gangs = [gang(f"half-{name}", 0, gpus=4, on=[f"n-{name}"]) for name in names]
+    found = freed(racks(*names), gangs, client, count=9)
+    assert (list(found.moves), list(found.freed)) == ([], [])
+    # No number of pods is enough.
+    assert not found.pods.HasField("bound")
+    assert pods(freed(racks(*names), gangs, client, count=8)) == (8, 8)
