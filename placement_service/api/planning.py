@@ -402,5 +402,8 @@ def _domains(
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), n=1)
+    names = sorted(known)
+    # Labels are often called by what follows the slash.
+    near = [one for one in names if one.endswith(f"/{name}")]
+    near = near or get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]}?" if near else ""

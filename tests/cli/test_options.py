@@ -134,6 +134,13 @@ def test_each_command_has_help_with_examples(
     assert "Examples:\n" in told
 
 
+def test_help_is_also_what_it_is_called_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "plan"]) == 0
+    assert "Usage: placementctl plan" in capsys.readouterr().out
+    assert main(["help"]) == 2
+    assert "Did you mean --help?" in capsys.readouterr().err
+
+
 def test_the_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     told = capsys.readouterr().out

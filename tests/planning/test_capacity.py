@@ -97,6 +97,7 @@ def test_no_number_of_domains_helps_a_pod_larger_than_a_node(client: PlacementCl
     ("level", "like", "said"),
     [
         ("example.com/rack", "", "there is no node label example.com/rack; did you mean"),
+        ("rack", "", f"there is no node label rack; did you mean {RACK}?"),
         (RACK, "r11", f"there is no {RACK} r11; did you mean r1?"),
     ],
 )

@@ -95,6 +95,7 @@ def test_added_domains_keep_their_parents_and_have_domains_of_their_own_below() 
 @pytest.mark.parametrize(
     ("selector", "why"),
     [
+        ("rack=r1", f"no node label rack; did you mean {RACK}"),
         ("topology.example.com/rak=r1", f"no node label .*rak; did you mean {RACK}"),
         (f"{RACK}=r11", f"no node with {RACK} r11; did you mean r1"),
         (f"{RACK} in (r7,r8)", f"no node with {RACK} r7"),

@@ -20,6 +20,8 @@ def read_answer(path: str) -> dict[str, Any]:
         answer = json.loads(content)
     except OSError as error:
         raise wrong_input(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise wrong_input(f"{path}: is not an answer of `placementctl plan -o json`") from error
     except (ValueError, RecursionError) as error:
         raise wrong_input(f"{path}: is not valid JSON: {error}") from error
     if not isinstance(answer, dict):

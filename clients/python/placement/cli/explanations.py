@@ -98,7 +98,7 @@ def _copies_as_text(gang: GangName, copies: Amount) -> str:
     if not copies.HasField("bound"):
         known = "how many could is not known"
     elif value == bound:
-        known = "which is proven"
+        known = "more do not"
     return f"{count(value, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
 
 

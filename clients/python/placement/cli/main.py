@@ -72,8 +72,11 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["help"] and len(args) == 2 and args[1] in COMMANDS:
+            args = [args[1], "--help"]
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
+            near = near or (["--help"] if args[0] == "help" else [])
             hint = f" Did you mean {near[0]}?" if near else f" There are: {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -209,6 +209,8 @@ def standard_input() -> IO[bytes] | None:
 
 
 def _saved(source: Source) -> Question | None:
+    if len(source.files) > 1 and (alone := [f for f in source.files if f.endswith(".binpb")]):
+        raise wrong_input(f"{alone[0]}: is a saved request, which is read without other files")
     if source.live or len(source.files) != 1 or not Path(source.files[0]).is_file():
         return None
     (path,) = source.files
