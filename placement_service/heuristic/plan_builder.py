@@ -200,6 +200,32 @@ class Builder:
         needs = self.problem.request[classes] * lacking[:, None]
         return bool((needs <= residual.free[nodes]).all()) if not gang.keeps else True
 
+    def move(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> bool:
+        """What left of a gang runs elsewhere, or else all of it; false if there is no room.
+
+        Then the gang is in the plan no more. `residual` is what the plan leaves; both are changed.
+        """
+        mark, queues = residual.mark(), residual.queues.left
+        held = plan.get(gang.index, ())
+        work = GangExtras(self.topology, residual, gang, self.until)
+        work.taken = {(d, n): count for d, n, count in held}
+        work.run()
+        if sum(work.taken.values()) >= sum(h.units for h in gang.home):
+            plan[gang.index] = work.units()
+            return True
+        residual.undo(mark)
+        residual.queues.left = queues
+        plan.pop(gang.index, None)
+        for d, n, count in held:
+            residual.take(gang.demands[d].pod_class, np.array([n]), np.array([-count]))
+        residual.queues.charge(gang, held, -1)
+        units = self.place(residual, gang)
+        if units is None:
+            return False
+        plan[gang.index] = units
+        residual.queues.charge(gang, units)
+        return True
+
     # --- one gang ---------------------------------------------------------
 
     def place(

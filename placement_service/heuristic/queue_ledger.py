@@ -18,6 +18,15 @@ class QueueLedger:
         self._rows = problem.queue_rows
         self._left = [row.capacity for row in problem.queue_rows]
 
+    @property
+    def left(self) -> tuple[int, ...]:
+        """What is left of each row, to go back to."""
+        return tuple(self._left)
+
+    @left.setter
+    def left(self, amounts: tuple[int, ...]) -> None:
+        self._left = list(amounts)
+
     def charge(self, gang: Gang, units: UnitsTaken, sign: int = 1) -> None:
         """Count units of a gang, or with the sign -1 no longer."""
         if gang.queue_rows:

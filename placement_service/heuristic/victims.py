@@ -1,9 +1,11 @@
 """Making room for gangs that wait: which running gangs give way, domain by domain.
 
-For each gang that waits, the most important first: in each domain that could hold it, clear
-nodes one after another, the cheapest for the room that it gives first, until the gang fits;
-then keep every victim whose room is not needed after all. The domain whose victims
-cost least wins. Extras of a gang are evicted before the whole gang.
+For each gang that waits, the most important first, for which nobody need go: where it fits best.
+For each other gang: in each domain that could hold it, clear nodes one after another, the cheapest
+for the room that it gives first, until the gang fits; then keep every victim whose room is not
+needed after all. The domain whose victims cost least wins. Extras of a gang are evicted before the
+whole gang. With moves every victim has to fit elsewhere; a gang that does not stays, and the
+domain is tried again without it.
 
 Rights to use the room of others are not checked here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
@@ -14,24 +16,20 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placement_service.formulation.arrays import MANY, Ints, pods_that_fit
+from placement_service.formulation.arrays import MANY, Ints
 from placement_service.formulation.disruption_budgets import budgets_hold
-from placement_service.formulation.gang_value import UNITS_PER_GPU
-from placement_service.formulation.indices import ClassIdx, GangIdx, NodeIdx
-from placement_service.formulation.plan import Plan, Units, units_of
+from placement_service.formulation.indices import ClassIdx, GangIdx
+from placement_service.formulation.plan import Plan, Units, kept_by_demand, units_of
 from placement_service.formulation.problem import Demand, Gang, Problem, UnitsOnNode
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-
-Floats = NDArray[np.float64]
+from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, NodePrices, Prices, least_of
 
 #: Domains tried for one gang, those first whose victims should cost least.
 MOST_DOMAINS = 3
@@ -39,26 +37,32 @@ MOST_DOMAINS = 3
 #: How much more room is made each time the expected room was not enough.
 MORE = 1.5
 
-#: How much more a GPU counts at the next higher priority of running gangs.
-NEXT_RANK = 1e4
-#: What an extra and a pod count for beside a GPU of a minimum.
-AN_EXTRA = 1e-4
-A_POD = 1e-8
+#: How often a domain is tried again without gangs for which there is no room elsewhere.
+MOST_TRIES = 4
 
 
 class Cost(NamedTuple):
-    """What victims cost, in the order of the tiers: value by priority, extras, pods."""
+    """What victims cost, in the order of the tiers: value by priority from high to low, extras,
+    pods."""
 
-    value: tuple[tuple[int, int], ...]
+    value: tuple[int, ...]
     extras: int
     pods: int
+
+
+class _Priced(NamedTuple):
+    """A plan and what it costs."""
+
+    cost: Cost
+    plan: Plan
 
 
 def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool = True) -> Plan:
     """The plan with gangs that wait placed in the room of victims, as far as time allows.
 
     The most important gangs come first, or else those with the narrowest domains, the largest
-    first: that costs least where there is room for all.
+    first: that costs least where there is room for all. Where others move, those for which they do
+    are then placed once more, each beside all the others.
     """
     problem = builder.problem
 
@@ -68,15 +72,20 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
         first = (-gang.priority,) if by_priority else ()
         return (*first, -max(levels, default=0), -size, -gang.priority, gang.index)
 
+    waiting = [g for g in problem.pending if not g.home and g.index not in plan]
+    if not waiting:
+        return plan
     search = _Victims(builder, plan)
-    waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
+    waiting.sort(key=order)
     try:
-        for gang in sorted(waiting, key=order):
+        for gang in waiting:
             search.make_room_for(gang, until)
+        if search.moves:
+            search.place_again(waiting, until)
     except OutOfTime:
         # The plan found so far is whole.
         pass
-    return search.plan
+    return search.best
 
 
 class _Victims:
@@ -86,44 +95,109 @@ class _Victims:
         self.builder = builder
         self.problem: Problem = builder.problem
         self.plan = plan
+        #: The plan to go on with when time is over.
+        self.best = plan
         self.residual = ResidualCapacity(self.problem)
         self.residual.take_plan(plan)
         #: Open gangs by the node that they run on.
         self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
+        #: Where what leaves its node has to run elsewhere.
+        self.moves = False
         for gang in self.problem.gangs:
-            for node in sorted({home.node for home in gang.home}):
+            self.moves |= bool(gang.keeps)
+            for node in {home.node for home in gang.home}:
                 self.on_node[node].append(gang.index)
+        #: Gangs that are not wholly at home, and those for which there is no room elsewhere.
+        self.away: set[GangIdx] = {
+            g.index for g in self.problem.gangs if _is_away(g, plan.get(g.index, ()))
+        }
+        self._stuck: set[GangIdx] = set()
         self.prices = Prices(self.problem, plan)
         self._columns: dict[ClassIdx, Ints] = {}
+        priorities = sorted({g.priority for g in self.problem.gangs if g.home}, reverse=True)
+        self._rank = {priority: rank for rank, priority in enumerate(priorities)}
 
     def make_room_for(self, gang: Gang, until: float) -> None:
         """Place one gang in the domain where that costs least, if any victims are enough."""
-        best: tuple[Cost, Plan] | None = None
+        found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+        if found is not None:
+            self._move_to(found.plan)
+            self.best = found.plan
+
+    def place_again(self, gangs: Iterable[Gang], until: float) -> None:
+        """Place gangs once more, each beside all the others, where that is better."""
+        for gang in gangs:
+            if time.monotonic() > until:
+                break
+            before, cost, placed = self.plan, self._cost(self.plan, ()), gang.index in self.plan
+            if placed:
+                self._move_to({i: u for i, u in before.items() if i != gang.index})
+                if not self._go_home():
+                    self._move_to(before)
+                    continue
+            found = self._beside(gang) or self._in_the_room_of_others(gang, until)
+            if found is not None and (not placed or found.cost < cost):
+                self._move_to(found.plan)
+                self.best = found.plan
+            else:
+                self._move_to(before)
+
+    def _go_home(self) -> bool:
+        """Gangs that are away go home where there is room; whether any did."""
+        plan = dict(self.plan)
+        mark = self.residual.mark()
+        self.builder.put_back_home(self.residual, plan, self._dearest(self.away))
+        self.residual.undo(mark)
+        came = any(plan.get(i) != self.plan.get(i) for i in self.away)
+        if came:
+            self._move_to(plan)
+        return came
+
+    def _dearest(self, gangs: Iterable[GangIdx]) -> list[GangIdx]:
+        every = self.problem.gangs
+        return sorted(gangs, key=lambda i: (-every[i].priority, -every[i].value, i))
+
+    def _move_to(self, plan: Plan) -> None:
+        gangs = self.problem.gangs
+        for index in self.plan.keys() | plan.keys():
+            before, after = self.plan.get(index, ()), plan.get(index, ())
+            if before is not after and before != after:
+                self._release(index, before)
+                self._take(index, after)
+                queues, gang = self.residual.queues, gangs[index]
+                queues.charge(gang, before, -1)
+                queues.charge(gang, after)
+                away = _is_away(gang, after)
+                (self.away.add if away else self.away.discard)(index)
+                # What was moved once stays where it is now.
+                self.prices.see(index, () if away and self.moves else after)
+        self.plan = plan
+
+    # --- where ----------------------------------------------------------------
+
+    def _beside(self, gang: Gang) -> _Priced | None:
+        """The plan with a gang for which nobody need go, None where there is no room."""
+        mark = self.residual.mark()
+        units = self.builder.place(self.residual, gang)
+        self.residual.undo(mark)
+        if units is None:
+            return None
+        return _Priced(self._cost(self.plan, ()), {**self.plan, gang.index: units})
+
+    def _in_the_room_of_others(self, gang: Gang, until: float) -> _Priced | None:
+        """The plan with a gang where that costs least, None where no victims are enough."""
+        best: _Priced | None = None
         needed = _main_demand(self.problem, gang)
         level = _level_of(self.problem, gang)
         prices = self.prices.of_nodes(self.residual, gang, needed, level)
+        self._stuck.clear()
         for nodes in self._domains(needed, level, prices):
             if time.monotonic() > until:
                 break
             found = self._within(gang, needed, nodes, prices)
-            if found is not None and (best is None or found[0] < best[0]):
+            if found is not None and (best is None or found.cost < best.cost):
                 best = found
-        if best is not None:
-            self._move_to(best[1])
-
-    def _move_to(self, plan: Plan) -> None:
-        for index in self.plan.keys() | plan.keys():
-            before, after = self.plan.get(index, ()), plan.get(index, ())
-            if before != after:
-                self._release(index, before)
-                self._take(index, after)
-                queues, gang = self.residual.queues, self.problem.gangs[index]
-                queues.charge(gang, before, -1)
-                queues.charge(gang, after)
-                self.prices.see(index, after)
-        self.plan = plan
-
-    # --- where ----------------------------------------------------------------
+        return best
 
     def _domains(self, needed: Demand, level: int, prices: NodePrices) -> Iterator[Ints]:
         """Nodes of the domains that may hold the whole gang, the cheapest first; else all."""
@@ -138,27 +212,62 @@ class _Victims:
 
     def _within(
         self, gang: Gang, needed: Demand, nodes: Ints, prices: NodePrices
-    ) -> tuple[Cost, Plan] | None:
+    ) -> _Priced | None:
+        """The plan with a gang on some nodes, and what that costs."""
+        for _ in range(MOST_TRIES if self.moves else 1):
+            mark, queues = self.residual.mark(), self.residual.queues.left
+            stuck = len(self._stuck)
+            try:
+                found = self._cleared(gang, needed, nodes, prices)
+            finally:
+                self.residual.undo(mark)
+                self.residual.queues.left = queues
+            if found is not None:
+                return found if budgets_hold(self.problem, found.plan) else None
+            if len(self._stuck) == stuck:
+                return None
+        return None
+
+    def _cleared(
+        self, gang: Gang, needed: Demand, nodes: Ints, prices: NodePrices
+    ) -> _Priced | None:
+        """The plan with a gang on some nodes that others leave; the residual is changed."""
         lacking: float = needed.count - int(self.residual.row(needed.pod_class)[nodes].sum())
         clearing = _Clearing(self, gang, nodes, needed, prices)
-        mark = self.residual.mark()
-        try:
-            while True:
-                # Where there is room already nobody need go.
-                done = lacking > 0 and clearing.clear(lacking)
-                units = self.builder.place(self.residual, gang, within=nodes)
-                if units is not None:
-                    break
-                if done:
-                    return None
-                lacking = max(lacking, 1) * MORE
-            plan = {i: u for i, u in {**self.plan, **clearing.left}.items() if u}
-            plan[gang.index] = units
-            goers = sorted(clearing.left, key=lambda i: (-self.problem.gangs[i].priority, i))
+        while True:
+            # Where there is room already nobody need go.
+            done = lacking > 0 and clearing.clear(lacking)
+            units = self.builder.place(self.residual, gang, within=nodes)
+            if units is not None:
+                break
+            if done:
+                return None
+            lacking = max(lacking, 1) * MORE
+        plan = {i: u for i, u in {**self.plan, **clearing.left}.items() if u}
+        plan[gang.index] = units
+        goers = self._dearest(clearing.left)
+        if self.moves:
+            self.residual.queues.charge(gang, units)
+            if not self._run_elsewhere(plan, goers):
+                return None
+        else:
             self.builder.put_back_home(self.residual, plan, goers)
-        finally:
-            self.residual.undo(mark)
-        return (self._cost(plan), plan) if budgets_hold(self.problem, plan) else None
+        return _Priced(self._cost(plan, clearing.left), plan)
+
+    def _run_elsewhere(self, plan: dict[GangIdx, Units], goers: Sequence[GangIdx]) -> bool:
+        """Gangs that leave go back home or else to other nodes; whether all of them could."""
+        gangs, queues = self.problem.gangs, self.residual.queues
+        self.builder.put_back_home(self.residual, plan, goers)
+        for index in goers:
+            queues.charge(gangs[index], self.plan.get(index, ()), -1)
+            queues.charge(gangs[index], plan.get(index, ()))
+        for index in sorted(goers, key=lambda i: (-len(gangs[i].scopes), -gangs[i].value, i)):
+            if plan.get(index, ()) != gangs[index].home and not self.builder.move(
+                self.residual, plan, gangs[index]
+            ):
+                self._stuck.add(index)
+                return False
+        return True
 
     # --- what it costs --------------------------------------------------------
 
@@ -181,6 +290,8 @@ class _Victims:
         free = self.residual.free[node].copy()
         before = int(self.residual.row(needed.pod_class)[node])
         for index in self.on_node[node]:
+            if index in self._stuck or (self.moves and index in self.away):
+                continue
             victim = self.problem.gangs[index]
             units = left.get(index, self.plan.get(index, ()))
             here = sum(c for _, n, c in units if n == node)
@@ -188,7 +299,7 @@ class _Victims:
                 continue
             extras = _without(victim, units, node)
             if extras is not None:
-                cost += here * (AN_EXTRA + A_POD)
+                cost += here * (A_POD if self.moves else AN_EXTRA + A_POD)
             elif self.prices.may_go_whole(victim, gang):
                 whole = self.prices.value[index] + A_POD * sum(c for _, _, c in units)
                 cost += whole / min(inside(index), needed.count)
@@ -213,20 +324,25 @@ class _Victims:
             self._columns[pod_class] = np.flatnonzero(self.problem.request[pod_class])
         return self._columns[pod_class]
 
-    def _cost(self, plan: Plan) -> Cost:
-        value: dict[int, int] = {}
+    def _cost(self, plan: Plan, changed: Iterable[GangIdx]) -> Cost:
+        """What a plan costs that differs from the best so far in some gangs."""
+        value = [0] * len(self._rank)
         extras = pods = 0
-        for index, units in self.plan.items():
+        for index in self.away.union(changed):
             gang = self.problem.gangs[index]
-            if not gang.home or plan.get(index) == units:
+            units = plan.get(index, ())
+            if units is gang.home or not gang.home or units == gang.home:
                 continue
-            lost = sum(c for *_, c in units) - sum(c for *_, c in plan.get(index, ()))
+            if self.moves:
+                pods += sum(h.units for h in gang.home) - sum(kept_by_demand(gang, units).values())
+                continue
+            lost = sum(h.units for h in gang.home) - sum(c for *_, c in units)
             pods += lost
             if index in plan:
                 extras += lost
             else:
-                value[-gang.priority] = value.get(-gang.priority, 0) + gang.value
-        return Cost(tuple(sorted(value.items())), extras, pods)
+                value[self._rank[gang.priority]] += gang.value
+        return Cost(tuple(value), extras, pods)
 
     # --- changes --------------------------------------------------------------
 
@@ -301,110 +417,6 @@ class _Clearing:
         return not self._heap
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodePrices:
-    """What clearing each node costs for each slot that it gives [N], and the slots [N]."""
-
-    each: Floats
-    slots: Ints
-
-    def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
-        """What `count` slots cost in each domain at the least [D], beside those free now."""
-        order = np.argsort(self.each, kind="stable")
-        order = order[(self.each[order] < np.inf) & (domain[order] >= 0)]
-        at = domain[order]
-        # Domain by domain, the cheapest nodes first.
-        order, at = order[np.argsort(at, kind="stable")], np.sort(at, kind="stable")
-        slots = self.slots[order]
-        running = np.cumsum(slots)
-        begin = np.searchsorted(at, np.arange(len(now)))
-        before = np.concatenate([[0], running])[begin]
-        taken_before = running - slots - before[at]
-        lacking = np.maximum(count - now, 0)
-        used = np.clip(lacking[at] - taken_before, 0, slots)
-        cost = np.bincount(at, used * self.each[order], len(now))
-        offered = np.bincount(at, slots, len(now))
-        return np.where(offered >= lacking, cost, np.inf)
-
-
-class Prices:
-    """Running pods as arrays, to price all nodes at once: entries are (gang, demand, node)."""
-
-    def __init__(self, problem: Problem, plan: Plan) -> None:
-        self._problem = problem
-        homes = [(g, home) for g in problem.gangs for home in g.home]
-        self._gang = np.array([g.index for g, _ in homes], dtype=np.int64)
-        self._node = np.array([home.node for _, home in homes], dtype=np.int64)
-        classes = [g.demands[home.demand].pod_class for g, home in homes]
-        self._request = problem.request[classes]
-        self._entry = {(g.index, h.demand, h.node): e for e, (g, h) in enumerate(homes)}
-        self._entries: defaultdict[int, list[int]] = defaultdict(list)
-        for e, (g, _) in enumerate(homes):
-            self._entries[g.index].append(e)
-        numbers: dict[tuple[int, int], int] = {}
-        least: list[int] = []
-        requirement = []
-        for g, home in homes:
-            q = next(i for i, r in enumerate(g.requirements) if home.demand in r.demands)
-            if (g.index, q) not in numbers:
-                numbers[g.index, q] = len(least)
-                least.append(max(0, g.requirements[q].missing))
-            requirement.append(numbers[g.index, q])
-        self._requirement = np.array(requirement, dtype=np.int64)
-        self._least = np.array(least, dtype=np.int64)
-        self._units = np.zeros(len(homes), dtype=np.int64)
-        self._bases = {g.base for g in problem.gangs if g.home}
-        ranks = {p: r for r, p in enumerate(sorted({g.priority for g in problem.gangs if g.home}))}
-        #: What a whole gang costs.
-        self.value = np.zeros(len(problem.gangs))
-        self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
-        for g in problem.gangs:
-            if g.home:
-                rank = min(ranks[g.priority], 20)
-                self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
-                if g.index not in self._bases:
-                    self._priority[g.index] = g.priority
-                self.see(g.index, plan.get(g.index, ()))
-
-    def see(self, gang: GangIdx, units: Units) -> None:
-        """Take note of what stays of a gang."""
-        for e in self._entries.get(gang, ()):
-            self._units[e] = 0
-        for d, n, count in units:
-            e = self._entry.get((gang, d, NodeIdx(n)), -1)
-            if e >= 0:
-                self._units[e] = count
-
-    def may_go_whole(self, victim: Gang, gang: Gang) -> bool:
-        """Whether a victim may lose its minimum for a gang; gangs that others need may not."""
-        return bool(self._priority[victim.index] <= gang.priority)
-
-    def of_nodes(
-        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int
-    ) -> NodePrices:
-        """The prices of all nodes, as if each were cleared alone."""
-        problem, units, count = self._problem, self._units, self._problem.node_count
-        there = np.bincount(self._requirement, units, len(self._least))
-        left = (there - self._least)[self._requirement]
-        is_extra = units <= left
-        may_go = (units > 0) & (is_extra | (self._priority[self._gang] <= gang.priority))
-        freed = np.zeros((count, problem.request.shape[1]), dtype=np.int64)
-        np.add.at(freed, self._node[may_go], self._request[may_go] * units[may_go][:, None])
-        # A gang frees all its nodes in the domain at once.
-        at = problem.levels[level].domain[self._node] if level >= 0 else np.zeros_like(self._node)
-        places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
-        _, place, together = np.unique(places, return_inverse=True, return_counts=True)
-        pods = np.bincount(self._gang, units, len(self.value))[self._gang]
-        whole = (self.value[self._gang] + A_POD * pods) / np.minimum(together[place], needed.count)
-        cost = np.where(is_extra, units * (AN_EXTRA + A_POD), whole)
-        total = np.bincount(self._node[may_go], cost[may_go], count)
-        request = problem.request[needed.pod_class]
-        slots = pods_that_fit(residual.free + freed, request) - residual.row(needed.pod_class)
-        slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
-        able = slots > 0
-        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots)
-
-
 def _level_of(problem: Problem, gang: Gang) -> int:
     """The narrowest level that holds the whole gang together, -1 for none."""
     whole = [
@@ -421,9 +433,18 @@ def _main_demand(problem: Problem, gang: Gang) -> Demand:
 def _without(gang: Gang, units: Units, node: int) -> Units | None:
     """What stays of a gang that gives up a node, None when that takes more than extras."""
     gone: Sequence[tuple[int, int]] = [(d, c) for d, n, c in units if n == node]
-    for requirement in gang.requirements:
-        mine = sum(c for d, _, c in units if d in requirement.demands)
+    for q, requirement in enumerate(gang.requirements):
         lost = sum(c for d, c in gone if d in requirement.demands)
-        if lost and mine - lost < max(requirement.missing, 0):
-            return None
+        if lost:
+            mine = sum(c for d, _, c in units if d in requirement.demands)
+            if mine - lost < least_of(gang, q):
+                return None
     return tuple(unit for unit in units if unit.node != node)
+
+
+def _is_away(gang: Gang, units: Units) -> bool:
+    """Whether not all of a gang that runs is at home."""
+    if units is gang.home or units == gang.home:
+        return False
+    there = Counter({(d, n): count for d, n, count in units})
+    return any(there[h.demand, h.node] < h.units for h in gang.home)

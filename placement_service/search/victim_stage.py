@@ -8,8 +8,6 @@ left go home again where they can.
 
 from __future__ import annotations
 
-import numpy as np
-
 from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_target import Target, target_of
@@ -17,7 +15,6 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
-from placement_service.heuristic.gang_extras import GangExtras
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
@@ -167,24 +164,8 @@ class _Descent:
         if self.model.moves:
             left.sort(key=self._hardest)
             for gang in (g for g in left if plan.get(g.index, ()) != g.home):
-                self._complete(residual, plan, gang)
+                builder.move(residual, plan, gang)
         self._accept(plan)
-
-    def _complete(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> None:
-        """What is moved of a gang runs elsewhere, or else the whole gang is placed anew."""
-        builder, mark = self.state.builder, residual.mark()
-        work = GangExtras(builder.topology, residual, gang)
-        work.taken = {(d, n): count for d, n, count in plan.get(gang.index, ())}
-        work.run()
-        if sum(work.taken.values()) == sum(h.units for h in gang.home):
-            plan[gang.index] = work.units()
-            return
-        residual.undo(mark)
-        for d, n, count in plan.pop(gang.index, ()):
-            residual.take(gang.demands[d].pod_class, np.array([n]), np.array([-count]))
-        units = builder.place(residual, gang)
-        if units is not None:
-            plan[gang.index] = units
 
     def _accept(self, plan: Plan) -> None:
         state = self.state

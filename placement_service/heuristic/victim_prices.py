@@ -1,0 +1,141 @@
+"""What it costs to clear each node of the running gangs that may give way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.gang_value import UNITS_PER_GPU
+from placement_service.formulation.indices import GangIdx, NodeIdx
+from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import Demand, Gang, Problem
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+Floats = NDArray[np.float64]
+
+#: How much more a GPU counts at the next higher priority of running gangs.
+NEXT_RANK = 1e4
+#: What an extra and a pod count for beside a GPU of a minimum.
+AN_EXTRA = 1e-4
+A_POD = 1e-8
+
+#: Below every priority.
+NOBODYS = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePrices:
+    """What clearing each node costs for each slot that it gives [N], and the slots [N]."""
+
+    each: Floats
+    slots: Ints
+
+    def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
+        """What `count` slots cost in each domain at the least [D], beside those free now."""
+        order = np.argsort(self.each, kind="stable")
+        order = order[(self.each[order] < np.inf) & (domain[order] >= 0)]
+        at = domain[order]
+        # Domain by domain, the cheapest nodes first.
+        order, at = order[np.argsort(at, kind="stable")], np.sort(at, kind="stable")
+        slots = self.slots[order]
+        running = np.cumsum(slots)
+        begin = np.searchsorted(at, np.arange(len(now)))
+        before = np.concatenate([[0], running])[begin]
+        taken_before = running - slots - before[at]
+        lacking = np.maximum(count - now, 0)
+        used = np.clip(lacking[at] - taken_before, 0, slots)
+        cost = np.bincount(at, used * self.each[order], len(now))
+        offered = np.bincount(at, slots, len(now))
+        return np.where(offered >= lacking, cost, np.inf)
+
+
+class Prices:
+    """Running pods as arrays, to price all nodes at once: entries are (gang, demand, node)."""
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self._problem = problem
+        homes = [(g, home) for g in problem.gangs for home in g.home]
+        self._gang = np.array([g.index for g, _ in homes], dtype=np.int64)
+        self._node = np.array([home.node for _, home in homes], dtype=np.int64)
+        classes = [g.demands[home.demand].pod_class for g, home in homes]
+        self._request = problem.request[classes]
+        self._entry = {(g.index, h.demand, h.node): e for e, (g, h) in enumerate(homes)}
+        self._entries: defaultdict[int, list[int]] = defaultdict(list)
+        for e, (g, _) in enumerate(homes):
+            self._entries[g.index].append(e)
+        numbers: dict[tuple[int, int], int] = {}
+        least: list[int] = []
+        requirement = []
+        for g, home in homes:
+            q = next(i for i, r in enumerate(g.requirements) if home.demand in r.demands)
+            if (g.index, q) not in numbers:
+                numbers[g.index, q] = len(least)
+                least.append(least_of(g, q))
+            requirement.append(numbers[g.index, q])
+        self._requirement = np.array(requirement, dtype=np.int64)
+        self._least = np.array(least, dtype=np.int64)
+        self._units = np.zeros(len(homes), dtype=np.int64)
+        self._bases = {g.base for g in problem.gangs if g.home}
+        ranks = {p: r for r, p in enumerate(sorted({g.priority for g in problem.gangs if g.home}))}
+        self._an_extra = A_POD if any(g.keeps for g in problem.gangs) else AN_EXTRA + A_POD
+        #: What a whole gang costs, beside its pods.
+        self.value = np.zeros(len(problem.gangs))
+        self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
+        for g in problem.gangs:
+            if g.home:
+                rank = min(ranks[g.priority], 20)
+                if not g.keeps:
+                    self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
+                if g.index not in self._bases:
+                    # What is moved runs on, so that its priority does not count.
+                    self._priority[g.index] = NOBODYS if g.keeps else g.priority
+                self.see(g.index, plan.get(g.index, ()))
+
+    def see(self, gang: GangIdx, units: Units) -> None:
+        """Take note of what stays of a gang."""
+        for e in self._entries.get(gang, ()):
+            self._units[e] = 0
+        for d, n, count in units:
+            e = self._entry.get((gang, d, NodeIdx(n)), -1)
+            if e >= 0:
+                self._units[e] = count
+
+    def may_go_whole(self, victim: Gang, gang: Gang) -> bool:
+        """Whether a victim may lose its minimum for a gang; gangs that others need may not."""
+        return bool(self._priority[victim.index] <= gang.priority)
+
+    def of_nodes(
+        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int
+    ) -> NodePrices:
+        """The prices of all nodes, as if each were cleared alone."""
+        problem, units, count = self._problem, self._units, self._problem.node_count
+        there = np.bincount(self._requirement, units, len(self._least))
+        left = (there - self._least)[self._requirement]
+        is_extra = units <= left
+        may_go = (units > 0) & (is_extra | (self._priority[self._gang] <= gang.priority))
+        freed = np.zeros((count, problem.request.shape[1]), dtype=np.int64)
+        np.add.at(freed, self._node[may_go], self._request[may_go] * units[may_go][:, None])
+        # A gang frees all its nodes in the domain at once.
+        at = problem.levels[level].domain[self._node] if level >= 0 else np.zeros_like(self._node)
+        places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
+        _, place, together = np.unique(places, return_inverse=True, return_counts=True)
+        pods = np.bincount(self._gang, units, len(self.value))[self._gang]
+        whole = (self.value[self._gang] + A_POD * pods) / np.minimum(together[place], needed.count)
+        cost = np.where(is_extra, units * self._an_extra, whole)
+        total = np.bincount(self._node[may_go], cost[may_go], count)
+        request = problem.request[needed.pod_class]
+        slots = pods_that_fit(residual.free + freed, request) - residual.row(needed.pod_class)
+        slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
+        able = slots > 0
+        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots)
+
+
+def least_of(gang: Gang, requirement: int) -> int:
+    """Units of a requirement that have to stay at home for the rest of a gang to stay."""
+    if gang.keeps:
+        return gang.keeps[requirement] if requirement < len(gang.keeps) else 0
+    return max(0, gang.requirements[requirement].missing)

@@ -1,0 +1,70 @@
+"""The first answer makes room: the least important give way, and what is moved runs elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placement_service.entities.request import PackingScope, PodGang, Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import NamedPlan, name_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.verify import verify
+from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
+from tests.service.questions import gang, node
+
+RACK = "rack"
+
+
+def first_plan(question: Snapshot, policy: Policy) -> NamedPlan:
+    """The first answer in names; it keeps every rule."""
+    prepared = prepare(question, policy)
+    solution = first_answer(formulate(question, policy, prepared))
+    plan = name_plan(question, policy, prepared, solution.assignments)
+    assert not verify(question, policy, *plan)
+    return plan
+
+
+def evicted(plan: NamedPlan) -> list[str]:
+    return sorted(e.gang.rsplit("/", 1)[1] for e in plan.evictions)
+
+
+def in_one_rack(one: PodGang) -> PodGang:
+    return replace(one, packing_scopes=(PackingScope("all", ("worker",), RACK),))
+
+
+def test_a_large_gang_goes_before_a_small_one_of_higher_priority() -> None:
+    nodes = [node(f"{r}{i}", used=8, rack=r) for r in "ab" for i in range(4)]
+    small = running("small", "a0", gpus=8, priority=50)
+    fixed = replace(running("fixed", "a1", "a2", "a3", gpus=8), not_preemptible=True)
+    large = running("large", "b0", "b1", "b2", "b3", gpus=8, priority=10)
+    question = Snapshot(tuple(nodes), (small, fixed, large, in_one_rack(urgent())))
+    assert evicted(first_plan(question, PREEMPT)) == ["large"] * 4
+
+
+def test_what_is_in_the_way_is_moved() -> None:
+    nodes = (node("n0", used=4), node("n1", used=4))
+    question = Snapshot(nodes, (running("a", "n0"), running("b", "n1"), urgent(priority=0)))
+    plan = first_plan(question, REPACK)
+    assert len(plan.evictions) == 1
+    assert len(plan.bindings) == 1
+
+
+def test_what_fits_nowhere_else_stays() -> None:
+    """One pod in the way has no room elsewhere, two others have."""
+    nodes = [node("n0", used=8), node("n1", used=8), node("n2", used=4), node("n3", used=4)]
+    whole = running("whole", "n0", gpus=8)
+    halves = [running(name, "n1") for name in ("one", "other")]
+    fixed = [replace(running(f"fixed-{n}", n), not_preemptible=True) for n in ("n2", "n3")]
+    question = Snapshot(tuple(nodes), (whole, *halves, *fixed, urgent(priority=0)))
+    assert evicted(first_plan(question, REPACK)) == ["one", "other"]
+
+
+def test_gangs_that_wait_make_room_together() -> None:
+    """What was moved for one gang is not in the way of the next."""
+    nodes = [node(f"n{i}", used=4) for i in range(6)]
+    gangs = [running(f"old-{i}", f"n{i}") for i in range(6)]
+    waiting = [replace(gang(f"new-{i}", pods=1, gpus=8), priority=0) for i in range(3)]
+    plan = first_plan(Snapshot(tuple(nodes), (*gangs, *waiting)), REPACK)
+    assert len(plan.bindings) == 3
+    assert len(plan.evictions) == 3
