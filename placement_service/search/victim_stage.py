@@ -78,10 +78,13 @@ class _Descent:
             if terms is None or not goal.tier.provable or state.left <= 0:
                 break
             bound = state.bounds[i] if self._learns else goal.trivial_bound()
+            again = self._says_the_same(i, terms)
+            if again:
+                bound = self.bounds[i - 1]
             floor = state.worth.floors[i]
             if floor is not None:
                 bound = floor
-            elif terms:
+            elif terms and not again and not (self._learns and state.first_open > i):
                 maximize = not goal.tier.minimize
                 found = self.model.relaxed(terms, maximize=maximize, seconds=state.left).bound
                 if found is None:
@@ -92,6 +95,17 @@ class _Descent:
         self.model.undo(mark)
         if self._learns:
             state.learn_all(self.bounds)
+
+    def _says_the_same(self, i: int, terms: Terms[int]) -> bool:
+        """Whether a goal counts what the goal before counts, of which nothing may be spent."""
+        goals = self.goals
+        return (
+            i > 0
+            and bool(terms)
+            and goals[i].tier is goals[i - 1].tier
+            and self.state.worth.floors[i - 1] is None
+            and terms == self._terms(i - 1)
+        )
 
     def _solve(self) -> bool:
         """Settle goals in whole numbers; false when that leads nowhere.
@@ -127,7 +141,6 @@ class _Descent:
         """Hold the goals that a solution settles, the last of them at what it has there."""
         assert found.values is not None
         self._last = found.values
-        self._aim(target_of(self.model, found.values))
         while self.held < k:
             self._keep(self.bounds[self.held])
         reached = _value(terms, found.values)
@@ -137,6 +150,9 @@ class _Descent:
             if self._learns:
                 self.state.learn(k, found.bound)
             tightened = True
+        if not (self._learns and self.state.first_open > k):
+            # The plan does not have what the solution has.
+            self._aim(target_of(self.model, found.values))
         self._keep(reached)
         if tightened:
             self._relax()

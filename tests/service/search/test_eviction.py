@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from placement_service.cp_sat.linear_model import Solved
 from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_target import Target
 from placement_service.entities.eviction import DisruptionBudget, Eviction, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
@@ -32,6 +34,7 @@ from placement_service.formulation.tiers import goals
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
+from placement_service.search import victim_stage
 from placement_service.search.engine import search
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.brute import optimum
@@ -258,3 +261,28 @@ def test_no_bound_is_claimed_for_a_gang_that_could_be_brought_together() -> None
     solution = answer(question, REPACK).solution
     assert not solution.proven
     assert all(t.bound is None or t.bound >= 1 for t in solution.tiers if not t.name.minimize)
+
+
+def test_what_the_plan_has_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answer is the best there is: all that is missing is the proof, goal by goal."""
+    asked: list[list[tuple[int, int]]] = []
+    relaxed = VictimModel.relaxed
+
+    def remember(
+        model: VictimModel, terms: list[tuple[int, int]], *, maximize: bool, seconds: float
+    ) -> Solved:
+        asked.append(sorted(terms))
+        return relaxed(model, terms, maximize=maximize, seconds=seconds)
+
+    def never(*_: object) -> Target:
+        raise AssertionError("a plan was made that cannot be better")
+
+    monkeypatch.setattr(VictimModel, "relaxed", remember)
+    monkeypatch.setattr(victim_stage, "target_of", never)
+    victims = [running(f"old-{i}", "n0", gpus=2, priority=i) for i in range(4)]
+    parameters = replace(DEFAULTS, victim_gangs=1)
+    result = answer(cluster(*victims, urgent()), PREEMPT, parameters)
+    assert len(result.evictions) == 4
+    assert result.solution.proven
+    # What is lost of each priority, how long it waited, and the pods; that it runs needs no proof.
+    assert len(asked) <= 6
