@@ -34,10 +34,18 @@ from placement.resources import RESERVATIONS
 
 SCHEDULER: Final = "koord-scheduler"
 _HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
+_DEVICES: Final = "DeviceShare"
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
 #: Parts of a pod's spec that bear on where it fits; a Reservation is checked for those.
-_KEPT: Final = ("nodeSelector", "tolerations", "affinity", "priority", "priorityClassName")
+_KEPT: Final = (
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "priority",
+    "priorityClassName",
+    "overhead",
+)
 
 
 class Koordinator:
@@ -82,7 +90,11 @@ class Koordinator:
             for binding in advice.bindings:
                 pod = objects.pods.get(binding.pod)
                 if pod is not None and GATE in gates(pod):
-                    hint = json.dumps({"preferredNodeNames": [binding.node], "extensions": {}})
+                    # Devices that are named count where the plugin that gives them is told so.
+                    extensions: dict[str, Any] = {_DEVICES: {}} if binding.notes else {}
+                    hint = json.dumps(
+                        {"preferredNodeNames": [binding.node], "extensions": extensions}
+                    )
                     # Devices that a waiting pod is noted to have are those that it is given.
                     notes = {_HINT: hint, **dict(binding.notes)}
                     ungate(self._cluster, binding.pod, binding.uid, annotations=notes)
@@ -176,14 +188,13 @@ def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) 
                     **{field: spec[field] for field in _KEPT if field in spec},
                     "schedulerName": SCHEDULER,
                     "nodeName": node,
-                    "containers": [
-                        {
-                            "name": container["name"],
-                            "image": container.get("image", "none"),
-                            "resources": container.get("resources") or {},
-                        }
-                        for container in spec["containers"]
-                    ],
+                    # What a pod asks for is the most that it needs at once, from its first init
+                    # container on; a restricted Reservation may not be topped up.
+                    **{
+                        field: [_container(one) for one in spec[field]]
+                        for field in ("containers", "initContainers")
+                        if spec.get(field)
+                    },
                 },
             },
             "owners": [{"object": {"namespace": metadata["namespace"], "name": metadata["name"]}}],
@@ -191,6 +202,17 @@ def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) 
             "allocatePolicy": "Restricted",
             "ttl": f"{ttl:.0f}s",
         },
+    }
+
+
+def _container(container: Body) -> dict[str, Any]:
+    """What of a container bears on what its pod asks for."""
+    sidecar = {"restartPolicy": "Always"} if container.get("restartPolicy") == "Always" else {}
+    return {
+        "name": container["name"],
+        "image": container.get("image", "none"),
+        "resources": container.get("resources") or {},
+        **sidecar,
     }
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from controller.advice.advice import Advice
+from controller.advice.koordinator import reservation
+from controller.apply import Binding
 from controller.steps import Step
 from placement.advice_marks import ADVICE, GANG, GATE
 from tests.cluster.api import PODS, Body
@@ -131,6 +134,30 @@ def test_hints_name_a_node_and_let_go(koord: Cluster, service: str) -> None:
     hints = {pod["metadata"]["annotations"][HINT] for pod in koord.pods()}
     assert hints == {'{"preferredNodeNames": ["a"], "extensions": {}}'}
     assert koord.api.items(RESERVATIONS) == []
+
+
+def test_a_reservation_holds_all_that_its_pod_asks_for() -> None:
+    """Restricted ones are not topped up: not for an init container, nor for a sidecar."""
+    ask = {"requests": {"cpu": "4", "nvidia.com/gpu": "2"}}
+    pod = {
+        "metadata": {"name": "a", "namespace": "ml", "uid": "u"},
+        "spec": {
+            "overhead": {"cpu": "250m"},
+            "initContainers": [
+                {"name": "first", "resources": ask, "command": ["x"]},
+                {"name": "side", "resources": ask, "restartPolicy": "Always"},
+            ],
+            "containers": [{"name": "main", "image": "i", "resources": ask}],
+        },
+    }
+    advice = Advice("1", ("ml", "g"), "koordinator", (Binding(("ml", "a"), "u", "n"),), 0.0, 1)
+    made = reservation("r", pod, "n", advice, ttl=60.0)["spec"]["template"]["spec"]
+    assert made["overhead"] == {"cpu": "250m"}
+    assert made["initContainers"] == [
+        {"name": "first", "image": "none", "resources": ask},
+        {"name": "side", "image": "none", "resources": ask, "restartPolicy": "Always"},
+    ]
+    assert made["containers"] == [{"name": "main", "image": "i", "resources": ask}]
 
 
 @pytest.mark.parametrize("mode", ["koordinator", "koordinator-hints"])
