@@ -87,7 +87,10 @@ class Kai:
         return is_gated_by_us_alone(pod) or (held and not gates(pod))
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:
-        return _key(pod) in objects.of(BIND_REQUESTS)
+        """A request that has failed counts until KAI has taken it away; in a pool of ours nobody
+        else does."""
+        found = objects.of(BIND_REQUESTS).get(_key(pod))
+        return found is not None and not (self._pool and has_failed(found))
 
     def opened(self, pod: Body) -> Body:
         return without_gate(pod)
@@ -157,6 +160,11 @@ class Kai:
         requests = objects.of(BIND_REQUESTS)
         for binding in advice.bindings:
             found = requests.get(binding.pod)
+            if found is not None and self._pool and has_failed(found):
+                if _is_ours(found, advice):
+                    return Progress.FAILED
+                self._delete(found)
+                found = None
             if found is None:
                 pod = objects.pods.get(binding.pod)
                 if pod is None:
@@ -182,16 +190,12 @@ class Kai:
             namespace, name = binding.pod
             try:
                 found = self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
-                if _is_ours(found, advice) and not has_succeeded(found):
-                    self._on_write()
-                    self._cluster.request(
-                        "DELETE",
-                        BIND_REQUESTS.path_of(name, namespace),
-                        body={"preconditions": {"uid": found["metadata"]["uid"]}},
-                    )
             except ApiError as error:
-                if error.status not in (404, 409):
-                    raise
+                if error.status == 404:
+                    continue
+                raise
+            if _is_ours(found, advice) and not has_succeeded(found):
+                self._delete(found)
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         """Takes gates and the hold away. In a pool of ours there is nobody to hand a gang to."""
@@ -218,6 +222,19 @@ class Kai:
                 raise
         # There is one already: ours of before a crash, or another writer was first.
         return self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
+
+    def _delete(self, request: Body) -> None:
+        namespace, name = _key(request)
+        self._on_write()
+        try:
+            self._cluster.request(
+                "DELETE",
+                BIND_REQUESTS.path_of(name, namespace),
+                body={"preconditions": {"uid": request["metadata"]["uid"]}},
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
 
     def _drop_hold(self, groups: Iterable[Key], objects: Objects) -> None:
         for namespace, name in groups:

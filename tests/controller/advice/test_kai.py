@@ -298,6 +298,23 @@ def test_a_pod_that_its_kubelet_refuses_is_a_conflict(kai: Cluster, service: str
     assert said(kai, "g-0") == ("True", "Followed")
 
 
+def test_in_a_pool_of_ours_what_failed_before_does_not_count(kai: Cluster, service: str) -> None:
+    """No scheduler is there to take it away."""
+    kai.add_nodes(node("b", gpus=8, labels={KAI_NODE_POOL: "ours"}))
+    failed = {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {"name": "g-0", "namespace": kai.namespace},
+        "spec": {"podName": "g-0", "selectedNode": "b"},
+    }
+    kai.api.create(BIND_REQUESTS, failed)
+    kai.api.merge(BIND_REQUESTS, "g-0", {"status": {"phase": "Failed"}}, kai.namespace, "status")
+    gang(kai, "g", 2, pool="ours")
+    settings = {**ADVISING, "advise": ("kai-pool",), "advise_pool": "ours"}
+    with KaiBinder(kai.api), controller(kai.kubeconfig(), service, **settings):
+        kai.wait_until(lambda: len(kai.bound()) == 2, "the gang is bound")
+
+
 @pytest.mark.parametrize("how", ["hold", "gate", "shares", "pool"])
 def test_killed_at_every_write_no_gang_is_advised_by_half(
     kai: Cluster, service: str, how: str
