@@ -189,6 +189,8 @@ class Settings(BaseSettings):
             raise ValueError("mode advise and the setting advise belong together")
         if ("kai-pool" in self.advise) != bool(self.advise_pool):
             raise ValueError("advise_pool and the adapter kai-pool belong together")
+        if "kai" in self.advise and self.advise_kai_settle >= self.advice_ttl:
+            raise ValueError("advise_kai_settle must be less than advice_ttl")
         return self
 
     @model_validator(mode="after")

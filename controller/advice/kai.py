@@ -36,8 +36,8 @@ from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES
 
 SCHEDULER: Final = "kai-scheduler"
 _POD_GROUP: Final = "pod-group-name"
-#: How often KAI's binder tries to bind a gated pod, with growing pauses of 1, 2, 4, ... seconds.
-_TRIES: Final = 7
+#: Seconds by which KAI's binder goes on trying to bind a gated pod after the pod may go.
+_MORE: Final = 30.0
 
 
 class Kai:
@@ -58,6 +58,8 @@ class Kai:
         self._cluster = cluster
         self._pool = pool
         self._settle = settle
+        # The binder pauses 1, 2, 4, ... seconds.
+        self._tries = int(settle + _MORE).bit_length() + 1
         self._clock = clock
         self._on_write = on_write
         #: Since when the requests of gated pods stand, by the id of their advice.
@@ -104,7 +106,7 @@ class Kai:
         again. What KAI decided before it saw them is there after a cycle of its own."""
         if not any(is_gated(objects.pods.get(one.pod)) for one in advice.bindings):
             return Progress.DONE
-        progress = self._write(advice, objects, tries=_TRIES)
+        progress = self._write(advice, objects, tries=self._tries)
         if progress is not Progress.DONE:
             return progress
         since = self._stands.setdefault(advice.id, self._clock())

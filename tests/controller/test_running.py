@@ -101,6 +101,9 @@ def test_the_environment_wins_over_the_file(
         pytest.param({"time_limit": 300.0}, id="a question that looks like a hang"),
         pytest.param({"longest_backoff": 0.1}, id="a back-off that shrinks"),
         pytest.param({"mode": "advise"}, id="a mode that there is not"),
+        pytest.param(
+            {"mode": "advise", "advise": ("kai",), "advice_ttl": 5.0}, id="advice over too soon"
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:

@@ -362,6 +362,7 @@ def test_an_advisor_may_do_what_every_adapter_needs(
         mode="advise",
         advise=("kube-scheduler", "kai", "koordinator"),
         advice_ttl=5.0,
+        advise_kai_settle=1.0,
         leader_election=True,
         lease_namespace="placement-system",
     ):
