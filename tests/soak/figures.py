@@ -15,9 +15,10 @@ class Figures:
     lock: threading.Lock = field(default_factory=threading.Lock)
     requests: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    #: Questions that grow, by their shape: all that the server worked on, and those of them that
-    #: had no plan, not even an empty one, when their time was over.
+    #: Questions that grow, by their shape: all that the server worked on, those of them that are
+    #: larger than it takes, and those that had no plan when their time was over.
     shapes: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
     without_plan: Counter[str] = field(default_factory=Counter)
     disturbances: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -36,6 +37,7 @@ class Figures:
         yield f"ended with       {_listed(self.codes)}"
         if self.shapes:
             yield f"shapes           {self.shapes.total()}: {_listed(self.shapes)}"
+            yield f"too large        {self.refused.total()}: {_listed(self.refused)}"
             yield f"without a plan   {self.without_plan.total()}: {_listed(self.without_plan)}"
         if self.disturbances:
             yield f"disturbances     {_listed(self.disturbances)}"

@@ -235,7 +235,9 @@ class _Soak:
                     continue
                 with self._figures.lock:
                     self._figures.shapes[shape.__name__] += 1
-                    if code != "OK" or not answer.placement.tiers:
+                    if code == "INVALID_ARGUMENT":
+                        self._figures.refused[shape.__name__] += 1
+                    elif code != "OK" or not answer.placement.tiers:
                         self._figures.without_plan[shape.__name__] += 1
 
     def _flood(self, rng: random.Random) -> None:
