@@ -91,6 +91,13 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
     gangs = tuple(
         replace(g, guarantee=guarantee_of[g.index]) if g.index in guarantee_of else g for g in gangs
     )
+    named = frozenset(
+        levels.index(key)
+        for gang in request.gangs
+        for scope in gang.packing_scopes
+        for key in (scope.required_level, scope.preferred_level)
+        if key
+    )
     gpu_counts = _gpus(policy, nodes.allocatable.kinds)[nodes.allocatable.number]
     gpu_cluster = bool(gpu_counts.any())
     if gpu_cluster:
@@ -134,6 +141,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         whole_free=whole,
         exact=prepared.exact and table.is_exact and ownership.is_exact and all_said,
         mends=prepared.mends,
+        named_levels=named,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
     )
     for array in (problem.free, problem.request, problem.eligible):

@@ -212,6 +212,8 @@ class Problem:
     whole_free: Bools
     budgets: tuple[Budget, ...] = ()
     exact: bool = True
+    #: Levels that scopes of the request name, also of gangs whose scopes are left out here.
+    named_levels: frozenset[LevelIdx] = frozenset()
     #: Some gang that may not get pods here could after moves that are no part of the problem.
     mends: bool = False
     #: The same question with looser columns, whose bounds hold for this one where it is not exact.
@@ -236,4 +238,4 @@ class Problem:
     def scope_levels(self) -> tuple[LevelIdx, ...]:
         """Levels named in any scope, whichever gang."""
         used = {level for g in self.gangs for s in g.scopes for level in (s.required, s.preferred)}
-        return tuple(sorted(used - {NO_LEVEL}))
+        return tuple(sorted((used | self.named_levels) - {NO_LEVEL}))
