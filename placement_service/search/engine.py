@@ -56,8 +56,10 @@ def search(
     `start`, and nothing better was ever reported.
     """
     tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
-    tolerances = [(tier, share) for tier, share in tolerances if share > 0]
     state = State(problem, start, deadline, report, parameters)
+    # Of a tier that counts nothing here nothing can be spent.
+    counted = {goal.tier for goal in state.goals if goal.reported}
+    tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]
     if not tolerances:
         # Known at once: no plan admits more than all gangs.
         report(state.solution())
@@ -69,7 +71,7 @@ def search(
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
         spends = (k + 1 for k, g in enumerate(state.goals) if g.tier is tier and g.reported)
-        state.known_goals = min(spends, default=len(state.goals))
+        state.known_goals = min(spends)
         _improve(state)
         state.tolerate(tier, share)
     state.known_goals = len(state.goals)

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot, Tolerance
 from placement_service.entities.solution import TierName
+from tests.brute import no_bound_cuts_off
 from tests.scenario import Group, Scenario, solve
 from tests.service.search.test_properties import judged, oracle, tiny
 
@@ -126,6 +127,17 @@ class TestTolerance:
     def test_nothing_is_spent_for_nothing(self) -> None:
         scenario = replace(self.RACKS, policy=Policy(tolerances=(Tolerance("admitted", 0.5),)))
         scenario.gang("a", pods=2, gpus=8).place().expect(admitted=16, proven=True)
+
+    def test_bounds_wait_for_what_may_be_spent_also_where_nothing_is_to_be_admitted(self) -> None:
+        """No gang has a minimum. Behind the extras no bound holds until it is known how many may
+        go."""
+        policy = Policy(tolerances=(Tolerance("admitted", 0.1), Tolerance("extra", 0.5)))
+        scenario = replace(Scenario("x1=8 x2=8"), policy=policy)
+        snapshot = scenario.gang("a", pods=2, gpus=8, min=0, previous=("x1",)).snapshot()
+        best = oracle(snapshot, policy)
+        assert (best.value(TierName.EXTRA), best.value(TierName.TOPOLOGY)) == (1, 0)
+        for answer in solve(snapshot, policy):
+            no_bound_cuts_off(best, answer, judged(snapshot, answer, policy))
 
     @given(tiny)
     def test_bounds_hold_and_enough_is_left(self, snapshot: Snapshot) -> None:
