@@ -285,7 +285,9 @@ class _Formulation:
         if r.allocate_once or names_pods(r):
             # What the user of an allocate-once one leaves over would be free once it is there.
             left = max(0, amount - min(asks))
-            if left and r.allocate_once and self._could_use(n, owners, resource):
+            unlike = min(asks) < max(asks)
+            if left and (unlike or (r.allocate_once and self._could_use(n, owners, resource))):
+                # One that asks for more would leave less.
                 self.draft.is_exact = False
             return left
         if not r.restricted:

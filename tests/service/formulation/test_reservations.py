@@ -105,7 +105,7 @@ class TestRestricted:
     def test_of_unlike_owners_nothing_false_is_proven(self) -> None:
         scenario = self.SCENARIO.gang("a", Group("own", pods=1, gpus=3), priority=1)
         scenario = scenario.gang("b", Group("own", pods=1, gpus=1)).gang("c", pods=4, gpus=1)
-        scenario.place(seconds=2).expect(proven=False)
+        assert not scenario.place(seconds=2).solution.proven
 
 
 class TestAllocateOnce:
@@ -115,6 +115,13 @@ class TestAllocateOnce:
             scenario = scenario.hold(f"r{i}", "x1", 4, "own", allocate_once=True)
         placed = scenario.gang("a", Group("own", pods=2, gpus=4)).place().expect(placed=("a",))
         assert sorted(used(placed).values()) == ["r0", "r1"]
+
+    def test_of_unlike_owners_nothing_false_is_proven(self) -> None:
+        scenario = Scenario("x1=8 x2=8").hold("held", "x1", 3, "big", "small", allocate_once=True)
+        scenario = scenario.hold("other", "x2", 4, "theirs")
+        # What the small one would leave of it is no loss where the big one uses it.
+        groups = Group("big", pods=1, gpus=8), Group("small", pods=1, gpus=1)
+        assert not scenario.gang("a", *groups).place(seconds=2).solution.proven
 
     def test_one_that_a_running_pod_uses_serves_nobody(self) -> None:
         scenario = Scenario("x1=8").hold("held", "x1", 4, "own", allocate_once=True)
