@@ -108,7 +108,8 @@ def tiers(
 
     Up to the first goal that does not reach its bound the bounds are about plans like this
     one. From there on a better plan may gain, and change everything below. `best` are the
-    bounds of goals of which some may be spent, by their place.
+    bounds of goals of which some may be spent, by their place. What is spent of one priority may
+    give a lower one more than its best: then sums over priorities say nothing.
     """
     known = mine.first_open(bounds) + 1
     valid = [*bounds[:known], *trivial_bounds(mine.goals[known:])]
@@ -124,9 +125,15 @@ def tiers(
         by_chance = (
             value == bound and known <= len(mine.goals) and mine.goals[known - 1].tier is tier
         )
-        says = tier.provable and not by_chance
+        traded = any(_is_beyond(best[i], mine, i) for i in mine_only if i in best)
+        says = tier.provable and not by_chance and not traded
         reported.append(Tier(tier, value / unit, bound / unit if says else None))
     return tuple(reported)
+
+
+def _is_beyond(bound: int, mine: Worth, i: int) -> bool:
+    value = mine.values[i]
+    return value < bound if mine.goals[i].tier.minimize else value > bound
 
 
 def report_plan(
