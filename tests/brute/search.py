@@ -21,18 +21,31 @@ Floors = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Peak:
+    """The best of a tier of which later ones may spend some, as if they did not.
+
+    `rank` is that of a plan that has it, with no more of any step than is enough by `floors`,
+    those of the tiers before.
+    """
+
+    counts: tuple[int, ...]
+    rank: Vector
+    floors: Floors
+
+
+@dataclass(frozen=True, slots=True)
 class Optimum:
     """The counts of the best plan, as in `Score`, and a plan that reaches them.
 
-    `peaks` are the best counts of the tiers of which the policy lets later ones spend some,
-    and `floors` what is enough of these.
+    `peaks` are those of the tiers of which the policy lets later ones spend some, and `floors`
+    what is enough of these.
     """
 
     counts: Mapping[TierName, tuple[int, ...]]
     rank: Vector
     plan: tuple[Binding, ...]
     evictions: tuple[Eviction, ...] = ()
-    peaks: Mapping[TierName, tuple[int, ...]] = field(default_factory=dict)
+    peaks: Mapping[TierName, Peak] = field(default_factory=dict)
     floors: Floors = field(default_factory=dict)
 
     def value(self, tier: TierName) -> float:
@@ -48,12 +61,12 @@ def optimum(snapshot: Snapshot, policy: Policy, *, max_steps: int = 20_000) -> O
     Raises TooLarge when a gang alone, or the search, takes more than `max_steps`.
     """
     search = _Search(snapshot, policy, max_steps)
-    peaks: dict[TierName, tuple[int, ...]] = {}
-    floors: dict[int, int] = {}
+    peaks: dict[TierName, Peak] = {}
+    floors: Floors = {}
     for tier in (t for t in TierName if policy.tolerance(t.value) > 0):
         peak = search.run(floors)
-        peaks[tier] = peak.counts[tier]
-        floors |= {
+        peaks[tier] = Peak(peak.counts[tier], clamped(rank(peak), floors), floors)
+        floors = dict(floors) | {
             i: step.value - int(policy.tolerance(tier.value) * abs(step.value))
             for i, step in enumerate(peak.steps)
             if step.tier is tier and step.reported
