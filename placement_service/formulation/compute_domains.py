@@ -1,8 +1,9 @@
 """ComputeDomains (rule 17): a node serves pods of one at a time.
 
 Expressed in rules that every stage knows: the domain becomes a label of pods and of the nodes that
-serve it, pods avoid nodes that serve another domain, and pods of different domains repel each other
-on a host. The label key cannot occur in Kubernetes.
+serve it, and pods of different domains repel each other on a host. The label key cannot occur in
+Kubernetes. Nodes that serve another domain are closed by `node_eligibility`: were that said as node
+affinity, topology spread would not count them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,7 @@ from placement_service.entities.request import (
     PodTemplate,
     Snapshot,
 )
-from placement_service.entities.selectors import (
-    LabelSelector,
-    NodeSelectorTerm,
-    Operator,
-    Requirement,
-)
+from placement_service.entities.selectors import LabelSelector, Operator, Requirement
 
 KEY = "compute domain"
 
@@ -43,7 +39,6 @@ def with_compute_domains(snapshot: Snapshot) -> Snapshot:
             if pod.node in serves:
                 serves[pod.node].add(s.template.compute_domain)
     here = {n: next(iter(d)) if len(d) == 1 else SEVERAL for n, d in serves.items() if d}
-    taken = frozenset(here.values())
     return replace(
         snapshot,
         nodes=tuple(_labelled(n, here.get(n.name, "")) for n in snapshot.nodes),
@@ -54,7 +49,7 @@ def with_compute_domains(snapshot: Snapshot) -> Snapshot:
                     replace(
                         group,
                         pod_sets=tuple(
-                            replace(s, template=_ruled(s.template, taken)) for s in group.pod_sets
+                            replace(s, template=_ruled(s.template)) for s in group.pod_sets
                         ),
                     )
                     for group in gang.groups
@@ -69,7 +64,7 @@ def _labelled(node: Node, domain: str) -> Node:
     return replace(node, labels={**node.labels, KEY: domain}) if domain else node
 
 
-def _ruled(template: PodTemplate, taken: frozenset[str]) -> PodTemplate:
+def _ruled(template: PodTemplate) -> PodTemplate:
     mine = template.compute_domain
     if not mine:
         return template
@@ -80,17 +75,8 @@ def _ruled(template: PodTemplate, taken: frozenset[str]) -> PodTemplate:
         (),
         all_namespaces=True,
     )
-    affinity = template.required_node_affinity
-    foreign = tuple(sorted(taken - {mine}))
-    if foreign:
-        keeps_off = Requirement(KEY, Operator.NOT_IN, foreign)
-        affinity = tuple(
-            replace(term, match_expressions=(*term.match_expressions, keeps_off))
-            for term in affinity or (NodeSelectorTerm(),)
-        )
     return replace(
         template,
         labels={**template.labels, KEY: mine},
         required_anti_affinity=(*template.required_anti_affinity, repelled),
-        required_node_affinity=affinity,
     )

@@ -1,4 +1,4 @@
-"""Rules about single nodes as masks over all nodes: selector, affinity, taints.
+"""Rules about single nodes as masks over all nodes: selector, affinity, taints, ComputeDomain.
 
 `explain.node_reasons` says in words which of them closes a node.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from placement_service.entities.node import HOSTNAME, Effect, Taint
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import PodTemplate, Toleration
-from placement_service.entities.selectors import NodeSelectorTerm, Requirement
+from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
+from placement_service.formulation import compute_domains
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.label_index import LabelTable
 
@@ -24,13 +25,15 @@ MASKS_KEPT = 256
 
 
 class NodeMasks:
-    """Which nodes the templates of a question select and tolerate."""
+    """Which nodes the templates of a question select and tolerate, and which may serve them."""
 
     def __init__(self, nodes: Nodes, templates: Sequence[PodTemplate]) -> None:
         self._count = len(nodes)
         terms = [term for t in templates for term in t.required_node_affinity or ()]
         keys = {key for t in templates for key, _ in t.node_selector}
         keys.update(e.key for term in terms for e in term.match_expressions)
+        if any(t.compute_domain for t in templates):
+            keys.add(compute_domains.KEY)
         self._labels = _NodeLabels(nodes, keys)
         by_name = any(term.match_fields for term in terms)
         names = nodes.short_names() if by_name else []
@@ -38,6 +41,7 @@ class NodeMasks:
         # Many templates are alike in this; if all of them differ, that must not cost memory.
         self._select = lru_cache(MASKS_KEPT)(self._selecting)
         self._tolerate = lru_cache(MASKS_KEPT)(self._tolerating)
+        self._serve = lru_cache(MASKS_KEPT)(self._serving)
         #: Hard taints, and those that a toleration of a key, or a key and a value, may mean.
         self._taints: dict[Taint, int] = {}
         self._taints_of: dict[tuple[str, str | None], list[Taint]] = {}
@@ -62,6 +66,10 @@ class NodeMasks:
     def tolerated(self, t: PodTemplate) -> Bools:
         """As `PodTemplate.tolerates`, for each node; not to be changed."""
         return self._tolerate(t.tolerations)
+
+    def may_serve(self, t: PodTemplate) -> Bools:
+        """Nodes that serve no other ComputeDomain than the template's; not to be changed."""
+        return self._serve(t.compute_domain)
 
     def _selecting(
         self, pairs: tuple[tuple[str, str], ...], affinity: tuple[NodeSelectorTerm, ...] | None
@@ -90,6 +98,12 @@ class NodeMasks:
         result[sets[~allowed[taints_there]]] = False
         of_nodes: Bools = result[self._taint_set]
         return of_nodes
+
+    def _serving(self, domain: str) -> Bools:
+        if not domain:
+            return np.ones(self._count, dtype=bool)
+        none = Requirement(compute_domains.KEY, Operator.DOES_NOT_EXIST)
+        return self._labels.having([(compute_domains.KEY, domain)]) | self._labels.meeting([none])
 
 
 class _NodeLabels:

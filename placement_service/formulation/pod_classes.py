@@ -125,6 +125,7 @@ class PodClasses:
             t.node_selector,
             t.required_node_affinity,
             t.tolerations,
+            t.compute_domain,
             t.host_ports,
             t.device_share,
             t.required_reservation,
@@ -160,7 +161,7 @@ class PodClasses:
             if at >= 0:
                 row[at] = True
             else:
-                np.logical_and(masks.selected(t), masks.tolerated(t), out=row)
+                row[:] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
         eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(

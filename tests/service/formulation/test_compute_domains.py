@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from placement_service.entities.request import PODS, BoundPod, PodSet, PodTemplate
+from placement_service.entities.selectors import NodeSelectorTerm
+from tests.scenario import spread
 from tests.service.formulation.test_devices import placed, pods_of
 from tests.service.questions import GPU, node
 
@@ -42,3 +46,22 @@ def test_running_pods_hold_their_domain() -> None:
 def test_pods_without_a_domain_go_anywhere() -> None:
     busy = replace(node("n0"), compute_domain="ml/other")
     assert len(placed([busy], [pods_of("plain", 1, PodTemplate({GPU: 1, PODS: 1}))])[0]) == 1
+
+
+def test_spread_counts_nodes_that_serve_another_domain() -> None:
+    """No pod may go to the second rack, so that stays empty and the first takes one at most."""
+    nodes = [node("n0", rack="r0"), replace(node("n1", rack="r1"), compute_domain="ml/other")]
+    even = replace(template("ml/a"), spread_constraints=(spread("rack"),))
+    gangs = [pods_of(name, 1, even) for name in "ab"]
+    bindings, proven = placed(nodes, gangs)
+    assert [b.node for b in bindings] == ["nodes/n0"]
+    assert proven
+
+
+@pytest.mark.parametrize("affinity", [(), (NodeSelectorTerm(),)])
+def test_affinity_that_selects_no_node_selects_none_in_a_domain(
+    affinity: tuple[NodeSelectorTerm, ...],
+) -> None:
+    busy = replace(node("n0"), compute_domain="ml/other")
+    nowhere = replace(template("ml/a"), required_node_affinity=affinity)
+    assert not placed([busy, node("n1")], [pods_of("a", 1, nowhere)])[0]
