@@ -138,7 +138,8 @@ class Outcome:
     """The whole cluster after the plan; `gangs` in the snapshot's order.
 
     New pods are rows [M]: `set_of_new` and `node_of_new` are rows of the question,
-    `binding_of_new` the binding of each, -1 for one that is moved.
+    `binding_of_new` the binding of each, -1 for one that is moved, and `stays_on_node` whether it
+    is moved to other devices of its node.
     """
 
     def __init__(
@@ -164,6 +165,8 @@ class Outcome:
         self.node_of_new: Ints = np.append(self.bound_node[good[first]], moved_nodes).astype(
             np.int64
         )
+        stays = [leaves[pod.name].node == pod.node.name for pod in self._moved]
+        self.stays_on_node: Bools = np.append(np.zeros(len(pods), dtype=bool), stays).astype(bool)
         self.gangs = tuple(self._gangs())
 
     def _read_evictions(self, leaves: dict[str, Eviction]) -> Iterable[int]:

@@ -375,8 +375,8 @@ def _gang_scores(outcome: Outcome) -> Iterator[GangScore]:
 def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
     """Nodes with GPUs in wholly free domains that a new pod breaks into.
 
-    Plus the new pods without GPUs on nodes with GPUs. In a cluster without any
-    GPU all nodes and pods count as if they had some.
+    Plus the new pods without GPUs on nodes with GPUs, but not those that only get other devices
+    of their node. In a cluster without any GPU all nodes and pods count as if they had some.
     """
     nodes = outcome.snapshot.columns
     has_gpus = nodes.allocatable.where(lambda resources: policy.gpus(resources) > 0)
@@ -394,7 +394,8 @@ def _fragmentation(outcome: Outcome, policy: Policy) -> Counts:
     asks = asking[question.template_of_set[outcome.set_of_new]]
     broken = np.zeros(len(nodes), dtype=bool)
     broken[outcome.node_of_new[asks]] = True
-    total = int(np.count_nonzero(has_gpus[outcome.node_of_new[~asks]]))
+    misplaced = ~asks & ~outcome.stays_on_node
+    total = int(np.count_nonzero(has_gpus[outcome.node_of_new[misplaced]]))
     for level in _levels(outcome.snapshot) if broken.any() else ():
         if level == HOSTNAME:
             # A node is its own domain.
