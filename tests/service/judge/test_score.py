@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.eviction import EvictionKind
 from placement_service.entities.request import HOSTNAME, PODS, PackingScope, Policy
 from placement_service.entities.solution import TierName
 from placement_service.judge.score import GangScore, ScopeUse, Score, score
@@ -224,6 +225,15 @@ class TestFragmentation:
         scenario = Scenario("x1=8 x2=0").gang("a", Group("w", pods=2, cpus=1))
         assert scored(scenario, a_w_0="x2", a_w_1="x2").counts[TierName.FRAGMENTATION] == (0,)
         assert scored(scenario, a_w_0="x1", a_w_1="x1").counts[TierName.FRAGMENTATION] == (2,)
+
+    @pytest.mark.parametrize(("to", "want"), [("x1", 0), ("x2", 1)])
+    def test_a_pod_that_only_gets_other_devices_is_not_new_on_its_node(
+        self, to: str, want: int
+    ) -> None:
+        scenario = Scenario("x1=4/8 x2=8").gang("a", Group("w", told=("x1",), cpus=1))
+        moves = scenario.evict(EvictionKind.MOVE, a_w_runs_0=to)
+        result = score(scenario.snapshot(), scenario.policy, (), moves)
+        assert result.counts[TierName.FRAGMENTATION] == (want,)
 
     def test_pods_without_gpus_count_even_where_they_must_be(self) -> None:
         groups = Group("w", pods=1, gpus=4), Group("side", pods=2, cpus=1)

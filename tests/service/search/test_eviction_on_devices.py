@@ -134,13 +134,6 @@ def test_a_move_of_a_share_makes_a_gpu_whole() -> None:
     assert len(result.bindings) == 1
 
 
-def test_a_pod_that_moves_within_its_node_is_no_new_one_there() -> None:
-    shares = (has("a", "h0", 0, share=HALF), has("b", "h0", 1, share=HALF))
-    result = answer(Snapshot((shared(500, 500),), (*shares, urgent(1, 0))), REPACK)
-    assert [e.to_node for e in result.evictions] == ["nodes/h0"]
-    assert result.tier(TierName.FRAGMENTATION) == 0
-
-
 def test_room_is_made_within_the_limit_of_a_queue() -> None:
     """Two gangs that wait and are in one queue, for which running gangs go one by one."""
     queues = (Queue("queues/q", limit={GPUS: 2}),)
