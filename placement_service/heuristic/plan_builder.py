@@ -114,7 +114,7 @@ class Builder:
                 sum(c for d, _, c in units if d in q.demands) >= q.missing
                 for q in gang.requirements
             )
-            if gang.placeable and complete and self._base_is_placed(gang, plan):
+            if gang.placeable and complete and self.base_is_placed(gang, plan):
                 mark = residual.mark()
                 if residual.queues.allows(gang, units) and self._retake(residual, gang, units):
                     plan[index] = units
@@ -140,7 +140,8 @@ class Builder:
                 residual.take(pod_class, np.array([node]), np.array([step]))
         return residual.rules_hold()
 
-    def _base_is_placed(self, gang: Gang, plan: Plan) -> bool:
+    def base_is_placed(self, gang: Gang, plan: Plan) -> bool:
+        """Whether the gang may be placed as far as its base goes."""
         return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
 
     def add(
@@ -151,7 +152,7 @@ class Builder:
         layout: Layout | None = None,
     ) -> bool:
         """Place the minimum of one gang, or nothing."""
-        if not gang.placeable or not self._base_is_placed(gang, plan):
+        if not gang.placeable or not self.base_is_placed(gang, plan):
             return False
         units = self.place(residual, gang, near=self._set_places(gang, plan), layout=layout)
         if units is None:
@@ -179,7 +180,7 @@ class Builder:
         """
         for index in gangs:
             gang = self.problem.gangs[index]
-            if not self._base_is_placed(gang, plan) or not self._may_be_home(
+            if not self.base_is_placed(gang, plan) or not self._may_be_home(
                 residual, gang, plan.get(index, ())
             ):
                 continue
@@ -272,7 +273,7 @@ class Builder:
         """As many extras as fit, gangs of higher priority first."""
         able = [g for g in gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
-            if is_placed(gang, plan) and self._base_is_placed(gang, plan):
+            if is_placed(gang, plan) and self.base_is_placed(gang, plan):
                 work = GangExtras(self.topology, residual, gang, self.until)
                 work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
                 work.run()

@@ -27,7 +27,7 @@ from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand, units_of
 from placement_service.formulation.problem import Demand, Gang, Problem, UnitsOnNode
 from placement_service.heuristic.gang_units import OutOfTime
-from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, NodePrices, Prices, least_of
 
@@ -76,7 +76,7 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
     if not waiting:
         return plan
     search = _Victims(builder, plan)
-    waiting.sort(key=order)
+    waiting = bases_first(sorted(waiting, key=order))
     try:
         for gang in waiting:
             search.make_room_for(gang, until)
@@ -111,6 +111,11 @@ class _Victims:
         self.away: set[GangIdx] = {
             g.index for g in self.problem.gangs if _is_away(g, plan.get(g.index, ()))
         }
+        #: Gangs that wait, by their base.
+        self._based: defaultdict[GangIdx, list[GangIdx]] = defaultdict(list)
+        for gang in self.problem.gangs:
+            if gang.base >= 0 and not gang.home:
+                self._based[gang.base].append(gang.index)
         self._stuck: set[GangIdx] = set()
         self.prices = Prices(self.problem, plan)
         self._columns: dict[ClassIdx, Ints] = {}
@@ -119,6 +124,8 @@ class _Victims:
 
     def make_room_for(self, gang: Gang, until: float) -> None:
         """Place one gang in the domain where that costs least, if any victims are enough."""
+        if not self.builder.base_is_placed(gang, self.plan):
+            return
         found = self._beside(gang) or self._in_the_room_of_others(gang, until)
         if found is not None:
             self._move_to(found.plan)
@@ -130,6 +137,8 @@ class _Victims:
             if time.monotonic() > until:
                 break
             before, cost, placed = self.plan, self._cost(self.plan, ()), gang.index in self.plan
+            if not placed and not self.builder.base_is_placed(gang, before):
+                continue
             if placed:
                 self._move_to({i: u for i, u in before.items() if i != gang.index})
                 if not self._go_home():
@@ -252,6 +261,9 @@ class _Victims:
                 return None
         else:
             self.builder.put_back_home(self.residual, plan, goers)
+            if any(b in plan for i in goers if i not in plan for b in self._based.get(i, ())):
+                # What was placed needs its base.
+                return None
         return _Priced(self._cost(plan, clearing.left), plan)
 
     def _run_elsewhere(self, plan: dict[GangIdx, Units], goers: Sequence[GangIdx]) -> bool:

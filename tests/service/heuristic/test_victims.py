@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement_service.entities.request import PackingScope, PodGang, Policy, Snapshot
+import pytest
+
+from placement_service.entities.request import (
+    PackingScope,
+    Pod,
+    PodGang,
+    PodSet,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import NamedPlan, name_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
 from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
-from tests.service.questions import gang, node
+from tests.service.questions import GPU, gang, node
 
 RACK = "rack"
 
@@ -68,3 +78,25 @@ def test_gangs_that_wait_make_room_together() -> None:
     plan = first_plan(Snapshot(tuple(nodes), (*gangs, *waiting)), REPACK)
     assert len(plan.bindings) == 3
     assert len(plan.evictions) == 3
+
+
+@pytest.mark.parametrize(("base_gpus", "placed"), [(2, ["base"]), (6, [])])
+def test_a_base_is_placed_before_what_is_based_on_it(base_gpus: int, placed: list[str]) -> None:
+    """Four GPUs are free, which the larger of the two would have first."""
+    base = replace(gang("base", pods=1, gpus=base_gpus), priority=0)
+    based = replace(gang("based", pods=1, gpus=4), priority=0, base_gang=base.name)
+    question = Snapshot((node("n0", gpus=8, used=4),), (running("old", "n0"), base, based))
+    plan = first_plan(question, REPACK)
+    assert [b.gang.rsplit("/", 1)[1] for b in plan.bindings] == placed
+
+
+def test_a_base_stays_for_what_was_placed_with_it() -> None:
+    """A base that may still grow may give way."""
+    base = running("base", "n0", gpus=2)
+    (group,) = base.groups
+    more = PodSet(PodTemplate({GPU: 9}), (Pod("namespaces/ml/pods/base-more"),))
+    base = replace(base, groups=(replace(group, pod_sets=(*group.pod_sets, more)),))
+    based = replace(gang("based", pods=1, gpus=6), base_gang=base.name)
+    question = Snapshot((node("n0", used=2),), (base, based, urgent(gpus=2)))
+    plan = first_plan(question, PREEMPT)
+    assert [b.gang.rsplit("/", 1)[1] for b in plan.bindings] == ["urgent"]
