@@ -286,7 +286,7 @@ class _Formulation:
             # What the user of an allocate-once one leaves over would be free once it is there.
             left = max(0, amount - min(asks))
             unlike = min(asks) < max(asks)
-            if left and (unlike or (r.allocate_once and self._could_use(n, owners, resource))):
+            if left and (unlike or (r.allocate_once and self._could_use(n, owners, r, resource))):
                 # One that asks for more would leave less.
                 self.draft.is_exact = False
             return left
@@ -295,15 +295,21 @@ class _Formulation:
         users = self._users(owners, r)
         return 0 if users >= UNLIMITED else amount - min(amount, users * asks[0])
 
-    def _could_use(self, n: int, owners: Collection[int], resource: str) -> bool:
+    def _could_use(self, n: int, owners: Collection[int], mine: Reservation, resource: str) -> bool:
         """Whether another pod could take what the one user of a reservation leaves over."""
         return any(
             t.requests.get(resource, 0)
-            and c not in self.slots
             and self.draft.eligible[c, n]
-            and (c not in owners or self.draft.counts[c] > 1)
+            and (c not in owners or len(owners) > 1 or self.draft.counts[c] > 1)
+            and (c not in self.slots or self._has_another(c, n, mine))
             for c, t in enumerate(self.templates)
         )
+
+    def _has_another(self, pod_class: int, n: int, mine: Reservation) -> bool:
+        """Whether a pod may use another reservation of the node."""
+        name = self.nodes[n].name
+        others = (self.reservations[i] for i in self.draft.owned[pod_class])
+        return any(r.node == name and r is not mine for r in others)
 
     # --- columns --------------------------------------------------------------------
 

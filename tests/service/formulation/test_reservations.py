@@ -11,9 +11,11 @@ from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import CPU, BoundPod
 from placement_service.entities.reservations import ReservationOwner, ReservationSelector
 from placement_service.entities.selectors import LabelSelector
+from placement_service.entities.solution import TierName
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.score import score
+from tests.brute import no_bound_cuts_off, optimum
 from tests.scenario import GPU, Group, Placed, Scenario, gang_name, pod_name, solve
 from tests.waiting import LONG
 
@@ -28,6 +30,14 @@ def used(placed: Placed) -> dict[str, str]:
         for b in placed.bindings
         if b.reservation
     }
+
+
+def nothing_false_is_proven(scenario: Scenario, admitted: int) -> None:
+    """Nothing that the best plan refutes, which admits so much."""
+    best = optimum(scenario.snapshot(), scenario.policy)
+    assert best.value(TierName.ADMITTED) == admitted
+    placed = scenario.place(seconds=2)
+    no_bound_cuts_off(best, placed.solution, placed.score)
 
 
 def test_what_is_held_serves_nobody_else() -> None:
@@ -134,6 +144,18 @@ class TestAllocateOnce:
         scenario = scenario.gang("a", Group("own", pods=8, gpus=1, min=1))
         placed = scenario.place().expect(new={"a": 4})
         assert used(placed) == {}
+
+    def test_what_one_owner_leaves_another_may_have(self) -> None:
+        scenario = Scenario("x1=2").hold("held", "x1", 2, "own", allocate_once=True)
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=1, asks=REQUIRED), priority=1)
+        nothing_false_is_proven(scenario.gang("b", Group("own", pods=1, gpus=1)), 2)
+
+    def test_what_one_owner_leaves_the_owner_of_another_may_have(self) -> None:
+        scenario = Scenario("x1=5").hold("first", "x1", 4, "own", allocate_once=True)
+        scenario = scenario.hold("held", "x1", 1, "more")
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=2), priority=1)
+        scenario = scenario.gang("b", Group("more", pods=1, gpus=3, asks=REQUIRED))
+        nothing_false_is_proven(scenario, 5)
 
 
 #: What pods ask for that run in one reservation or not at all.
