@@ -8,7 +8,7 @@ from placement_service.bounds.near_rows import NearRows
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
-from placement_service.formulation.plan import oldest_first
+from placement_service.formulation.plan import is_placed, oldest_first
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import is_large
@@ -20,7 +20,7 @@ from placement_service.search.lexicographic import descend
 def count(state: State) -> None:
     """Bounds of all goals by rows, patterns and the least that each gang needs."""
     counting, problem = state.counting, state.problem
-    if state.packs:
+    if state.packs and _everybody_counts(state):
         # Nobody is left out, so there is nothing to choose.
         domains = sum(
             counting.least_beyond(problem.gangs[c.gangs[0]]) * len(c.gangs)
@@ -47,8 +47,10 @@ def count(state: State) -> None:
             bounds.append(answer.bound)
         if not answer.proven or answer.value is None:
             return None
-        held.append(answer.value)
-        return answer.value
+        # What bounds later goals is about plans that reach the bounds that are known already.
+        nearer = max if state.goals[i].tier.minimize else min
+        held.append(nearer(answer.value, state.bounds[i]))
+        return held[-1]
 
     descend(state.goals, master, settle)
     if all(goal.tier is not TierName.ADMITTED for goal in state.goals[len(held) :]):
@@ -56,6 +58,19 @@ def count(state: State) -> None:
         master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
     state.target, state.layout = master.gangs, master.layout
     state.learn_all(bounds)
+
+
+def _everybody_counts(state: State) -> bool:
+    """Whether every plan that reaches the bounds places everybody, as the plan does.
+
+    Not where bounds are known to leave gangs out, or gangs may be given up for later tiers.
+    """
+    gangs, plan = state.problem.gangs, state.plan
+    if not all(is_placed(gangs[g], plan) for c in state.counting.classes for g in c.gangs):
+        return False
+    who = (TierName.ADMITTED, TierName.WAITING)
+    floors = zip(state.goals, state.worth.floors, strict=True)
+    return all(floor is None for goal, floor in floors if goal.tier in who)
 
 
 def decode(state: State, *, first: bool) -> None:

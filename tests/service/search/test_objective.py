@@ -10,7 +10,7 @@ from hypothesis import given
 from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot, Tolerance
 from placement_service.entities.solution import TierName
 from tests.brute import no_bound_cuts_off
-from tests.scenario import Group, Scenario, solve
+from tests.scenario import Group, Scenario, near, solve
 from tests.service.search.test_properties import judged, oracle, tiny
 
 HOUR = 3600
@@ -151,6 +151,41 @@ class TestTolerance:
         placed.expect(placed={"old"}, admitted=8 * pods, waiting=60, proven=False)
         admitted = next(t for t in placed.solution.tiers if t.name is TierName.ADMITTED)
         assert admitted.bound is None
+
+    @pytest.mark.parametrize(
+        ("nodes", "tiers"),
+        [
+            pytest.param("x1=8 x2=8", ["extra"], id="no room"),
+            pytest.param("x1=8 x2=8 x3=8 x4=8 x5=8", ["admitted", "waiting"], id="given up"),
+        ],
+    )
+    def test_gangs_that_need_not_be_placed_need_no_domains(
+        self, nodes: str, tiers: list[str]
+    ) -> None:
+        """One of two is placed best. Each of them uses one host more than it prefers to."""
+        policy = Policy(tolerances=tuple(Tolerance(tier, 0.5) for tier in tiers))
+        scenario = replace(Scenario(nodes), policy=policy).gang("c", pods=1, gpus=8, min=0)
+        for name in "ab":
+            scenario = scenario.gang(name, pods=2, gpus=8, prefer="host")
+        snapshot = scenario.snapshot()
+        best = oracle(snapshot, policy)
+        assert best.value(TierName.TOPOLOGY) == 1
+        for answer in solve(snapshot, policy):
+            no_bound_cuts_off(best, answer, judged(snapshot, answer, policy))
+
+    def test_gangs_that_counting_cannot_keep_out_need_no_domains(self) -> None:
+        """There is room for both, but one keeps the other out of the only rack."""
+        policy = Policy(tolerances=(Tolerance("extra", 0.5),))
+        scenario = replace(Scenario("r1: x1=8 x2=8 x3=8 x4=8 x5=8"), policy=policy)
+        scenario = scenario.gang("c", pods=1, gpus=8, min=0)
+        for name, away in (("a", ()), ("b", (near("rack", group="a"),))):
+            group = Group(name, pods=2, gpus=8, away=away)
+            scenario = scenario.gang(name, group, prefer="host")
+        snapshot = scenario.snapshot()
+        best = oracle(snapshot, policy)
+        assert best.value(TierName.TOPOLOGY) == 1
+        for answer in solve(snapshot, policy):
+            no_bound_cuts_off(best, answer, judged(snapshot, answer, policy))
 
     @given(tiny)
     def test_bounds_hold_and_enough_is_left(self, snapshot: Snapshot) -> None:
