@@ -174,7 +174,8 @@ class Builder:
     def put_back_home(
         self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gangs: Iterable[GangIdx]
     ) -> None:
-        """Open gangs of a plan go home again, one after another, where there is room.
+        """Open gangs of a plan go home again, one after another, where there is room and their
+        queues allow it.
 
         `residual` is what the plan leaves; both are changed.
         """
@@ -184,13 +185,17 @@ class Builder:
                 residual, gang, plan.get(index, ())
             ):
                 continue
-            mark = residual.mark()
-            for d, node, count in plan.get(index, ()):
+            mark, queues, held = residual.mark(), residual.queues, plan.get(index, ())
+            before = queues.left
+            queues.charge(gang, held, -1)
+            for d, node, count in held:
                 residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))
-            if self._retake(residual, gang, gang.home):
+            if queues.allows(gang, gang.home) and self._retake(residual, gang, gang.home):
+                queues.charge(gang, gang.home)
                 plan[index] = gang.home
             else:
                 residual.undo(mark)
+                queues.left = before
 
     def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
         """Whether each node by itself has room for what is not there of a gang that ran there."""

@@ -154,9 +154,10 @@ class _Victims:
     def _go_home(self) -> bool:
         """Gangs that are away go home where there is room; whether any did."""
         plan = dict(self.plan)
-        mark = self.residual.mark()
+        mark, queues = self.residual.mark(), self.residual.queues.left
         self.builder.put_back_home(self.residual, plan, self._dearest(self.away))
         self.residual.undo(mark)
+        self.residual.queues.left = queues
         came = any(plan.get(i) != self.plan.get(i) for i in self.away)
         if came:
             self._move_to(plan)
@@ -255,8 +256,13 @@ class _Victims:
         plan = {i: u for i, u in {**self.plan, **clearing.left}.items() if u}
         plan[gang.index] = units
         goers = self._dearest(clearing.left)
+        queues = self.residual.queues
+        queues.charge(gang, units)
+        for index in goers:
+            leaver = self.problem.gangs[index]
+            queues.charge(leaver, self.plan.get(index, ()), -1)
+            queues.charge(leaver, clearing.left[index])
         if self.moves:
-            self.residual.queues.charge(gang, units)
             if not self._run_elsewhere(plan, goers):
                 return None
         else:
@@ -268,11 +274,8 @@ class _Victims:
 
     def _run_elsewhere(self, plan: dict[GangIdx, Units], goers: Sequence[GangIdx]) -> bool:
         """Gangs that leave go back home or else to other nodes; whether all of them could."""
-        gangs, queues = self.problem.gangs, self.residual.queues
+        gangs = self.problem.gangs
         self.builder.put_back_home(self.residual, plan, goers)
-        for index in goers:
-            queues.charge(gangs[index], self.plan.get(index, ()), -1)
-            queues.charge(gangs[index], plan.get(index, ()))
         for index in sorted(goers, key=lambda i: (-len(gangs[i].scopes), -gangs[i].value, i)):
             if plan.get(index, ()) != gangs[index].home and not self.builder.move(
                 self.residual, plan, gangs[index]

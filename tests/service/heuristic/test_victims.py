@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     PackingScope,
     Pod,
@@ -16,9 +17,14 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.named_plan import NamedPlan, name_plan
+from placement_service.formulation.plan import Units
 from placement_service.formulation.prepare import prepare
+from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.verify import verify
 from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -100,3 +106,18 @@ def test_a_base_stays_for_what_was_placed_with_it() -> None:
     question = Snapshot((node("n0", used=2),), (base, based, urgent(gpus=2)))
     plan = first_plan(question, PREEMPT)
     assert [b.gang.rsplit("/", 1)[1] for b in plan.bindings] == ["urgent"]
+
+
+def test_nobody_goes_home_past_the_limit_of_a_queue() -> None:
+    """There is room for both, but only one of them may run."""
+    queues = (Queue("queues/q", limit={GPUS: 4}),)
+    gangs = (running("old", "n0", gpus=4), urgent(4))
+    question = Snapshot(
+        (node("n0", used=4),), tuple(replace(g, queue="queues/q") for g in gangs), queues=queues
+    )
+    problem = formulate(question, PREEMPT)
+    plan: dict[GangIdx, Units] = {GangIdx(1): (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)}
+    residual, found = ResidualCapacity(problem), dict(plan)
+    residual.take_plan(plan)
+    Builder(problem).put_back_home(residual, found, [GangIdx(0)])
+    assert found == plan
