@@ -296,3 +296,14 @@ def test_what_the_plan_has_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) ->
     assert result.solution.proven
     # What is lost of each priority, how long it waited, and the pods; that it runs needs no proof.
     assert len(asked) <= 6
+
+
+def test_what_goes_for_the_limit_of_its_queue_does_not_come_back() -> None:
+    """There is room on the nodes, but not in the queue."""
+    old = replace(running("old", "n0", gpus=3), queue="queues/a")
+    new = replace(urgent(gpus=2), queue="queues/a")
+    nodes = (node("n0", used=3), node("n1"))
+    question = Snapshot(nodes, (old, new), queues=(Queue("queues/a", limit={GPUS: 4}),))
+    found = answer(question, PREEMPT)
+    assert [b.gang for b in found.bindings] == [new.name]
+    assert found.evicted() == ["old"]
