@@ -17,6 +17,7 @@ from placement_service.entities.solution import Assignment
 from placement_service.formulation import guarantees
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.disruption_budgets import budgets
+from placement_service.formulation.eviction_winners import winners
 from placement_service.formulation.gang_draft import GangDraft
 from placement_service.formulation.gang_value import cluster_totals, gang_value
 from placement_service.formulation.levels import Levels
@@ -143,6 +144,7 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         mends=prepared.mends,
         named_levels=named,
         budgets=tuple(budgets(snapshot.disruption_budgets, snapshot.gangs, gangs)),
+        winners=winners(request, policy, gangs),
     )
     for array in (problem.free, problem.request, problem.eligible):
         array.flags.writeable = False

@@ -10,7 +10,8 @@ Pods that ask for the same are one `pod_class`. See
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from placement_service.entities.request import CPU, Policy
@@ -211,6 +212,8 @@ class Problem:
     node_gpus_free: Ints
     whole_free: Bools
     budgets: tuple[Budget, ...] = ()
+    #: By open gang those that may take its room.
+    winners: Mapping[GangIdx, frozenset[GangIdx]] = field(default_factory=dict)
     exact: bool = True
     #: Levels that scopes of the request name, also of gangs whose scopes are left out here.
     named_levels: frozenset[LevelIdx] = frozenset()

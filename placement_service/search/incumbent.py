@@ -15,6 +15,7 @@ from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.entities.solution import Limit, Solution, TierName
 from placement_service.formulation.disruption_budgets import budgets_hold
+from placement_service.formulation.eviction_winners import rights_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import (
     Bounds,
@@ -196,7 +197,9 @@ class State:
     def accept(self, plan: Plan) -> bool:
         """Take a plan if it is better than the one we have."""
         mine = worth(self.problem, plan, self.worth.floors)
-        if mine.rank <= self.worth.rank or not budgets_hold(self.problem, plan):
+        if mine.rank <= self.worth.rank:
+            return False
+        if not (budgets_hold(self.problem, plan) and rights_hold(self.problem, plan)):
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"
         self.plan, self.worth = plan, mine

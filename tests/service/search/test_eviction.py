@@ -307,3 +307,15 @@ def test_what_goes_for_the_limit_of_its_queue_does_not_come_back() -> None:
     found = answer(question, PREEMPT)
     assert [b.gang for b in found.bindings] == [new.name]
     assert found.evicted() == ["old"]
+
+
+def test_nobody_goes_only_for_the_limit_of_a_queue_of_those_without_a_right() -> None:
+    """`old` may give way to `large`, which fits nowhere, and not to `mine` of its queue."""
+    queues = (Queue("queues/q", limit={GPUS: 4}),)
+    old = replace(running("old", "n0", gpus=4), queue="queues/q")
+    mine = replace(gang("mine", pods=1, gpus=4), queue="queues/q", priority=5, never_preempts=True)
+    large = replace(gang("large", pods=3, gpus=8), priority=5)
+    question = replace(cluster(old, mine, large, used=4), queues=queues)
+    result = answer(question, PREEMPT)
+    assert not result.evictions
+    assert not result.bindings
