@@ -1,6 +1,6 @@
 """Pods that were bound as advised and that their kubelet refused, for want of room.
 
-It is how two writers that gave the same room away learn of it. The pod is lost; whoever made it
+It is how two writers that gave the same room away learn of it. The pod is lost; its owner
 makes another one, which waits for advice again.
 """
 

@@ -27,7 +27,8 @@ class NearPlaces:
         for c in sorted({*places.prefer, *places.require}):
             whole = self.near[c] = cp.new_int_var(0, len(classes[c].gangs), "")
             mine = [(p, n) for p, n in enumerate(most[c].tolist()) if n]
-            some = [at.setdefault((c, p), cp.new_int_var(0, n, "")) for p, n in mine]
+            at |= {(c, p): cp.new_int_var(0, n, "") for p, n in mine}
+            some = [at[c, p] for p, _ in mine]
             if places.has_others:
                 some.append(cp.new_int_var(0, len(classes[c].gangs), ""))
             cp.add(cp_model.LinearExpr.sum(some) == whole)

@@ -36,7 +36,7 @@ def winners(
         victim = rights.victim(snapshot.gangs[index])
         if victim not in known:
             mine = (able[w] for w in able if rights.kind(w, victim) is not None)
-            known[victim] = frozenset(index for gang in mine for index in gang)
+            known[victim] = frozenset().union(*mine)
         found[index] = known[victim]
     return found
 

@@ -90,7 +90,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Half:
     """How long a gang was half bound. `lost` when it lost pods that it had, or that were to
-    be bound: then it is no fault of the one who binds that some run and some do not."""
+    be bound: then the binder is not to blame that some run and some do not."""
 
     gang: str
     seconds: float

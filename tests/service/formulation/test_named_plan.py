@@ -1,4 +1,4 @@
-"""Plans are named in time that grows with what they say, whoever may move."""
+"""Plans are named in time that grows with what they say, however many gangs may move."""
 
 from __future__ import annotations
 

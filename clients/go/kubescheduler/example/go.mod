@@ -1,5 +1,5 @@
 // A kube-scheduler with the plugin. Kubernetes asks for its own libraries as v0.0.0 and replaces them
-// inside its repository; whoever builds a scheduler of it repeats that.
+// inside its repository; a module that builds a scheduler of it repeats that.
 module placement.example/clients/go/kubescheduler/example
 
 go 1.26.0

@@ -65,6 +65,6 @@ def command(
                 return
             time.sleep(_INTERVAL)
     except KeyboardInterrupt:
-        # Whoever watches ends it so.
+        # This is how one who watches ends it.
         if not seen:
             raise
