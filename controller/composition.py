@@ -297,6 +297,7 @@ def _advising(shared: Shared) -> Mode:
             advice_ttl=settings.advice_ttl,
             advice_timeout=settings.advice_timeout,
             retry=10 * settings.shortest_backoff,
+            quick_retry=settings.shortest_backoff,
         ),
         cache=cache,
         adapters=advised,

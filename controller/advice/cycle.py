@@ -17,7 +17,7 @@ from controller.advice.advice import Advice, read_advice
 from controller.advice.gpu_groups import GpuGroups, noted_groups
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache, Objects
-from controller.advice.request import AdviceRequest, build_request
+from controller.advice.request import AdviceRequest, Room, build_request
 from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
 from controller.device_notes import DeviceNotes, Notes
@@ -53,7 +53,11 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True)
 class AdviceOptions:
-    """How the cycle behaves; see the settings of the same names. Times are in seconds."""
+    """How the cycle behaves; see the settings of the same names. Times are in seconds.
+
+    Gangs without a place are asked about again after `retry`, and after `quick_retry` when
+    room has appeared or their plan was overtaken.
+    """
 
     policy: v1.Policy
     time_limit: float
@@ -61,6 +65,7 @@ class AdviceOptions:
     advice_ttl: float
     advice_timeout: float
     retry: float
+    quick_retry: float
 
 
 class AdviceCycle:
@@ -95,6 +100,10 @@ class AdviceCycle:
     def _forget(self) -> None:
         self._since: dict[tuple[Key, frozenset[str]], float] = {}
         self._asked_at: dict[tuple[Key, frozenset[str]], float] = {}
+        self._overtaken: set[tuple[Key, frozenset[str]]] = set()
+        #: What was there when it was asked last, and how long the answer took.
+        self._room = Room()
+        self._took = 0.0
         self._refused: dict[Key, str] = {}
         self._inquiry.reset()
 
@@ -136,7 +145,7 @@ class AdviceCycle:
         self._report_refused(request.refused)
         waiting = self._look(request, objects)
         # 3. Ask, when one of them is due, and write, gang by gang.
-        if self._is_due(waiting):
+        if self._is_due(waiting, request.room):
             self._advise(request, objects, waiting)
         # 4. Whose advice did not come in time is the scheduler's alone.
         self._let_go(request, self._cache.view(), waiting)
@@ -158,15 +167,19 @@ class AdviceCycle:
         self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
         return waiting
 
-    def _is_due(self, waiting: Mapping[Key, tuple[Key, frozenset[str]]]) -> bool:
+    def _is_due(self, waiting: Mapping[Key, tuple[Key, frozenset[str]]], room: Room) -> bool:
         now = self._clock()
         if now < self._inquiry.not_before:
             return False
+        # The service is idle for half of the time at least.
+        quick = max(self._options.quick_retry, self._took)
+        has_room = room.is_more_than(self._room)
         for one in waiting.values():
             asked_at = self._asked_at.get(one)
             if asked_at is None and now - self._since[one] >= self._options.idle_window:
                 return True
-            if asked_at is not None and now - asked_at >= self._options.retry:
+            soon = has_room or one in self._overtaken
+            if asked_at is not None and now - asked_at >= (quick if soon else self._options.retry):
                 return True
         return False
 
@@ -182,9 +195,12 @@ class AdviceCycle:
         message.time_limit.FromNanoseconds(round(self._options.time_limit * 1e9))
         message.label = f"advice at revision {objects.revision}"
         history = GangHistory(half_bound_limit=0.0, waiting_notice=0.0)
+        begun = self._clock()
         placement, _ = self._inquiry.ask(Query(message, tuple(waiting)), history)
         now = self._clock()
         self._asked_at.update(dict.fromkeys(waiting.values(), now))
+        self._room, self._took = request.room, now - begun
+        self._overtaken.clear()
         if placement is None:
             return
         self._heartbeat.step(Step.APPLY)
@@ -200,7 +216,8 @@ class AdviceCycle:
             if not self._authority.may_act():
                 return
             # The advice before this one has taken room, and written on its pods.
-            self._lifecycle.begin(advice, objects, expected)
+            if not self._lifecycle.begin(advice, objects, expected):
+                self._overtaken.add(waiting[advice.gang])
 
     def _new_advice(
         self, placement: v1.Placement, request: AdviceRequest, notes: _Notes

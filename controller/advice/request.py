@@ -29,6 +29,18 @@ logger = logging.getLogger(__name__)
 _Place = tuple[str, Key, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The uids of pods that take room, and the nodes that take pods."""
+
+    taken: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+
+    def is_more_than(self, before: Room) -> bool:
+        """Whether something has gone that took room, or a node has come."""
+        return not (self.taken >= before.taken and self.nodes <= before.nodes)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AdviceRequest:
     """The request, the gangs whose minimum waits for advice with those pods of theirs that do,
@@ -40,6 +52,7 @@ class AdviceRequest:
     refused: Mapping[Key, str]
     #: KAI's names of shared GPUs, by node and device.
     gpu_groups: Mapping[str, Mapping[int, str]]
+    room: Room
 
 
 def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
@@ -91,7 +104,21 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
             kept.append(one)
     del message.gangs[:]
     message.gangs.extend(kept)
-    return AdviceRequest(message, waiting, by_pod, refused, translation.gpu_groups)
+    return AdviceRequest(
+        message,
+        waiting,
+        by_pod,
+        refused,
+        translation.gpu_groups,
+        Room(
+            frozenset(p["metadata"].get("uid", "") for key, p in pods.items() if key not in by_pod),
+            frozenset(
+                one.name
+                for one in message.snapshot.nodes
+                if not (one.unschedulable or one.not_ready)
+            ),
+        ),
+    )
 
 
 def _as_advised(pod: Body, binding: Binding) -> Body:

@@ -1,0 +1,148 @@
+"""When the service is asked again about gangs that it has found no place for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from controller.advice.cycle import AdviceCycle, AdviceOptions
+from controller.advice.kube_scheduler import KubeScheduler
+from controller.advice.objects import ObjectCache
+from controller.authority import AlwaysLeader, Authority, Heartbeat
+from controller.inquiry import Reply
+from controller.request import Query
+from placement import v1
+from placement.advice_marks import GANG, GATE
+from placement.resources import NODES, PODS
+from tests.cluster.api import Body
+from tests.cluster.build import node, pod_spec
+
+
+@dataclass
+class World:
+    """A cycle by a clock of ours; the service has no place, or the one that is set."""
+
+    cache: ObjectCache = field(default_factory=lambda: ObjectCache([NODES, PODS]))
+    now: float = 0.0
+    asked: int = 0
+    answer_takes: float = 0.0
+    answer: v1.Placement = field(default_factory=v1.Placement)
+    stands: bool = True
+    not_before: float = 0.0
+
+    def __post_init__(self) -> None:
+        for resource in (NODES, PODS):
+            self.cache.replace(resource, [])
+        self.cycle = AdviceCycle(
+            AdviceOptions(
+                policy=v1.Policy(),
+                time_limit=1.0,
+                idle_window=0.0,
+                advice_ttl=60.0,
+                advice_timeout=0.0,
+                retry=10.0,
+                quick_retry=1.0,
+            ),
+            cache=self.cache,
+            adapters=[KubeScheduler(cast("Any", None), cast("Any", None), mode="pin")],
+            lifecycle=cast("Any", self),
+            inquiry=cast("Any", self),
+            authority=Authority(AlwaysLeader()),
+            heartbeat=Heartbeat(),
+            relist=lambda: None,
+            clock=lambda: self.now,
+            wall=lambda: self.now,
+        )
+
+    # As the inquiry and the lifecycle.
+    def reset(self) -> None: ...
+
+    def carry_on(self, objects: object) -> None: ...
+
+    def ask(self, query: Query, history: object) -> Reply:
+        self.asked += 1
+        self.now += self.answer_takes
+        return Reply(self.answer, query)
+
+    def begin(self, advice: object, objects: object, expected: object) -> bool:
+        return self.stands
+
+    # What happens.
+    def pod(self, name: str, *, node: str = "", deleted: bool = False) -> None:
+        spec = {**pod_spec(gpus=1), **({"nodeName": node} if node else {})}
+        metadata: Body = {"name": name, "namespace": "ml", "uid": f"uid-{name}"}
+        if not node:
+            spec["schedulingGates"] = [{"name": GATE}]
+            metadata["annotations"] = {GANG: "g"}
+        body: Body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        self.cache.put(PODS, body, deleted=deleted)
+
+    def node(self, name: str, **changes: Any) -> None:
+        body = {"apiVersion": "v1", "kind": "Node", **node(name, gpus=1)}
+        self.cache.put(NODES, {**body, "spec": {**body.get("spec", {}), **changes}})
+
+    def asked_after(self, seconds: float) -> int:
+        """How often it was asked within so long, beginning now."""
+        before, self.now = self.asked, self.now + seconds
+        self.cycle.once()
+        return self.asked - before
+
+
+@pytest.fixture
+def world() -> World:
+    """A gang of one pod waits, a pod runs on the only node, and the service was asked."""
+    world = World()
+    world.node("a")
+    world.pod("runs", node="a")
+    world.pod("g-0")
+    assert world.asked_after(0.0) == 1
+    return world
+
+
+def test_a_gang_without_a_place_is_asked_about_again_and_again(world: World) -> None:
+    assert world.asked_after(9.9) == 0
+    assert world.asked_after(0.1) == 1
+
+
+def test_room_that_appears_is_asked_about_soon(world: World) -> None:
+    world.pod("runs", node="a", deleted=True)
+    assert world.asked_after(0.9) == 0
+    assert world.asked_after(0.1) == 1
+    # Once: nothing has gone since.
+    assert world.asked_after(2.0) == 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"unschedulable": True}])
+def test_only_nodes_that_take_pods_are_room(world: World, changes: Body) -> None:
+    world.node("b", **changes)
+    assert world.asked_after(1.0) == (0 if changes else 1)
+
+
+def test_pods_that_come_are_no_room(world: World) -> None:
+    world.pod("more", node="a")
+    assert world.asked_after(2.0) == 0
+
+
+def test_a_gang_whose_plan_was_overtaken_is_planned_anew_soon(world: World) -> None:
+    binding = v1.Binding(
+        pod="namespaces/ml/pods/g-0",
+        uid="uid-g-0",
+        node="nodes/a",
+        gang="namespaces/ml/podGangs/g",
+    )
+    world.answer, world.stands = v1.Placement(bindings=[binding]), False
+    assert world.asked_after(10.0) == 1
+    assert world.asked_after(1.0) == 1
+    world.answer = v1.Placement()
+    assert world.asked_after(1.0) == 1
+    assert world.asked_after(2.0) == 0
+
+
+def test_a_slow_service_has_as_long_a_rest(world: World) -> None:
+    world.answer_takes = 4.0
+    assert world.asked_after(10.0) == 1
+    world.pod("runs", node="a", deleted=True)
+    assert world.asked_after(3.9) == 0
+    assert world.asked_after(0.1) == 1
