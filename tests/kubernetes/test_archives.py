@@ -6,10 +6,12 @@ import gzip
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from placement.kubernetes import Objects, bounded_files, load
 from tests.kubernetes.build import node, pod
@@ -19,6 +21,14 @@ def zipped(name: str = "snapshot.json", **raw: Any) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, json.dumps({"rawObjects": raw}))
+    return buffer.getvalue()
+
+
+def manifests(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -65,10 +75,42 @@ def test_gzip_is_unpacked(tmp_path: Path) -> None:
     assert only.name == "n1"
 
 
+def test_a_zip_of_manifests_is_read_like_a_folder(tmp_path: Path) -> None:
+    listed = {"kind": "List", "apiVersion": "v1", "items": [node("n3")]}
+    content = manifests(
+        {
+            "b/two.yml": yaml.safe_dump(node("n2")).encode(),
+            "./a one.yaml": yaml.safe_dump(node("n1")).encode(),
+            "c.json": json.dumps(listed).encode(),
+            "README.md": b"\xff",
+            "__MACOSX/c.json": b"\xff",
+            "folder.yaml/": b"",
+        }
+    )
+    objects = read(tmp_path, content)
+    assert not objects.problems
+    where = str(tmp_path / "s.zip")
+    assert [(one.name, one.file) for one in objects.nodes] == [
+        ("n1", f"{where}/./a one.yaml"),
+        ("n2", f"{where}/b/two.yml"),
+        ("n3", f"{where}/c.json"),
+    ]
+
+
+def test_what_is_wrong_in_a_zip_is_told_by_its_file(tmp_path: Path) -> None:
+    (problem,) = read(tmp_path, manifests({"a\x1b[2J.yaml": b"a: ["})).problems
+    assert problem.file == str(tmp_path / "s.zip") + "/" + r"'a\x1b[2J.yaml'"
+    assert "is not valid YAML" in problem.message
+
+
 @pytest.mark.parametrize(
     ("content", "want"),
     [
-        pytest.param(zipped("other.txt"), "holds no snapshot.json", id="another archive"),
+        pytest.param(zipped("other.txt"), "holds no .yaml, .yml or .json file", id="no manifests"),
+        pytest.param(manifests({"a.yaml": b"\xff\xfe"}), "a.yaml in it is not text", id="no words"),
+        pytest.param(
+            manifests({f"{i}.yaml": b"" for i in range(10_001)}), "10,001 files", id="many files"
+        ),
         pytest.param(zipped(pods=[])[:-30], "cannot be unpacked", id="cut off"),
         pytest.param(gzip.compress(b"a" * 999)[:-9], "cannot be unpacked", id="cut off gzip"),
         pytest.param(zipped(pods={"a": 1}), "rawObjects.pods must be a list", id="no list"),
@@ -86,6 +128,22 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for content in (gzip.compress(b" " * (2 << 20)), zipped(pods=[" " * (2 << 20)])):
         (problem,) = read(tmp_path, content).problems
         assert problem.message == "is larger than 1 MiB when it is unpacked"
+
+
+def test_what_grows_beyond_belief_is_not_unpacked(tmp_path: Path) -> None:
+    for content in (gzip.compress(b" " * (65 << 20)), manifests({"a.yaml": b" " * (65 << 20)})):
+        (problem,) = read(tmp_path, content).problems
+        assert problem.message == "is larger than 64 MiB when it is unpacked"
+
+
+def test_all_files_of_an_archive_share_one_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", 1 << 20)
+    half = b" " * (600 << 10)
+    (problem,) = read(tmp_path, manifests({"a.yaml": half, "b.yaml": half})).problems
+    assert problem.message == "is larger than 1 MiB when it is unpacked"
+    assert not read(tmp_path, manifests({"a.yaml": half})).problems
 
 
 def test_a_file_without_an_end_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Compressed files: snapshot archives of KAI, and plain gzip.
+"""Compressed files: gzip, ZIP archives of manifests, and snapshot archives of KAI.
 
 KAI's scheduler gives its whole view of a cluster as a ZIP with one file, `snapshot.json`.
 It holds plain objects, each list under the name of its kind, and with them private data:
@@ -14,12 +14,25 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from pathlib import PurePosixPath
+from typing import Any, Final, NamedTuple
 
-from placement.kubernetes.bounded_files import read_stream
+from placement.kubernetes import bounded_files
+from placement.kubernetes.bounded_files import Readable, read_stream
 
-_UNPACKED: Final = " when it is unpacked"
-_SNAPSHOT_SUFFIX: Final = ".json"
+#: What files that are read are called; all others in a folder or an archive are passed by.
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+#: Files of an archive that are read.
+MOST_FILES: Final = 10_000
+
+#: Manifests shrink to a fiftieth. What grows further than this is made to fill the memory.
+_MOST_GROWTH: Final = 250
+_ALWAYS_TAKEN: Final = 64 << 20
+
+#: Where metadata of macOS lies beside the files themselves.
+_MACOS: Final = "__MACOSX"
+_RAW: Final = "rawObjects"
 _ZIP: Final = b"PK\x03\x04"
 _GZIP: Final = b"\x1f\x8b"
 
@@ -55,21 +68,28 @@ def is_archive(content: bytes) -> bool:
     return content.startswith((_ZIP, _GZIP))
 
 
-def unpacked(content: bytes) -> str | list[Any]:
-    """The text of a gzip file, or the objects of a snapshot archive.
+class Unpacked(NamedTuple):
+    """A file of an archive: its text, or its objects. A gzip file has no name, nor has the
+    only file of a snapshot of KAI."""
+
+    name: str
+    content: str | list[Any]
+
+
+def unpacked(content: bytes) -> Iterator[Unpacked]:
+    """What a compressed file holds: the files of a ZIP that may be manifests in order of name,
+    one at a time.
 
     Raises `ArchiveError`.
     """
+    room = _Room(len(content))
     try:
         if content.startswith(_GZIP):
             with gzip.open(io.BytesIO(content)) as stream:
-                return read_stream(stream, _UNPACKED).decode("utf-8-sig")
+                yield Unpacked("", room.text(stream))
+            return
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [n for n in archive.namelist() if n.endswith(_SNAPSHOT_SUFFIX)]
-            if len(names) != 1:
-                raise ArchiveError("holds no snapshot.json: not a snapshot archive of KAI")
-            with archive.open(names[0]) as stream:
-                text = read_stream(stream, _UNPACKED).decode("utf-8-sig")
+            yield from _files(archive, room)
     except UnicodeDecodeError as error:
         raise ArchiveError("its content is not text in UTF-8") from error
     except (
@@ -81,16 +101,56 @@ def unpacked(content: bytes) -> str | list[Any]:
         NotImplementedError,
     ) as error:
         raise ArchiveError(f"cannot be unpacked: {error}") from error
-    except ValueError as error:
-        raise ArchiveError(str(error)) from error
+
+
+class _Room:
+    """How much an archive may still unpack."""
+
+    def __init__(self, packed: int) -> None:
+        most = max(_ALWAYS_TAKEN, _MOST_GROWTH * packed)
+        self._most = self._left = min(bounded_files.MOST_BYTES, most)
+
+    def text(self, stream: Readable[bytes]) -> str:
+        try:
+            read = read_stream(stream, most=self._left)
+        except ValueError as error:
+            problem = f"is larger than {self._most >> 20} MiB when it is unpacked"
+            raise ArchiveError(problem) from error
+        self._left -= len(read)
+        return read.decode("utf-8-sig")
+
+
+def _files(archive: zipfile.ZipFile, room: _Room) -> Iterator[Unpacked]:
+    chosen = sorted(filter(_is_read, archive.infolist()), key=lambda info: info.filename)
+    if not chosen:
+        raise ArchiveError("holds no .yaml, .yml or .json file")
+    if len(chosen) > MOST_FILES:
+        raise ArchiveError(f"holds {len(chosen):,} files, at most {MOST_FILES:,}")
+    for info in chosen:
+        name = info.filename if info.filename.isprintable() else ascii(info.filename)
+        try:
+            with archive.open(info) as stream:
+                text = room.text(stream)
+        except UnicodeDecodeError as error:
+            raise ArchiveError(f"{name} in it is not text in UTF-8") from error
+        yield _snapshot(text) or Unpacked(name, text)
+
+
+def _is_read(info: zipfile.ZipInfo) -> bool:
+    path = PurePosixPath(info.filename)
+    return path.suffix in SUFFIXES and _MACOS not in path.parts and not info.is_dir()
+
+
+def _snapshot(text: str) -> Unpacked | None:
+    """The objects of a snapshot of KAI; None for any other text."""
+    if f'"{_RAW}"' not in text:
+        return None
     try:
         snapshot = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArchiveError(f"{names[0]} is not valid JSON: {error}") from error
-    raw = snapshot.get("rawObjects") if isinstance(snapshot, dict) else None
-    if not isinstance(raw, dict):
-        raise ArchiveError(f"{names[0]} holds no rawObjects: not a snapshot of KAI")
-    return list(_objects(raw))
+    except (ValueError, RecursionError):
+        return None
+    raw = snapshot.get(_RAW) if isinstance(snapshot, dict) else None
+    return Unpacked("", list(_objects(raw))) if isinstance(raw, dict) else None
 
 
 def _objects(raw: Mapping[str, Any]) -> Iterator[Any]:

@@ -23,9 +23,11 @@ def read_file(path: str | Path) -> bytes:
         return read_stream(stream)
 
 
-def read_stream(stream: Readable[S_co], what: str = "") -> S_co:
-    """All that a stream still holds. Raises ValueError when that is too much."""
-    content = stream.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"is larger than {MOST_BYTES >> 20} MiB{what}")
+def read_stream(stream: Readable[S_co], *, most: int | None = None) -> S_co:
+    """All that a stream still holds. Raises ValueError when that is more than `most`, by
+    default MOST_BYTES."""
+    most = MOST_BYTES if most is None else most
+    content = stream.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"is larger than {most >> 20} MiB")
     return content

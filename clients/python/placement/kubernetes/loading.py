@@ -1,7 +1,7 @@
 """Files, folders and standard input to `Objects`.
 
 Takes what people have: YAML with several documents, JSON, lists, the output of
-``kubectl get ... -o json``, snapshot archives of KAI, gzip, folders of all that. JSON
+``kubectl get ... -o json``, snapshot archives of KAI, gzip, ZIP, folders of all that. JSON
 goes through the JSON parser, since a snapshot of a large cluster is a hundred times
 slower as YAML. A file that cannot be read or parsed is a problem, and the others are read on.
 """
@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 
 import yaml
 
-from placement.kubernetes.archives import ArchiveError, is_archive, unpacked
+from placement.kubernetes.archives import SUFFIXES, ArchiveError, is_archive, unpacked
 from placement.kubernetes.bounded_files import read_file, read_stream
 from placement.kubernetes.objects import Objects, collect, flatten
 from placement.kubernetes.problems import Problem
@@ -26,7 +26,9 @@ from placement.kubernetes.yaml_text import UnfoldsTooFarError, documents
 
 STDIN: Final = "-"
 _STDIN_NAME: Final = "<stdin>"
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+#: Characters of what a parser says; it may repeat a line of any length.
+_LONGEST_REASON: Final = 200
 
 #: An escape that may be half a character: what JSON lets through and no encoding can write.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -40,7 +42,8 @@ def load(
     """Reads all objects of the kinds that are known.
 
     A path is a file, a folder (all its ``*.yaml``, ``*.yml`` and ``*.json`` files,
-    recursively, in order of path), a snapshot archive of KAI, or ``-`` for `stdin`.
+    recursively, in order of path), gzip or ZIP of such files, a snapshot archive of KAI, or
+    ``-`` for `stdin`.
     Never raises for bad input: what is wrong is in `Objects.problems`. Fields that no
     definition knows are in `Objects.warnings`, or with `strict` among the problems.
     """
@@ -75,14 +78,14 @@ def _found(
             yield from _parse(file, content, problems)
         elif is_archive(content):
             try:
-                inside = unpacked(content)
+                for name, inside in unpacked(content):
+                    within = f"{file}/{name}" if name else file
+                    if isinstance(inside, str):
+                        yield from _parse(within, inside, problems)
+                    else:
+                        yield from _numbered(within, inside)
             except ArchiveError as error:
                 problems.append(Problem(file, "", "", str(error)))
-                continue
-            if isinstance(inside, str):
-                yield from _parse(file, inside, problems)
-            else:
-                yield from _numbered(file, inside)
         else:
             try:
                 text = content.decode("utf-8-sig")
@@ -95,13 +98,16 @@ def _found(
 
 def files_in(folder: Path) -> list[Path]:
     """The files of a folder, and of those in it, that are read. Raises OSError."""
-    return sorted(file for file in folder.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
 
 
 def _contents(
     paths: Iterable[str], stdin: IO[str] | IO[bytes] | None, problems: list[Problem]
 ) -> Iterator[tuple[str, str | bytes]]:
     for path in paths:
+        if not path:
+            problems.append(Problem("", "", "", "the path of a file is empty"))
+            continue
         if path == STDIN:
             if stdin is None:
                 problems.append(Problem(_STDIN_NAME, "", "", "there is no standard input"))
@@ -142,7 +148,7 @@ def _parse(file: str, text: str, problems: list[Problem]) -> Iterator[_Found]:
                 parsed += document if isinstance(document, list) else [document]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(filter(None, (error.context, error.problem)))
+        what = " ".join(filter(None, (error.context, error.problem)))[:_LONGEST_REASON]
         line = mark.line + 1 if mark is not None else None
         if json_error is not None:
             what, line = json_error.msg, json_error.lineno
