@@ -120,6 +120,30 @@ def test_dates_stay_strings(tmp_path: Path) -> None:
     assert (only.body["x"], only.body["y"]) == ("2026-01-01", "2026-01-01T00:00:00Z")
 
 
+def test_numbers_of_base_60_stay_strings(tmp_path: Path) -> None:
+    """As for Kubernetes; PyYAML takes the square of their length to read them."""
+    long = "1" + ":59" * 100_000
+    text = f"1:30, b: 1:30.5, c: {long}, d: {long}.5, e: !!int 1:30"
+    body = node("n1")
+    body["metadata"]["labels"] = {}
+    written = yaml.safe_dump(body).replace("labels: {}", f"labels: {{a: {text}}}")
+    (only,) = load([write(tmp_path, "a.yaml", written)]).nodes
+    labels = only.body["metadata"]["labels"]
+    assert labels == {"a": "1:30", "b": "1:30.5", "c": long, "d": f"{long}.5", "e": "1:30"}
+
+
+def test_what_the_parser_says_is_cut(tmp_path: Path) -> None:
+    (problem,) = load(
+        [write(tmp_path, "a.yaml", "%TAG ! " + "x" * 9000 + "\n---\n!a b\n")]
+    ).problems
+    assert len(problem.message) < 300
+
+
+def test_an_empty_path_is_not_the_folder_one_is_in() -> None:
+    (problem,) = load([""]).problems
+    assert problem.message == "the path of a file is empty"
+
+
 def test_aliases_and_merge_keys_of_honest_size_are_followed(tmp_path: Path) -> None:
     text = """
     apiVersion: v1
@@ -216,6 +240,11 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
         pytest.param(
             '{"a": ' + "9" * 5000 + "}", "cannot be parsed: Exceeds the limit", id="a huge number"
         ),
+        pytest.param("a: 0x" + "F" * 5000, "is not valid YAML: a number of 5,002", id="a huge one"),
+        pytest.param("a: !!int foo", "is not valid YAML: 'foo' is not a number", id="no number"),
+        pytest.param("a: !!bool foo", "is not valid YAML: neither true nor false", id="no truth"),
+        pytest.param("a: !!set {b}", "is not valid YAML: could not determine", id="a set"),
+        pytest.param("a: !!binary aGE=", "is not valid YAML: could not determine", id="bytes"),
         pytest.param("a: \x00", "is not valid YAML: ", id="a control character"),
         pytest.param(
             '{"kind": "\\ud800"}', "holds an escape for half a character", id="half a character"

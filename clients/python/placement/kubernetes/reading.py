@@ -187,10 +187,10 @@ class At:
             self.must_be("a whole number")
             return default
         if least is not None and value < least:
-            self.problem(f"must be at least {least}, not {value}")
+            self.problem(f"must be at least {least}, not {_shown(value)}")
             return default
         if value > most:
-            self.problem(f"must be at most {most}, not {value}")
+            self.problem(f"must be at most {most}, not {_shown(value)}")
             return default
         return value
 
@@ -242,7 +242,11 @@ def _must_be(wanted: str, value: object) -> str:
         return f"must be {wanted}, not null"
     if isinstance(value, (dict, list)):
         return f"must be {wanted}, not a {'mapping' if isinstance(value, dict) else 'list'}"
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    shown = shown if len(shown) <= 40 else shown[:37] + "..."
     hint = "; put it in quotes" if wanted == "a string" else ""
-    return f"must be {wanted}, not {shown}{hint}"
+    return f"must be {wanted}, not {_shown(value)}{hint}"
+
+
+def _shown(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return shown if len(shown) <= 40 else shown[:37] + "..."
