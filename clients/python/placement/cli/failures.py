@@ -24,7 +24,11 @@ class Failure(Exception):
     def __init__(self, status: Status, problems: Iterable[object]) -> None:
         self.status = status
         self.problems = tuple(map(str, problems))
-        super().__init__("; ".join(self.problems))
+        # Both, so that it can be sent to another machine.
+        super().__init__(status, self.problems)
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
 
 
 def wrong_input(*problems: object) -> Failure:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from placement.planning.changes import copy_of, keep, without, without_pods
 from placement.planning.gpus import gpus_in, most_common_gpu
@@ -34,6 +34,8 @@ from placement.v1 import (
     Resources,
     TolerationOperator,
 )
+
+T = TypeVar("T")
 
 #: When the trace begins, if the request does not say what time it is.
 _BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -132,16 +134,14 @@ def simulate(
     return simulation.run(sorted(jobs, key=lambda job: job.submit), stops)
 
 
-def each(
-    run: Callable[[Policy], Outcome], policies: Iterable[Policy], *, at_once: int
-) -> list[Outcome]:
-    """What a run of each policy comes to, in their order, so many at once.
+def each(run: Callable[[T], Outcome], traces: Iterable[T], *, at_once: int) -> list[Outcome]:
+    """What a run of each trace comes to, in their order, so many at once.
 
     Threads are enough: what takes long, the services compute in processes of theirs. The first
     error ends all runs that have not begun, and is raised when those that have are over.
     """
     with ThreadPoolExecutor(at_once) as threads:
-        runs = [threads.submit(run, policy) for policy in policies]
+        runs = [threads.submit(run, trace) for trace in traces]
         try:
             return [one.result() for one in runs]
         finally:

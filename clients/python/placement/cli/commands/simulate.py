@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from placement.cli import options
-from placement.cli.asking import Asker, asking, interrupts
+from placement.cli.asking import interrupts
 from placement.cli.failures import complain, wrong_input
 from placement.cli.options import Service, Source, WhatIf
 from placement.cli.writing import write_data, write_text
+
+if TYPE_CHECKING:
+    from placement.cli.traces import Ending, Trace
+    from placement.planning.simulate import Outcome
 
 _EXAMPLES = """\b
 Examples:
@@ -38,9 +45,12 @@ pod, and as you like minimum, required (a node label key), priority and queue.
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Policies that are run at once, each by a service of its own.",
+    help="Policies that are run at once on this machine, each by a service of its own (default 1).",
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run each policy on a machine of a Ray cluster: auto, HOST:PORT, or local.",
 )
 @options.output("table", "json", "yaml")
 def command(
@@ -49,7 +59,8 @@ def command(
     what_if: WhatIf,
     jobs: str,
     compare: tuple[str, ...],
-    workers: int,
+    workers: int | None,
+    ray: str | None,
     output: str,
 ) -> None:
     """Run a trace of jobs on the nodes of the input, under one policy or several.
@@ -59,10 +70,11 @@ def command(
     from placement.cli.policy import read_policy
     from placement.cli.reading import read_question, standard_input
     from placement.cli.simulations import as_data, as_text
+    from placement.cli.traces import Ending, Trace
     from placement.kubernetes import InputError
-    from placement.planning.simulate import Outcome, each, read_jobs, simulate
-    from placement.v1 import Policy
+    from placement.planning.simulate import read_jobs
 
+    run = _everywhere(ray, workers)
     try:
         with Path(jobs).open(encoding="utf-8-sig", newline="") as lines:
             trace = read_jobs(lines)
@@ -74,34 +86,37 @@ def command(
     except InputError as error:
         raise wrong_input(*error.problems) from error
     question = read_question(source, policy=service.policy, what_if=what_if, stdin=standard_input())
-    request = question.request
-    policies = {service.policy or "default": request.policy, **further}
-
-    askers: list[Asker] = []
-
-    def finish() -> None:
-        for asker in askers:
-            asker.finish()
-
-    with interrupts(finish) as interrupted:
-
-        def outcome(policy: Policy) -> Outcome:
-            with asking(service) as asker:
-                askers.append(asker)
-                return simulate(
-                    request,
-                    trace,
-                    policy,
-                    ask=lambda asked: asker.ask(asked, service.time_limit),
-                    stops=interrupted.is_set,
-                )
-
-        outcomes = dict(
-            zip(policies, each(outcome, policies.values(), at_once=workers), strict=True)
-        )
+    policies = {service.policy or "default": question.request.policy, **further}
+    traces = [Trace(question.request, trace, policy, service) for policy in policies.values()]
+    ending = Ending()
+    with interrupts(ending.begin) as interrupted:
+        found = run(traces, ending)
+    outcomes = dict(zip(policies, found, strict=True))
     if interrupted.is_set():
         complain(["interrupted; this is how the traces went so far"])
     if output == "table":
         write_text(as_text(outcomes))
     else:
         write_data(as_data(outcomes, question.warnings), output)
+
+
+def _everywhere(
+    ray: str | None, workers: int | None
+) -> Callable[[Sequence[Trace], Ending], list[Outcome]]:
+    """What runs the traces: machines of Ray, or this one. Raises `Failure`."""
+    if not ray:
+        from placement.cli.traces import run
+        from placement.planning.simulate import each
+
+        return lambda traces, ending: each(
+            lambda trace: run(trace, ending), traces, at_once=workers or 1
+        )
+    if workers:
+        raise wrong_input("--workers: is for this machine alone; with --ray the cluster decides")
+    try:
+        from placement.cli.on_ray import run_on_ray
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise wrong_input("--ray: Ray is not installed here: pip install 'ray>=2.50,<3'") from error
+    return partial(run_on_ray, address=ray)

@@ -1,0 +1,56 @@
+"""A trace under one policy, run by a service of its own, here or elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from placement.cli.asking import Asker, asking
+from placement.cli.options import Service
+from placement.planning.simulate import Job, Outcome, simulate
+from placement.v1 import ComputePlacementRequest, Policy
+
+
+class Trace(NamedTuple):
+    """What to run; may be sent to another machine."""
+
+    request: ComputePlacementRequest
+    jobs: tuple[Job, ...]
+    policy: Policy
+    service: Service
+
+
+class Ending:
+    """Ends traces early, from any thread."""
+
+    def __init__(self) -> None:
+        self._now = threading.Event()
+        self._askers: list[Asker] = []
+
+    def begin(self) -> None:
+        """Have all traces end, with the best answer so far to what they just ask."""
+        self._now.set()
+        for asker in self._askers:
+            asker.finish()
+
+    def has_begun(self) -> bool:
+        return self._now.is_set()
+
+    def reaches(self, asker: Asker) -> None:
+        """Make a question that is asked end early, too."""
+        self._askers.append(asker)
+        if self.has_begun():
+            asker.finish()
+
+
+def run(trace: Trace, ending: Ending) -> Outcome:
+    """The trace whole, or until it is ended. Raises `OutOfTime` and `Failure`."""
+    with asking(trace.service) as asker:
+        ending.reaches(asker)
+        return simulate(
+            trace.request,
+            trace.jobs,
+            trace.policy,
+            ask=lambda asked: asker.ask(asked, trace.service.time_limit),
+            stops=ending.has_begun,
+        )

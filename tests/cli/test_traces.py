@@ -1,0 +1,77 @@
+"""Traces of `placementctl simulate`, here and on Ray."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from placement.cli.failures import Failure, Status, wrong_input
+from placement.cli.main import main
+
+CLUSTER = """
+apiVersion: v1
+kind: Node
+metadata: {name: n0, labels: {kubernetes.io/hostname: n0}}
+status:
+  allocatable: {cpu: "8", pods: "110", nvidia.com/gpu: "8"}
+  conditions: [{type: Ready, status: "True"}]
+"""
+JOBS = "name,submit,duration,pods,gpus\na,0,100,1,8\nb,10,50,1,8\n"
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> list[str]:
+    (tmp_path / "nodes.yaml").write_text(CLUSTER)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "other.yaml").write_text("deterministic: true\n")
+    files = {"-f": "nodes.yaml", "--jobs": "jobs.csv", "--compare": "other.yaml"}
+    options = [word for option, file in files.items() for word in (option, str(tmp_path / file))]
+    return ["simulate", *options, "--time-limit", "2s", "-o", "json"]
+
+
+def test_ray_runs_the_traces_as_this_machine_does(
+    question: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    assert main(question) == Status.OK
+    here = json.loads(capsys.readouterr().out)
+    assert main([*question, "--ray", "local"]) == Status.OK
+    assert json.loads(capsys.readouterr().out) == here
+    assert [run["waited"] for run in here["policies"][1]["jobs"]] == [0, 90]
+
+
+def test_what_fails_on_a_machine_of_ray_is_told_as_here(
+    question: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    assert main([*question, "--ray", "local", "--server", "localhost:1"]) == Status.NO_ANSWER
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "the service at localhost:1 could not answer: unavailable" in captured.err
+
+
+def test_a_failure_can_be_sent_to_another_machine() -> None:
+    failure = wrong_input("one", "two")
+    sent = pickle.loads(pickle.dumps(failure))
+    assert isinstance(sent, Failure)
+    assert (sent.status, sent.problems, str(sent)) == (2, ("one", "two"), "one; two")
+
+
+def test_without_ray_it_is_said_how_to_get_it(
+    question: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "placement.cli.on_ray", raising=False)
+    assert main([*question, "--ray", "auto"]) == Status.WRONG_INPUT
+    assert "pip install" in capsys.readouterr().err
+
+
+def test_workers_are_of_this_machine_alone(
+    question: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*question, "--ray", "auto", "--workers", "2"]) == Status.WRONG_INPUT
+    assert "--workers" in capsys.readouterr().err
