@@ -146,11 +146,12 @@ class Case:
         proof that the best does so.
         """
         deadline = time.monotonic() + self._seconds
-        earlier = to_solution(problem, plan)
-        start = first_answer(problem, earlier.assignments, deadline=deadline)
-        found = self.solver.search(problem, start, deadline=deadline)
+        found = self.solver.search(problem, to_solution(problem, plan), deadline=deadline)
+        proven = _is_proven(found)
+        if not proven:
+            # Another plan may be better; the search has seen far more of them than this.
+            found = first_answer(problem, found.assignments, deadline=deadline)
         after = from_solution(problem, found)
-        proven = all(tier.proven for tier in found.tiers if tier.name is TierName.ADMITTED)
         if all(
             is_placed(arrays, after)
             for gang, arrays in zip(snapshot.gangs, problem.gangs, strict=True)
@@ -158,3 +159,8 @@ class Case:
         ):
             return Answer(Fit.YES if proven else Fit.PERHAPS, after)
         return Answer(Fit.NO if proven else Fit.UNKNOWN)
+
+
+def _is_proven(found: Solution) -> bool:
+    """Whether no plan admits more."""
+    return all(tier.proven for tier in found.tiers if tier.name is TierName.ADMITTED)
