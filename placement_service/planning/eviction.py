@@ -16,6 +16,7 @@ import numpy as np
 
 from placement_service.entities.planning import Evict
 from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
     EvictionQuestion,
@@ -26,14 +27,18 @@ from placement_service.formulation.planning_questions import (
     Together,
     UnitsNeeded,
 )
+from placement_service.formulation.problem import Gang, Problem
 from placement_service.planning import changes
 from placement_service.planning.remedy_case import Case, Fit
-from placement_service.planning.trial_snapshot import Trial
 
 _FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
 
 #: Sets that are asked for when those before were refused.
 _MOST_TRIED: Final = 8
+
+#: Pairs of a demand and a node up to which several gangs are asked for together. No proof is found
+#: in time beyond.
+_MOST_CHOICES: Final = 10_000
 
 
 def evict(case: Case) -> Iterator[Evict]:
@@ -44,8 +49,8 @@ def evict(case: Case) -> Iterator[Evict]:
     leavers = Leavers(case.snapshot, case.gang)
     if not leavers.names:
         return
-    question = _question(trial, leavers)
-    proven = trial.problem.exact and _is_exact(trial, leavers)
+    question = _question(trial.problem, leavers, [trial.gang], trial.residual.free.copy())
+    proven = trial.problem.exact and _is_exact(trial.problem, trial.gang, leavers)
     for _ in range(_MOST_TRIED):
         answer = _asked(case, question)
         if answer is None or answer.times is None:
@@ -57,10 +62,12 @@ def evict(case: Case) -> Iterator[Evict]:
         if plan is not None:
             fit = case.settled(change, plan, gangs)
         if fit.found:
-            sure = proven and fit is Fit.YES and answer.bound >= len(pods)
-            sure = sure and _is_least(case, question, trial, pods)
             named = {name for name, some in leavers.members.items() if some & pods}
-            yield Evict(tuple(sorted(named)), tuple(sorted(pods)), sure)
+            found = Evict(tuple(sorted(named)), tuple(sorted(pods)), False)
+            yield found
+            sure = proven and fit is Fit.YES and answer.bound >= len(pods)
+            if sure and _is_least(case, leavers, len(pods)):
+                yield replace(found, proven=True)
             return
         proven = proven and fit is Fit.NO
         question = replace(question, forbidden=(*question.forbidden, answer.times))
@@ -71,19 +78,30 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
     return cast("EvictionAnswer | None", answer)
 
 
-def _is_least(case: Case, question: EvictionQuestion, trial: Trial, pods: frozenset[str]) -> bool:
-    """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere."""
+def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
+    """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere.
+
+    The gang alone tells at once where it has to have all that it needs; else all of them together.
+    """
+    trial = case.here
     if not trial.plan:
         return True
-    free = replace(question, free=trial.problem.free, forbidden=())
-    answer = _asked(case, free)
-    return answer is not None and answer.bound >= len(pods)
+    others = [trial.problem.gangs[i] for i in trial.plan]
+    together = [trial.gang, *(one for one in others if _is_exact(trial.problem, one, leavers))]
+    for gangs in ([trial.gang], together):
+        question = _question(trial.problem, leavers, gangs, trial.problem.free)
+        if gangs is together and np.count_nonzero(question.eligible) > _MOST_CHOICES:
+            break
+        answer = _asked(case, question)
+        if answer is not None and answer.bound >= pods:
+            return True
+    return False
 
 
-def _is_exact(trial: Trial, leavers: Leavers) -> bool:
-    """Whether only room matters, so that fewer evictions cannot be enough for other reasons."""
-    problem = trial.problem
-    classes = [d.pod_class for d in trial.gang.demands]
+def _is_exact(problem: Problem, gang: Gang, leavers: Leavers) -> bool:
+    """Whether only room matters to a gang, so that fewer evictions cannot be enough for other
+    reasons."""
+    classes = [d.pod_class for d in gang.demands]
     names = {name for one in leavers.templates for name in one.requests}
     others = [i for i, column in enumerate(problem.columns) if column not in names]
     return not any(problem.special[s] or problem.request[s][others].any() for s in classes)
@@ -192,25 +210,34 @@ class Leavers:
         return self._rows[template]
 
 
-def _question(trial: Trial, leavers: Leavers) -> EvictionQuestion:
-    problem, gang = trial.problem, trial.gang
+def _question(
+    problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints
+) -> EvictionQuestion:
+    """Who has to leave so that some gangs fit together into what is free."""
     amounts = np.array(
         [[one.requests.get(column, 0) for column in problem.columns] for one in leavers.templates],
         dtype=np.int64,
     )
-    classes = [d.pod_class for d in gang.demands]
-    scopes = []
-    for scope in gang.scopes:
-        if scope.required >= 0:
-            domain = problem.levels[scope.required].domain
-            pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
-            scopes.append(OneDomain(scope.demands, pinned))
+    classes: list[int] = []
+    needs: list[UnitsNeeded] = []
+    scopes: list[OneDomain] = []
+    for gang in gangs:
+        first = len(classes)
+        classes += [d.pod_class for d in gang.demands]
+        for one in gang.requirements:
+            if one.missing:
+                needs.append(UnitsNeeded(tuple(first + d for d in one.demands), one.missing))
+        for scope in gang.scopes:
+            if scope.required >= 0:
+                domain = problem.levels[scope.required].domain
+                pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
+                scopes.append(OneDomain(tuple(first + d for d in scope.demands), pinned))
     return EvictionQuestion(
-        free=trial.residual.free.copy(),
+        free=free,
         request=problem.request[classes],
         eligible=problem.eligible[classes],
         amounts=amounts,
-        needs=tuple(UnitsNeeded(r.demands, r.missing) for r in gang.requirements if r.missing),
+        needs=tuple(needs),
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),

@@ -92,6 +92,19 @@ def test_the_fewest_pods_are_evicted_and_only_of_lower_priority(client: Placemen
     assert found["evict"] == ((resource_name("two"),), pods("two", 0, 1))
 
 
+def test_an_eviction_is_proven_though_a_gang_that_the_plan_places_could_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """Alone "urgent" would need nobody to go: n1 is free. But "first" needs a node as well."""
+    gangs = [
+        gang("low", 0, gpus=4, on=["n2"] * 2),
+        gang("first", 1, priority=20),
+        gang("urgent", 1, priority=10),
+    ]
+    found = remedies(client, request([node("n1"), node("n2")], gangs), "urgent")
+    assert found["evict"] == ((resource_name("low"),), pods("low", 0, 1))
+
+
 def test_extras_go_before_whole_gangs(client: PlacementClient) -> None:
     gangs = [
         gang("whole", 0, gpus=4, on=["n1"] * 2),
