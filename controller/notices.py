@@ -6,17 +6,20 @@ where people and machines look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from controller.apply import Outcome
 from controller.eviction_plan import EvictionPlan
-from controller.gang_state import GangState, Key
+from controller.gang_state import GangState, Key, key_of_resource
 from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.
 _LONGEST: Final = 1500
+#: How the service names a gang that has what another one needs.
+_WITH_PRIORITY: Final = re.compile(r"(?P<name>[^\s,]+) \(priority -?[0-9]+\)")
 #: Gangs that one message names.
 _MOST_NAMED: Final = 3
 
@@ -54,8 +57,12 @@ def of_result(result: v1.GangResult, *, kept: Iterable[Key] = (), request: str =
     score = result.placement_score if result.HasField("placement_score") else None
     if not result.reasons:
         return Notice(score=score)
+    held = frozenset(kept)
     texts = [reason.message for reason in result.reasons]
-    names = sorted("/".join(key) for key in kept)
+    if held:
+        about = key_of_resource(result.name)
+        texts = [_without_lift(text, about, held) for text in texts]
+    names = sorted(map("/".join, held))
     if names and any(r.code == v1.ReasonCode.REASON_CODE_OUTCOMPETED for r in result.reasons):
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         texts.append(
@@ -133,6 +140,18 @@ def _are(count: int) -> str:
     return f"{count} {'is' if count == 1 else 'are'}"
 
 
+def _without_lift(message: str, about: Key, kept: Collection[Key]) -> str:
+    """The message without the priorities of gangs of `kept`: they were asked about with one
+    that is not theirs. A gang of the namespace of the one it is `about` is named without it."""
+
+    def told(found: re.Match[str]) -> str:
+        namespace, _, name = found["name"].rpartition("/")
+        return found["name"] if (namespace or about[0], name) in kept else found[0]
+
+    return _WITH_PRIORITY.sub(told, message)
+
+
 def _joined(texts: Iterable[str]) -> str:
-    text = "; ".join(filter(None, texts))
+    *before, last = list(filter(None, texts)) or [""]
+    text = "; ".join([*(one.removesuffix(".") for one in before), last])
     return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."

@@ -144,6 +144,22 @@ def test_a_notice_has_the_first_reasons_word_and_every_reasons_message() -> None
     assert of_result(v1.GangResult(placed=True, placement_score=1.0)) == Notice(score=1.0)
 
 
+def test_messages_are_joined_to_one_sentence() -> None:
+    reasons = [v1.Reason(message="cpu binds."), v1.Reason(message="its own priority is 0.")]
+    assert of_result(v1.GangResult(reasons=reasons)).message == "cpu binds; its own priority is 0."
+
+
+def test_a_priority_that_only_keeps_room_is_not_told() -> None:
+    """Gated gangs are asked about with one more than their own."""
+    text = "the gang fits if gangs a (priority 1001), b/c (priority 1001) and c (priority 9) wait"
+    name = "namespaces/ml/podgangs/late"
+    result = v1.GangResult(name=name, reasons=[v1.Reason(message=text)])
+    assert of_result(result).message == text
+    assert of_result(result, kept=[("ml", "a"), ("b", "c")]).message == (
+        "the gang fits if gangs a, b/c and c (priority 9) wait"
+    )
+
+
 @pytest.mark.parametrize("code", v1.ReasonCode.values())
 def test_every_reason_makes_a_word_that_a_condition_takes(code: v1.ReasonCode) -> None:
     notice = of_result(v1.GangResult(reasons=[v1.Reason(code=code, message="m")]))
