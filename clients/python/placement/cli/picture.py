@@ -71,7 +71,7 @@ DEFAULT_POD_LIMIT = 110
 class Spot:
     """A node. `gpus` zero: it has none, and is judged by its other resources.
 
-    `before` are GPUs in use before the plan that belong to no seat; `free` are
+    `before` are GPUs in use that belong to no seat, those that pods share among them; `free` are
     GPUs that nobody uses after it. `full` says that no (or hardly any) room is
     left, `closed` that the node takes no new pods, `busy` that something ran
     on it before.
@@ -122,7 +122,10 @@ def compose(request: ComputePlacementRequest, summary: Summary) -> Picture:
     seats: dict[str, list[Seat]] = defaultdict(list)
     for seat in summary.seats:
         seats[seat.node].append(seat)
-    spots = [_spot(node, seats[node.name], summary.gpu_resources) for node in nodes]
+    spots = [
+        _spot(node, seats[node.name], summary.gpu_resources, summary.shared_gpus.get(node.name, 0))
+        for node in nodes
+    ]
     order = sorted(range(len(nodes)), key=lambda i: natural(spots[i].name))
     values = [tuple(_value(nodes[i], key) for key in keys) for i in order]
     split = _split_domains(values, len(keys))
@@ -163,10 +166,10 @@ def _choose_levels(nodes: Sequence[Node], used: list[str]) -> tuple[str, ...]:
     return tuple(key for _, key in sorted(chosen.values(), key=lambda pair: pair[0]))
 
 
-def _spot(node: Node, seats: list[Seat], gpu_resources: tuple[str, ...]) -> Spot:
+def _spot(node: Node, seats: list[Seat], gpu_resources: tuple[str, ...], shared_gpus: int) -> Spot:
     gpus = gpu_count(node.allocatable, gpu_resources)
     requested = gpu_count(node.requested, gpu_resources)
-    free = max(0, gpus - requested - sum(s.new_gpus for s in seats))
+    free = max(0, gpus - requested - shared_gpus - sum(s.new_gpus for s in seats))
     return Spot(
         name=node_name(node.name),
         gpus=gpus,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from placement.cli.words import level_names, namespaced, natural, printable, sentence
+from placement.planning.shared_gpus import shared_gpus
 from placement.v1 import (
     Binding,
     ComputePlacementRequest,
@@ -100,12 +101,14 @@ class GangSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All gangs in the request's order, and where their pods are."""
+    """All gangs in the request's order, and where their pods are; for each node, how many of
+    its GPUs are in use by shares alone."""
 
     gangs: tuple[GangSummary, ...]
     seats: tuple[Seat, ...]
     level_names: Mapping[str, str]
     gpu_resources: tuple[str, ...]
+    shared_gpus: Mapping[str, int]
 
     @property
     def marks_repeat(self) -> bool:
@@ -179,6 +182,7 @@ def summarize(request: ComputePlacementRequest, placement: Placement) -> Summary
         seats=tuple(seats),
         level_names=level_names(_levels(request.gangs)),
         gpu_resources=gpu_resources,
+        shared_gpus=shared_gpus(request, placement),
     )
 
 

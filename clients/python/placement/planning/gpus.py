@@ -23,6 +23,12 @@ def gpus_in(resources: Resources, policy: Policy) -> int:
     )
 
 
+def whole_gpus_in(resources: Resources, policy: Policy) -> int:
+    """Whole GPUs in these resources."""
+    names = tuple(policy.gpu_resources) or _DEFAULT
+    return sum(resources.extended[name] for name in names if name in resources.extended)
+
+
 def most_common_gpu(nodes: Iterable[Node], policy: Policy) -> str:
     """The resource of most whole GPUs; the first of the policy where there are none."""
     names = tuple(policy.gpu_resources) or _DEFAULT

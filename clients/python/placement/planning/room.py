@@ -1,6 +1,7 @@
 """What a plan leaves free: GPUs, and whole domains of each level.
 
-Only whole GPUs and MIG devices are counted. What is closed for new pods is not free.
+Only whole GPUs and MIG devices are counted. What is closed for new pods is not free, nor is a
+GPU of which somebody has a share.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from placement.planning.gpus import gpus_in
 from placement.planning.levels import domains, levels_of
+from placement.planning.shared_gpus import shared_gpus
 from placement.v1 import ComputePlacementRequest, Placement
 
 
@@ -47,6 +49,7 @@ def room_after(
         used[eviction.node] -= each.get(eviction.pod, 0)
         if eviction.to_node:
             used[eviction.to_node] += each.get(eviction.pod, 0)
+    used.update(shared_gpus(request, placement))
     opened = {n.name for n in request.snapshot.nodes if not (n.unschedulable or n.not_ready)}
     empty = {name for name in opened if not used[name]}
 
