@@ -63,10 +63,14 @@ Remedy = Evict | Uncordon | Relax | Reduce | AddNodes
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """What was reached and the proven bound; None where nothing is known."""
+    """What was reached and the proven bound; None where nothing is known.
+
+    `impossible`: it is proven that no number is enough.
+    """
 
     value: int | None
     bound: int | None
+    impossible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def missing(
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     bound = _least(domains, policy, solver, deadline)
     if bound >= NEVER:
-        return Missing(Bounded(None, None))
+        return Missing(Bounded(None, None, impossible=True))
     count = bound
     report(Bounded(None, bound))
     while time.monotonic() + _SHORTEST < deadline:

@@ -13,7 +13,7 @@ import heapq
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, cast
 
 import numpy as np
@@ -24,8 +24,9 @@ from placement_service.bounds.shortages import Offers, lacks
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Ints
 from placement_service.entities.planning import Bounded, Move, Repacking
-from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import PodGang, Policy, Resources, Snapshot
+from placement_service.entities.pod_assignment import count_pods, name_pods
+from placement_service.entities.request import Binding, PodGang, Policy, Resources, Snapshot
+from placement_service.entities.solution import Solution
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.plan import from_solution, is_placed
 from placement_service.formulation.planning_questions import (
@@ -38,6 +39,7 @@ from placement_service.formulation.planning_questions import (
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.plan_builder import Builder
 from placement_service.planning import changes
 from placement_service.planning.eviction import is_protected
 from placement_service.planning.levels import inside
@@ -73,11 +75,12 @@ def repack(
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """A running gang, and its GPU pods by domain and group."""
+    """A running gang, its GPU pods by domain and group, and the domains of its other pods."""
 
     name: str
     arrays: MovableGang
     gpu_pods: dict[int, dict[int, list[str]]]
+    without_gpus: frozenset[int]
     pods: tuple[str, ...]
 
     def leaving(self, freed: Collection[int], *, whole: bool) -> tuple[str, ...] | None:
@@ -144,7 +147,10 @@ class _Search:
                 return found
             # What a set that was refused costs with further moves counts as well.
             known = min(least.bound, self._bound)
-            bound = known if known < NEVER else None
+            if known >= NEVER:
+                # No set is left, and each that was refused is refused for good.
+                return Repacking((), (), Bounded(None, None, impossible=True))
+            bound = known
             if least.domains is None:
                 break
             report(known)
@@ -177,7 +183,7 @@ class _Search:
         if moves is not None:
             bound = min(cost, self._bound)
             return Repacking(moves, names, Bounded(len(moves), min(bound, len(moves))))
-        if refuted and self._is_hopeless(shut):
+        if refuted and self._is_hopeless(shut, chosen):
             return None
         # Refused as it is, it may be possible with further moves, which cost more.
         self._bound = min(self._bound, cost + self._further(chosen) if refuted else cost)
@@ -224,12 +230,41 @@ class _Search:
                 least = min(least, arrays.pods - leaving)
         return least
 
-    def _is_hopeless(self, shut: Snapshot) -> bool:
-        """Whether counting shows that no further moves make room."""
-        movable = frozenset(
-            pod for gang in self._gangs if gang.arrays.moves_whole for pod in gang.pods
-        )
-        return _is_refuted(formulate(changes.released(shut, movable), self._policy))
+    def _is_hopeless(self, shut: Snapshot, chosen: Collection[int]) -> bool:
+        """Whether counting shows that no further moves make room.
+
+        Whoever need not move, though it could not come back to where it is, asks for nothing here.
+        """
+        waiting: set[str] = set()
+        absent: dict[str, tuple[str, ...]] = {}
+        for gang in self._gangs:
+            if not (gang.arrays.moves_whole or gang.arrays.moves_extras):
+                continue
+            leaving = gang.leaving(chosen, whole=False) or ()
+            whole = len(leaving) == len(gang.pods)
+            if (whole or gang.name in self._replaceable) and gang.without_gpus.isdisjoint(chosen):
+                waiting.update(gang.pods)
+            else:
+                absent[gang.name] = gang.pods
+        gone = frozenset(pod for pods in absent.values() for pod in pods)
+        less = changes.without_pods(shut, gone, absent.keys())
+        return _is_refuted(formulate(changes.released(less, waiting), self._policy))
+
+    @cached_property
+    def _replaceable(self) -> frozenset[str]:
+        """Gangs whose pods, were they to move, might all be placed again where they run."""
+        pods = frozenset(pod for gang in self._gangs for pod in gang.pods)
+        waiting = changes.released(self._snapshot, pods)
+        problem = formulate(waiting, self._policy)
+        home = [
+            Binding(pod.name, pod.node, gang.name, group.name)
+            for gang in self._snapshot.gangs
+            for group in gang.groups
+            for pod_set in group.pod_sets
+            for pod in pod_set.bound_pods
+        ]
+        plan = from_solution(problem, Solution(count_pods(waiting, home), ()))
+        return frozenset(waiting.gangs[i].name for i in Builder(problem).adopt(plan))
 
     # --- what runs ----------------------------------------------------------------
 
@@ -259,6 +294,7 @@ class _Search:
     def _gang(self, gang: PodGang) -> _Gang:
         rows = self._snapshot.columns.row_of
         gpu_pods: dict[int, dict[int, list[str]]] = {}
+        without_gpus: set[int] = set()
         pods: list[str] = []
         for number, group in enumerate(gang.groups):
             for pod_set in group.pod_sets:
@@ -266,7 +302,9 @@ class _Search:
                 for pod in pod_set.bound_pods:
                     pods.append(pod.name)
                     domain = int(self._domain[rows[pod.node]]) if pod.node in rows else -1
-                    if uses and domain >= 0:
+                    if not uses:
+                        without_gpus.add(domain)
+                    elif domain >= 0:
                         gpu_pods.setdefault(domain, {}).setdefault(number, []).append(pod.name)
         known = not any(group.fixed_pods for group in gang.groups)
         movable = known and not gang.not_preemptible
@@ -283,7 +321,7 @@ class _Search:
             moves_whole=movable and not is_protected(gang, self._snapshot),
             moves_extras=movable and not pinned,
         )
-        return _Gang(gang.name, arrays, gpu_pods, tuple(pods))
+        return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
 
     def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
         """For each kind of GPU what domains have, and what all nodes spare beside what runs."""

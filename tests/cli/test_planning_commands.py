@@ -131,6 +131,14 @@ def test_repack_counts_what_is_free(told: Any) -> None:
     assert answer["pods"] == {"value": 0, "bound": 0}
 
 
+def test_what_no_number_is_enough_for_is_said_to_be_proven(told: Any) -> None:
+    """The gang that runs needs one of the two racks."""
+    answer = told("repack", "--free", f"{RACK}=2")
+    assert answer["impossible"]
+    assert (answer["freed"], answer["pods"]) == ([], {"value": None, "bound": None})
+    assert "impossible" not in told("repack", "--free", f"{RACK}=1")
+
+
 def placed(answer: Any) -> set[str]:
     return {one["name"] for one in answer["podGangs"] if one["placed"]}
 

@@ -90,6 +90,7 @@ def test_nothing_is_missing_when_all_are_placed(client: PlacementClient) -> None
 def test_no_number_of_domains_helps_a_pod_larger_than_a_node(client: PlacementClient) -> None:
     found = missing(client, request([node("n1", rack="r1")], [gang("a", 1, gpus=9)]), RACK)
     assert not found.amount.HasField("value")
+    assert found.amount.impossible
     assert not found.HasField("placement")
 
 

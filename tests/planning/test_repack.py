@@ -92,6 +92,7 @@ def test_what_is_impossible_is_no_answer(client: PlacementClient) -> None:
     found = freed(racks("r1", "r2"), [gang("a", 0, on=["n-r1", "n-r2"])], client)
     assert not found.moves
     assert list(found.freed) == []
+    assert found.pods.impossible
 
 
 def test_more_domains_than_there_are_is_a_mistake(client: PlacementClient) -> None:
@@ -116,6 +117,50 @@ def test_where_further_gangs_would_have_to_move_the_bound_counts_the_least_of_th
     assert found.pods.bound == 3
 
 
+def _tight() -> tuple[list[v1.Node], list[v1.PodGang]]:
+    """Gang a needs the node of gang b, which would go to what is left of the small one."""
+    nodes = [
+        *racks("r1"),
+        node("full", rack="r2", used=8),
+        node("partly", rack="r2"),
+        node("small", rack="r3", used=4),
+    ]
+    return nodes, [gang("a", 0, on=["n-r1"]), gang("b", 0, gpus=2, on=["partly"] * 2)]
+
+
+def test_pods_without_gpus_may_stay_in_a_freed_domain(client: PlacementClient) -> None:
+    """No other node has room for "cpu", but it need not move."""
+    nodes, gangs = _tight()
+    gangs.append(gang("cpu", 0, gpus=0, on=["n-r1"] * 4))
+    gangs[-1].groups[0].pod_sets[0].template.requests.cpu_millis = 16_000
+    for other in nodes[1:]:
+        other.requested.cpu_millis = 64_000
+    found = freed(nodes, gangs, client)
+    assert (found.pods.bound, found.pods.impossible) == (3, False)
+
+
+def test_gangs_on_closed_nodes_may_stay_there(client: PlacementClient) -> None:
+    """Nothing has room for what runs on the closed node, but it need not move.
+
+    As far as is known it might, so the bound counts it as the least further gang.
+    """
+    nodes, gangs = _tight()
+    nodes.append(node("closed", closed=True, rack="r4"))
+    gangs.append(gang("c", 0, on=["closed"]))
+    found = freed(nodes, gangs, client)
+    assert (found.pods.bound, found.pods.impossible) == (2, False)
+
+
+def test_extras_of_gangs_that_stay_may_make_room(client: PlacementClient) -> None:
+    """Gang b must not move whole; two of its three pods may, and so a has room."""
+    nodes, gangs = _tight()
+    gangs[0] = gang("a", 0, gpus=6, on=["n-r1"])
+    gangs[1] = gang("b", 0, gpus=2, on=["partly"] * 3, minimum=1)
+    gangs[1].minimum_run_time.seconds = 60
+    found = freed(nodes, gangs, client)
+    assert (found.pods.bound, found.pods.impossible) == (2, False)
+
+
 def test_more_domains_than_the_gpus_in_use_leave_is_no_answer_at_once(
     client: PlacementClient,
 ) -> None:
@@ -124,6 +169,6 @@ def test_more_domains_than_the_gpus_in_use_leave_is_no_answer_at_once(
     gangs = [gang(f"half-{name}", 0, gpus=4, on=[f"n-{name}"]) for name in names]
     found = freed(racks(*names), gangs, client, count=9)
     assert (list(found.moves), list(found.freed)) == ([], [])
-    # No number of pods is enough.
     assert not found.pods.HasField("bound")
+    assert found.pods.impossible
     assert pods(freed(racks(*names), gangs, client, count=8)) == (8, 8)

@@ -42,7 +42,7 @@ def remedy_to_proto(remedy: Remedy) -> planning_pb2.Remedy:
 
 def amount_to_proto(amount: Bounded) -> planning_pb2.Amount:
     """A number with its bound."""
-    return planning_pb2.Amount(value=amount.value, bound=amount.bound)
+    return planning_pb2.Amount(value=amount.value, bound=amount.bound, impossible=amount.impossible)
 
 
 def move_to_proto(move: Move) -> planning_pb2.Move:

@@ -77,6 +77,8 @@ def capacity_as_data(
         ]
         return {**added, "frontier": rows, **told}
     plan = answer(found.placement) if found.HasField("placement") else None
+    if found.amount.impossible:
+        added["impossible"] = True
     return {**added, "domains": _amount(found.amount), "plan": plan, **told}
 
 
@@ -104,6 +106,8 @@ def _copies_as_text(gang: GangName, copies: Amount) -> str:
 
 def _domains_as_text(found: ComputeCapacityResponse) -> str:
     domains, amount = found.domains, found.amount
+    if amount.impossible:
+        return f"No number of further domains like {domains.like} is enough; this is proven.\n"
     if not amount.HasField("value"):
         least = f"; at least {amount.bound} are needed" if amount.HasField("bound") else ""
         return f"No number of further domains like {domains.like} was found to be enough{least}.\n"

@@ -27,6 +27,7 @@ def as_data(found: ComputeRepackingResponse, warnings: Iterable[Problem]) -> Jso
                 "to": node_name(move.to_node),
             }
         )
+    told: Json = {"impossible": True} if found.pods.impossible else {}
     return {
         "moves": moves,
         "freed": list(found.freed),
@@ -34,6 +35,7 @@ def as_data(found: ComputeRepackingResponse, warnings: Iterable[Problem]) -> Jso
             "value": found.pods.value if found.pods.HasField("value") else None,
             "bound": found.pods.bound if found.pods.HasField("bound") else None,
         },
+        **told,
         "warnings": warnings_as_data(warnings),
     }
 
@@ -42,6 +44,8 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
     """`repack` for people."""
     if len(found.freed) < asked.number:
         wanted = count(asked.number, "domain")
+        if found.pods.impossible:
+            return f"No moves free {wanted} of {asked.level}; this is proven.\n"
         least = (
             f"; at least {count(found.pods.bound, 'pod')} would move" if found.pods.bound else ""
         )

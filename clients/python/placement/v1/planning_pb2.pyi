@@ -206,12 +206,14 @@ class ComputeCapacityResponse(_message.Message):
     def __init__(self, placement: _Optional[_Union[_placement_pb2.Placement, _Mapping]] = ..., amount: _Optional[_Union[Amount, _Mapping]] = ..., domains: _Optional[_Union[FurtherDomains, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[FrontierRow, _Mapping]]] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., request_digest: _Optional[str] = ..., snapshot_digest: _Optional[str] = ...) -> None: ...
 
 class Amount(_message.Message):
-    __slots__ = ("value", "bound")
+    __slots__ = ("value", "bound", "impossible")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
+    IMPOSSIBLE_FIELD_NUMBER: _ClassVar[int]
     value: int
     bound: int
-    def __init__(self, value: _Optional[int] = ..., bound: _Optional[int] = ...) -> None: ...
+    impossible: bool
+    def __init__(self, value: _Optional[int] = ..., bound: _Optional[int] = ..., impossible: _Optional[bool] = ...) -> None: ...
 
 class FrontierRow(_message.Message):
     __slots__ = ("domains", "copies")

@@ -1510,7 +1510,11 @@ type Amount struct {
 	// value that was reached.
 	Value *int64 `protobuf:"varint,1,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	// bound: no plan reaches more copies, or does with fewer domains.
-	Bound         *int64 `protobuf:"varint,2,opt,name=bound,proto3,oneof" json:"bound,omitempty"`
+	Bound *int64 `protobuf:"varint,2,opt,name=bound,proto3,oneof" json:"bound,omitempty"`
+	// impossible means that it is known that no number is enough: whatever moves,
+	// so many domains cannot be free, or however many domains are added, not every
+	// gang is placed. There is neither a value nor a bound then.
+	Impossible    bool `protobuf:"varint,3,opt,name=impossible,proto3" json:"impossible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1557,6 +1561,13 @@ func (x *Amount) GetBound() int64 {
 		return *x.Bound
 	}
 	return 0
+}
+
+func (x *Amount) GetImpossible() bool {
+	if x != nil {
+		return x.Impossible
+	}
+	return false
 }
 
 // FrontierRow is one number of further domains.
@@ -1697,7 +1708,7 @@ func (x *ComputeRepackingRequest) GetLabel() string {
 }
 
 // ComputeRepackingResponse says what to move. Fewer domains than were asked
-// for: no way was found.
+// for: no way was found, and pods.impossible says whether there is none.
 type ComputeRepackingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// moves in order of their steps.
@@ -1962,10 +1973,13 @@ const file_placement_v1_planning_proto_rawDesc = "" +
 	"\x04rows\x18\x04 \x03(\v2\x19.placement.v1.FrontierRowR\x04rows\x123\n" +
 	"\aelapsed\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12%\n" +
 	"\x0erequest_digest\x18\x06 \x01(\tR\rrequestDigest\x12'\n" +
-	"\x0fsnapshot_digest\x18\a \x01(\tR\x0esnapshotDigest\"R\n" +
+	"\x0fsnapshot_digest\x18\a \x01(\tR\x0esnapshotDigest\"r\n" +
 	"\x06Amount\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\x03H\x00R\x05value\x88\x01\x01\x12\x19\n" +
-	"\x05bound\x18\x02 \x01(\x03H\x01R\x05bound\x88\x01\x01B\b\n" +
+	"\x05bound\x18\x02 \x01(\x03H\x01R\x05bound\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"impossible\x18\x03 \x01(\bR\n" +
+	"impossibleB\b\n" +
 	"\x06_valueB\b\n" +
 	"\x06_bound\"U\n" +
 	"\vFrontierRow\x12\x18\n" +
