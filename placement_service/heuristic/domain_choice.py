@@ -95,20 +95,40 @@ class DomainChoice(GangUnits):
         children: Sequence[Part],
         tried: set[int],
     ) -> int | None:
-        """The tightest domain for all that is left, else the roomiest."""
+        """The tightest domain for all that is left, else the roomiest.
+
+        Domains before it that rules between pods close join those that were `tried`.
+        """
         need: dict[ClassIdx, int] = {}
         for d in (*rest, *(d for c in children for d in c.demands)):
             pod_class = self.gang.demands[d].pod_class
             need[pod_class] = need.get(pod_class, 0) + rest.get(d, self.want[d])
         main = self._main(need)
         room = self.sums(main, level, region).copy()
-        room[list(tried & set(range(len(room))))] = 0
-        if not room.any():
-            return None
-        holds = np.flatnonzero(room >= need[main])
-        if len(holds):
-            return int(holds[np.argmin(room[holds])])
-        return int(np.argmax(room))
+        room[[domain for domain in tried if domain < len(room)]] = 0
+        roomy = room >= need[main]
+        order = np.lexsort((np.where(roomy, room, -room), ~roomy))[: np.count_nonzero(room)]
+        if not children:
+            opened = self._opened(level, need)[order]
+            closed = int(opened.argmax()) if opened.any() else len(order)
+            tried.update(order[:closed].tolist())
+            order = order[closed:]
+        return int(order[0]) if len(order) else None
+
+    def _opened(self, level: int, pod_classes: Iterable[ClassIdx]) -> Bools:
+        """Domains in which rules between pods let in one of the pod classes [D].
+
+        Those that let in none have room all the same, and to try each takes long.
+        """
+        of = self.problem.levels[level]
+        opened = np.zeros(of.count + 1, dtype=bool)
+        for pod_class in pod_classes:
+            if not self.problem.special[pod_class]:
+                return np.ones(of.count, dtype=bool)
+            able = self.residual.allowed(pod_class) & (self.residual.row(pod_class) > 0)
+            # The domain -1, for none, is the last place.
+            opened[of.domain[able]] = True
+        return opened[:-1]
 
     def _need(self, part: Part) -> _Need | None:
         """What a part asks of a domain; None for nothing."""

@@ -13,7 +13,10 @@ from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import from_solution, oldest_first
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.gang_units import GangUnits
 from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.regions import EVERYWHERE, Region
+from tests.scenario import Group, Scenario, spread
 from tests.strategies import EVERYTHING, PACKING_ONLY, SMALL, snapshots
 
 SMALL_FAMILIES = [
@@ -45,6 +48,26 @@ def test_what_is_placed_when_time_is_over_is_the_answer(monkeypatch: pytest.Monk
 def test_a_small_question_is_answered_even_when_time_is_over() -> None:
     problem = formulate(Instance("grove_scale", {"gangs": 3, "nodes": 10}).snapshot(), Policy())
     assert first_answer(problem, deadline=0.0) == first_answer(problem)
+
+
+def test_domains_that_let_nobody_in_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has room, and to find out that rules close it takes as long as to place a pod."""
+    tried = 0
+    place = GangUnits.loose
+
+    def counted(self: GangUnits, demand: int, count: int, region: Region = EVERYWHERE) -> int:
+        nonlocal tried
+        tried += 1
+        return place(self, demand, count, region)
+
+    monkeypatch.setattr(GangUnits, "loose", counted)
+    asked = Scenario(" | ".join(f"r{i}: n{i}=8" for i in range(40)))
+    for i in range(37):
+        asked = asked.runs(f"run-{i}", f"n{i}", app="x")
+    group = Group("w", pods=3, gpus=1, labels={"app": "x"}, spread=(spread("rack", app="x"),))
+    problem = formulate(asked.gang("g", group, prefer="rack").snapshot(), Policy())
+    assert {a.node for a in first_answer(problem).assignments} == {37, 38, 39}
+    assert tried <= 12
 
 
 @given(st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY)))
