@@ -112,6 +112,26 @@ def test_fields_of_the_wrong_kind_do_not_end_the_status(
     assert (gang["scheduled"], gang["minimum"]) == ("Unknown", 0)
 
 
+def test_pages_that_never_end_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster._MOST_PAGES * cluster._PAGE <= 1_000_000
+    monkeypatch.setattr(cluster, "_MOST_PAGES", 20)
+    told = 0
+
+    def more(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal told
+        told += 1
+        page = {"metadata": {"continue": str(told)}, "items": [{"metadata": {"name": f"n{told}"}}]}
+        handler.wfile.write(json.dumps(page).encode())
+
+    with (
+        serving(tmp_path, more) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+        pytest.raises(ApiError, match="the list of nodes does not end"),
+    ):
+        list(connected.pages(NODES))
+    assert told == 20
+
+
 def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         while True:

@@ -33,9 +33,9 @@ _PAGE: Final = 500
 #: Seconds until a connection stands, and until an answer comes.
 _CONNECT: Final = 5.0
 _READ: Final = 30.0
-#: Seconds until a whole list must be there, in how many pages at most.
+#: Seconds until a whole list must be there, in how many pages at most: a million objects.
 _LIST: Final = 600.0
-_MOST_PAGES: Final = 20_000
+_MOST_PAGES: Final = 2_000
 #: Bytes of one answer, and of one event of a watch; etcd keeps no object beyond some MB.
 _MOST_BYTES: Final = 2**29
 _MOST_EVENT_BYTES: Final = 2**25
