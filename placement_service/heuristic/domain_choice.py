@@ -108,7 +108,7 @@ class DomainChoice(GangUnits):
         room[[domain for domain in tried if domain < len(room)]] = 0
         roomy = room >= need[main]
         order = np.lexsort((np.where(roomy, room, -room), ~roomy))[: np.count_nonzero(room)]
-        if not children:
+        if not children and all(self.problem.special[s] for s in need):
             opened = self._opened(level, need)[order]
             closed = int(opened.argmax()) if opened.any() else len(order)
             tried.update(order[:closed].tolist())
@@ -123,8 +123,6 @@ class DomainChoice(GangUnits):
         of = self.problem.levels[level]
         opened = np.zeros(of.count + 1, dtype=bool)
         for pod_class in pod_classes:
-            if not self.problem.special[pod_class]:
-                return np.ones(of.count, dtype=bool)
             able = self.residual.allowed(pod_class) & (self.residual.row(pod_class) > 0)
             # The domain -1, for none, is the last place.
             opened[of.domain[able]] = True

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
@@ -40,10 +41,20 @@ class GangPlacer(DomainChoice):
 
     def run(self, region: Region = EVERYWHERE) -> bool:
         """Place the minimum within a region."""
+        if not self._is_room():
+            return False
         tree = self.topology.tree(self.gang)
         if tree is None:
             return place_flat(self, region)
         return self._contents(tree, region)
+
+    def _is_room(self) -> bool:
+        """Whether all nodes together have room for the minimum: on a full cluster most gangs
+        find none, and to look for domains takes longer."""
+        wanted: dict[ClassIdx, int] = {}
+        for demand, units in zip(self.gang.demands, self.want, strict=True):
+            wanted[demand.pod_class] = wanted.get(demand.pod_class, 0) + units
+        return all(self.residual.row(s).sum() >= units for s, units in wanted.items() if units)
 
     def _part(self, part: Part, region: Region) -> bool:
         """A part with its scope: one domain of the required level."""

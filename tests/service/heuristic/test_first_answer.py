@@ -11,8 +11,10 @@ from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution, worth
 from placement_service.formulation.plan import from_solution, oldest_first
+from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.gang_units import GangUnits
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.regions import EVERYWHERE, Region
@@ -48,6 +50,23 @@ def test_what_is_placed_when_time_is_over_is_the_answer(monkeypatch: pytest.Monk
 def test_a_small_question_is_answered_even_when_time_is_over() -> None:
     problem = formulate(Instance("grove_scale", {"gangs": 3, "nodes": 10}).snapshot(), Policy())
     assert first_answer(problem, deadline=0.0) == first_answer(problem)
+
+
+def test_a_full_cluster_is_not_searched_for_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: set[int] = set()
+    candidates = GangPlacer.candidates
+
+    def noted(self: GangPlacer, part: Part, level: int, region: Region) -> list[int]:
+        searched.add(self.gang.index)
+        return candidates(self, part, level, region)
+
+    monkeypatch.setattr(GangPlacer, "candidates", noted)
+    asked = Scenario("r0: a=8 | r1: b=8")
+    for i in range(20):
+        asked = asked.gang(f"g{i}", pods=2, gpus=4, prefer="rack", priority=20 - i)
+    problem = formulate(asked.snapshot(), Policy())
+    assert len(first_answer(problem).assignments) == 2
+    assert searched == {0, 1}
 
 
 def test_domains_that_let_nobody_in_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
