@@ -32,17 +32,25 @@ from placement_service.formulation.rules.reservations import Ownership
 MANY_GPUS = 1 << 40
 
 
-def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = None) -> Problem:
+def formulate(
+    request: Snapshot,
+    policy: Policy,
+    prepared: Prepared | None = None,
+    *,
+    repeated: bool = False,
+) -> Problem:
     """Arrays of a valid snapshot (see `validation`).
 
-    `prepared` is `prepare(request, policy)`, for callers who have it.
+    `prepared` is `prepare(request, policy)`, for callers who have it. `repeated` is for those who
+    place a gang several times: limits of queues are kept also where all gangs fit once.
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
         loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None)
         strict = replace(prepared, relaxed=None, exact=False)
         return replace(
-            formulate(request, policy, strict), relaxation=formulate(request, policy, loose)
+            formulate(request, policy, strict, repeated=repeated),
+            relaxation=formulate(request, policy, loose, repeated=repeated),
         )
     snapshot = prepared.snapshot
     nodes = snapshot.columns
@@ -85,7 +93,9 @@ def formulate(request: Snapshot, policy: Policy, prepared: Prepared | None = Non
         )
         for draft, source in zip(drafts, request.gangs, strict=True)
     )
-    queue_rows, all_said = queues.formulate(snapshot, policy, table.contents, _asks(gangs))
+    queue_rows, all_said = queues.formulate(
+        snapshot, policy, table.contents, _asks(gangs), repeated=repeated
+    )
     gangs = tuple(_with_queues(gangs, queue_rows))
     guaranteed = guarantees.formulate(snapshot, policy, prepared.homes)
     guarantee_of = {g: i for i, guarantee in enumerate(guaranteed) for g in guarantee.needs}

@@ -113,7 +113,7 @@ def copies(
 def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterator[Known]:
     """Better and better values and bounds."""
     snapshot = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, copy))
-    problem = formulate(snapshot, cluster.policy)
+    problem = formulate(snapshot, cluster.policy, repeated=True)
     value = _placed_greedily(cluster, snapshot, problem)
     counting = Counting(Topology(problem))
     bound = most_copies(counting, problem.gangs[-1], MOST_COPIES)

@@ -48,6 +48,29 @@ def test_copies_stand_beside_all_that_the_plan_places(client: PlacementClient) -
     assert copies(client, request([node(f"n{i}") for i in range(4)], gangs), "one") == 2
 
 
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    "root",
+    [
+        v1.Queue(name="queues/root", limit={"gpus": 20}),
+        v1.Queue(name="queues/root", guaranteed={"gpus": 20}),
+        v1.Queue(name="queues/root", limit={"memory": 2}),
+    ],
+)
+def test_copies_share_what_their_queue_allows(
+    client: PlacementClient, root: v1.Queue, waits: bool
+) -> None:
+    """Six empty nodes, but 20 GPUs or two bytes for gangs of 8 GPUs and a byte: two in all."""
+    one = gang("one", 1, fixed=True) if waits else gang("one", 0, on=["n0"], fixed=True)
+    one.queue = "queues/leaf"
+    one.groups[0].pod_sets[0].template.requests.memory_bytes = 1
+    question = request([node(f"n{i}") for i in range(6)], [one])
+    for each in question.snapshot.nodes:
+        each.allocatable.memory_bytes = 100
+    question.snapshot.queues.extend([root, v1.Queue(name="queues/leaf", parent=root.name)])
+    assert copies(client, question, "one") == (2 if waits else 1)
+
+
 def test_what_does_not_fit_at_all_has_no_copies(client: PlacementClient) -> None:
     assert copies(client, request([node("n1")], [gang("large", 2)]), "large") == 0
 

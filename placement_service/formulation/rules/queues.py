@@ -85,10 +85,13 @@ def formulate(
     policy: Policy,
     contents: Sequence[Sequence[tuple[PodTemplate, int]]],
     asks: Iterable[Ask],
+    *,
+    repeated: bool = False,
 ) -> QueueRows:
     """The rows that could bind, of the gangs that ask for something.
 
-    `contents` are the pods behind a unit of each pod class.
+    `contents` are the pods behind a unit of each pod class. `repeated` keeps rows that bind only
+    where a gang is placed several times.
     """
     if not snapshot.queues:
         return QueueRows((), True)
@@ -128,6 +131,7 @@ def formulate(
                     takes[resource],
                     [by_gang[g] for g in mine],
                     moves=policy.eviction is EvictionPolicy.REPACK,
+                    repeated=repeated,
                 )
                 if row is not None:
                     rows.append(row)
@@ -145,8 +149,9 @@ def _row(
     asks: Sequence[Ask],
     *,
     moves: bool,
+    repeated: bool,
 ) -> QueueRow | None:
-    """The row, None where all that is asked for fits."""
+    """The row, None where all that is asked for fits, however often."""
     left = max(0, total - used)
     at_home = sum(take[c] * units for ask in asks for c, units in ask.home.items())
     exact = moves or at_home <= left
@@ -159,7 +164,7 @@ def _row(
         take = tuple(0 if c in homes else amount for c, amount in enumerate(take))
         used, left = max(used, total), 0
     asked = sum(take[c] * units for ask in asks for c, units in ask.classes.items())
-    if asked <= left:
+    if asked <= left and not (repeated and asked):
         return None
     inside = {c for ask in asks for c in ask.classes}
     # Exact where amounts have a common measure or are small; else rounded to the safe side.
