@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from placement.v1 import ClusterSnapshot, ComputePlacementRequest, PodGang, placement_pb2
 from placement_service.api import envelope
 from placement_service.api.size import MAX_GANGS
+from placement_service.api.validation.names import MAX_TEXT
 from placement_service.entities.errors import InvalidRequest
 
 #: Bytes of a gang that are read here; a larger one would keep others waiting.
@@ -37,7 +38,7 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
     """A placement of nothing for a ComputePlacementRequest that was not read.
 
     None where that is no answer: a request that is only to be checked was not checked, and what
-    cannot be read here is for the compute process to refuse.
+    cannot be read here, or is longer than what may come back, is for the compute process to refuse.
     """
     try:
         if await envelope.is_set(question, _VALIDATE_ONLY):
@@ -46,9 +47,12 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
         if len(gangs) > MAX_GANGS:
             return None
         snapshot = await envelope.unwrapped(question, _SNAPSHOT)
+        revision = await envelope.last_text(snapshot, _REVISION)
+        if max(len(revision), len(label)) > MAX_TEXT:
+            return None
         answer = placement_pb2.Placement(
             label=label,
-            revision=await envelope.last_text(snapshot, _REVISION),
+            revision=revision,
             termination=placement_pb2.Termination(
                 reason=placement_pb2.TERMINATION_REASON_FEASIBLE,
                 limit=placement_pb2.TERMINATION_LIMIT_TIME,
@@ -60,7 +64,7 @@ async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placeme
             if len(content) > LARGEST_GANG:
                 return None
             gang = PodGang.FromString(bytes(content))
-            if _parts(gang) > MOST_PARTS:
+            if _parts(gang) > MOST_PARTS or len(gang.name) > MAX_TEXT:
                 return None
             answer.gangs.append(_result(gang))
             read += len(content)

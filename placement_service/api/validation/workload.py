@@ -244,6 +244,22 @@ def what_is_unsupported_is_said_briefly(request: Request) -> Iterator[Violation]
                 yield Violation(f"gangs[{i}].unsupported[{n}]", problem)
 
 
+def names_of_the_previous_placement_are_short(request: Request) -> Iterator[Violation]:
+    """They need not be those of anything that is still there."""
+    for i, binding in enumerate(request.previous):
+        for field, text in (
+            ("pod", binding.pod),
+            ("uid", binding.uid),
+            ("node", binding.node),
+            ("gang", binding.gang),
+            ("group", binding.group),
+            ("reservation", binding.reservation),
+        ):
+            problem = too_long(text, MAX_TEXT)
+            if problem:
+                yield Violation(f"previous_placement[{i}].{field}", problem)
+
+
 def queues_of_gangs_are_well_formed(request: Request) -> Iterator[Violation]:
     """The queue need not be in the snapshot: then the gang waits."""
     for i, gang in enumerate(request.snapshot.gangs):
@@ -278,6 +294,7 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     base_gangs_are_known_and_have_no_base,
     previous_nodes_are_well_formed,
     what_is_unsupported_is_said_briefly,
+    names_of_the_previous_placement_are_short,
     queues_of_gangs_are_well_formed,
     times_of_gangs_are_times,
 )

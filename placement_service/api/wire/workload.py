@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from placement.v1 import cluster_pb2, workload_pb2
-from placement_service.api.validation.names import namespace_in, show, template_path
+from placement_service.api.validation.names import (
+    MAX_TEXT,
+    namespace_in,
+    show,
+    template_path,
+    too_long,
+)
 from placement_service.api.wire.parts import (
     EFFECTS,
     Found,
@@ -88,6 +94,8 @@ class _Templates:
             self._by_name[key] = replace(template, name=name)
             if name not in self._told:
                 self._told.add(name)
+                if problem := too_long(name, MAX_TEXT):
+                    self._violations.append(Violation(path, problem))
                 add_violations(self._violations, template_path(name), found)
         return self._by_name[key]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +75,85 @@ def test_any_message_is_a_request_or_is_refused(drawn: dict[str, Any]) -> None:
     else:
         assert 0 < len(refused.violations) <= refused.count
         assert all(v.field and v.description for v in refused.violations)
+
+
+#: Fields, each in the message of the one before.
+Path = tuple[Any, ...]
+
+LONG = "x" * 100_000
+
+
+def texts(descriptor: Any, before: Path = ()) -> Iterator[Path]:
+    """The way to each text of a message, keys and values of maps among them."""
+    for field in descriptor.fields:
+        way = (*before, field)
+        if field.message_type is not None:
+            if field.message_type not in [one.message_type for one in before]:
+                yield from texts(field.message_type, way)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            yield way
+
+
+def with_long_text(way: Path) -> ComputePlacementRequest:
+    """A request with nothing but a long text, and what it takes to get there."""
+    there = ComputePlacementRequest()
+    message: Message = there
+    rest = list(way)
+    while rest:
+        field = rest.pop(0)
+        value: Any = getattr(message, field.name)
+        if field.message_type is None:
+            if field.is_repeated:
+                value.append(LONG)
+            else:
+                setattr(message, field.name, LONG)
+        elif field.message_type.GetOptions().map_entry:
+            if rest[0].name == "key":
+                of = field.message_type.fields_by_name["value"]
+                value[LONG] = "a" if of.type == FieldDescriptor.TYPE_STRING else 1
+            else:
+                value["a"] = LONG
+            break
+        elif field.is_repeated:
+            message = value.add()
+        else:
+            value.SetInParent()
+            message = value
+    return there
+
+
+def words(way: Path) -> str:
+    return ".".join(field.name for field in way)
+
+
+#: What is read only where something names it, and what says which snapshot is meant.
+_UNREAD = ("pod_templates", "base")
+TEXT_FIELDS = [
+    pytest.param(way, id=words(way))
+    for way in texts(ComputePlacementRequest.DESCRIPTOR)
+    if way[0].name not in _UNREAD
+]
+
+
+@pytest.mark.parametrize("way", TEXT_FIELDS)
+def test_a_text_as_long_as_nobody_writes_is_refused_by_its_field(way: Path) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request(with_long_text(way))
+    entry = len(way) > 1 and way[-2].message_type.GetOptions().map_entry
+    field = way[-2 if entry else -1].name
+    assert any(field in violation.field for violation in caught.value.violations)
+    assert all(
+        len(violation.field) + len(violation.description) < 2000
+        for violation in caught.value.violations
+    )
+
+
+def test_a_long_name_of_a_template_is_refused() -> None:
+    there = ComputePlacementRequest()
+    there.pod_templates[LONG].requests.pod_count = 1
+    there.gangs.add().groups.add().pod_sets.add(template_name=LONG)
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request(there)
+    assert "gangs[0].groups[0].pod_sets[0].template_name" in {
+        violation.field for violation in caught.value.violations
+    }

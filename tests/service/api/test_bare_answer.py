@@ -8,6 +8,7 @@ from placement.v1 import ComputePlacementRequest, PodGroup, PodSet, placement_pb
 from placement_service.api import bare_answer
 from placement_service.api.bare_answer import LARGEST_GANG, MOST_PARTS
 from placement_service.api.size import MAX_GANGS
+from placement_service.api.validation.names import MAX_TEXT
 from tests.service.questions import message, open_snapshot
 
 
@@ -53,6 +54,20 @@ def test_what_cannot_be_read_in_small_steps_has_no_such_answer() -> None:
     large = ComputePlacementRequest()
     large.gangs.add(name="x" * LARGEST_GANG)
     assert answer(large.SerializeToString()) is None
+
+
+def test_nothing_comes_back_that_no_request_may_hold() -> None:
+    there = ComputePlacementRequest()
+    there.snapshot.revision = "r" * MAX_TEXT
+    there.gangs.add(name="g" * MAX_TEXT)
+    content = there.SerializeToString()
+    assert answer(content) is not None
+    assert asyncio.run(bare_answer.bare_answer(memoryview(content), "l" * 2000)) is None
+    there.snapshot.revision += "r"
+    assert answer(there.SerializeToString()) is None
+    there.snapshot.revision = ""
+    there.gangs[0].name += "g"
+    assert answer(there.SerializeToString()) is None
 
 
 def test_a_gang_of_more_parts_than_are_looked_at_at_once_has_no_such_answer() -> None:
