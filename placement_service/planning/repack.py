@@ -1,8 +1,8 @@
 """Fewest running pods to move so that whole domains hold no GPU pod.
 
 1. A small model says which domains cost fewest pods to empty, wherever those go: a bound.
-2. A plan says whether what has to move fits elsewhere: first into room that is free now, which
-   is one step; else into room that other moves leave, in several steps.
+2. A plan says whether what has to move fits elsewhere: step by step into room that is free by
+   then; else all at once into room that others leave, if an order of steps is found for that.
 3. Where it does not, the next set of domains is tried. A cheaper set that was refused bounds what
    any plan costs: with moves of further gangs it would cost more.
 """
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -196,6 +197,9 @@ class _Search:
         self, shut: Snapshot, leaving: frozenset[str]
     ) -> tuple[tuple[Move, ...] | None, bool]:
         """The moves of what leaves; whether it is proven that it fits nowhere, in any steps."""
+        moves = self._in_turns(shut, leaving)
+        if moves is not None:
+            return moves, False
         refuted = False
         for waiting in (changes.displaced(shut, leaving), changes.released(shut, leaving)):
             problem = formulate(waiting, self._policy)
@@ -217,6 +221,42 @@ class _Search:
                     return moves, False
                 refuted = False
         return None, refuted
+
+    def _in_turns(self, snapshot: Snapshot, leaving: frozenset[str]) -> tuple[Move, ...] | None:
+        """The moves where each step takes whoever has room by then, as a first answer places them;
+        None where somebody has no room in the end."""
+        home = {
+            pod.name: pod.node
+            for gang in snapshot.gangs
+            for group in gang.groups
+            for pod_set in group.pod_sets
+            for pod in pod_set.bound_pods
+        }
+        moves: list[Move] = []
+        for step in itertools.count(1):
+            bindings = self._with_room(snapshot, leaving)
+            if not bindings:
+                break
+            moves += (Move(step, b.pod, b.gang, home[b.pod], b.node) for b in bindings)
+            target = {b.pod: b.node for b in bindings}
+            leaving -= target.keys()
+            if not leaving:
+                return tuple(moves)
+            snapshot = changes.bound(changes.released(snapshot, target), target)
+        return None
+
+    def _with_room(self, snapshot: Snapshot, leaving: frozenset[str]) -> list[Binding]:
+        """Where those who leave have room while all of them still hold what they have."""
+        waiting = changes.displaced(snapshot, leaving)
+        problem = formulate(waiting, self._policy)
+        found = first_answer(problem, deadline=self._deadline, minimums_only=True)
+        plan = from_solution(problem, found)
+        whole = {
+            waiting.gangs[arrays.index].name
+            for arrays in problem.pending
+            if is_placed(arrays, plan)
+        }
+        return [b for b in name_pods(waiting, found.assignments) if b.gang in whole]
 
     def _further(self, chosen: Collection[int]) -> int:
         """Pods that any further move takes at least: a gang whole, or one of its extras."""

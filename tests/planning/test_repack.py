@@ -88,6 +88,17 @@ def test_where_the_cheapest_domain_cannot_be_emptied_the_next_one_is(
     assert pods(found) == (2, 2)
 
 
+def test_who_has_room_now_leaves_room_for_the_others(client: PlacementClient) -> None:
+    """Three pods, two free nodes: "two" goes first, and "one" to the node that it leaves."""
+    nodes = [node("a", rack="r1"), node("b", rack="r1"), node("c"), node("d"), node("e")]
+    gangs = [gang("two", 0, on=["a", "c"]), gang("one", 0, on=["b"])]
+    for names in ("de", "ed"):
+        found = freed([*nodes[:3], *(node(name) for name in names)], gangs, client)
+        assert [move.step for move in found.moves] == [1, 1, 2]
+        assert found.moves[2].to_node == "nodes/c"
+        assert pods(found) == (3, 3)
+
+
 def test_what_is_impossible_is_no_answer(client: PlacementClient) -> None:
     found = freed(racks("r1", "r2"), [gang("a", 0, on=["n-r1", "n-r2"])], client)
     assert not found.moves
