@@ -41,6 +41,8 @@ class HomePods:
                     k = kept[home.demand, j] = cp.new_int_var(0, most, "")
                     cp.add(k <= v)
                     cp.add(k <= most * stays)
+                    if home.demand in g.only_stays:
+                        cp.add(v == k)
         for requirement, least in zip(g.requirements, g.keeps, strict=True):
             mine = [k for (d, _), k in kept.items() if d in requirement.demands]
             cp.add(cp_model.LinearExpr.sum(mine) >= least * stays)

@@ -76,7 +76,7 @@ def formulate(
             queue_names,
             ownership,
             homes[i],
-            prepared.minimums,
+            prepared,
         )
         for i, g in enumerate(snapshot.gangs)
     ]

@@ -19,7 +19,7 @@ from placement_service.formulation.indices import (
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.packing_scopes import PackingScopes
 from placement_service.formulation.pod_classes import Bundle, ClassPods, PodClasses
-from placement_service.formulation.prepared import GroupOf
+from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 from placement_service.formulation.problem import (
     Demand,
     Gang,
@@ -52,12 +52,13 @@ class GangDraft:
         queues: Collection[str],
         ownership: Ownership,
         homes: Sequence[Assignment],
-        minimums: Mapping[GroupOf, int],
+        prepared: Prepared,
     ) -> None:
-        """`homes` are those of the gang, `minimums` as in `Prepared`."""
+        """`homes` are those of the gang."""
         self.index = index
         self._homes = homes
-        self._minimums = minimums
+        self._minimums = minimums = prepared.minimums
+        self._only_stays = prepared.only_stays
         #: Where pods are that stay at home or go, by their sets.
         self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
         created = as_of if gang.created is None else gang.created
@@ -188,6 +189,11 @@ class GangDraft:
             ),
             home=tuple(sorted(self._home(demands))),
             keeps=tuple(self._keeps(demands)),
+            only_stays=frozenset(
+                DemandIdx(i)
+                for i, d in enumerate(demands)
+                if SetOf(self.index, d.members[0].group, d.members[0].pod_set) in self._only_stays
+            ),
             waited=self._waited,
             runs_in_part=self.gang.is_pending and any(g.running_count for g in self.gang.groups),
         )

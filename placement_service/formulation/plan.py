@@ -101,3 +101,11 @@ def kept_by_demand(gang: Gang, units: Units) -> dict[int, int]:
         if sum(kept[d] for d in requirement.demands) < least:
             return {}
     return {d: count * pods_of(gang, d) for d, count in kept.items()}
+
+
+def may_lie_so(gang: Gang, units: Units) -> bool:
+    """Whether no unit of a gang that moves is where it could only stay."""
+    if not gang.only_stays or kept_by_demand(gang, units):
+        return True
+    there = {(d, n) for d, n, _ in units}
+    return not any(h.demand in gang.only_stays and (h.demand, h.node) in there for h in gang.home)

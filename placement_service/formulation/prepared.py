@@ -17,6 +17,14 @@ class GroupOf(NamedTuple):
     group: int
 
 
+class SetOf(NamedTuple):
+    """A pod set of a gang of the snapshot."""
+
+    gang: int
+    group: int
+    pod_set: int
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A snapshot whose gangs, in the order of the request, are those to decide about.
@@ -24,7 +32,9 @@ class Prepared:
     `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
     the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
     only where gangs are moved and not evicted, the pods of each group that have to
-    stay at home for the rest of the gang to stay. `exact` is false where a rule is expressed more
+    stay at home for the rest of the gang to stay. `only_stays` are sets of one pod that has
+    devices which its node gives nobody now: it is at home where it stays, and not where its gang
+    moves. `exact` is false where a rule is expressed more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
     `mends` says that such a gang waits for more and breaks its required levels only by where it
     runs: whatever it could gain, the problem refuses it.
@@ -35,6 +45,7 @@ class Prepared:
     snapshot: Snapshot
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
+    only_stays: frozenset[SetOf] = frozenset()
     exact: bool = True
     mends: bool = False
     relaxed: Snapshot | None = None

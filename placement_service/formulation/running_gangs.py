@@ -68,7 +68,7 @@ def open_running_gangs(
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
-        opened = open_for_moves(snapshot, chosen)
+        opened = open_for_moves(snapshot, policy, chosen)
     else:
         opened = open_for_evictions(snapshot, chosen, rights)
         if rights.in_turn:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from placement_service.entities.node import Node
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
     BoundPod,
@@ -13,23 +14,26 @@ from placement_service.entities.request import (
     PodGang,
     PodGroup,
     PodSet,
+    PodTemplate,
+    Policy,
     Snapshot,
 )
 from placement_service.entities.solution import Assignment
-from placement_service.formulation.device_blocks import partitions_count
-from placement_service.formulation.device_wants import requires_partition
+from placement_service.formulation.device_blocks import honours, partitions_count
+from placement_service.formulation.device_wants import graded, requires_partition, want_of
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
-from placement_service.formulation.prepared import GroupOf, Prepared
+from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
 
 
-def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
+def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -> Prepared:
     """The snapshot with the chosen gangs open: all their pods run, wherever that is."""
     row = snapshot.columns.row_of
-    required = requires_partition(snapshot)
+    devices = _Devices(snapshot.columns, policy, requires_partition(snapshot))
     freed = Freed(snapshot.columns)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
     minimums: dict[GroupOf, int] = {}
+    only_stays: set[SetOf] = set()
     for i, gang in enumerate(snapshot.gangs):
         if i not in chosen:
             gangs.append(gang)
@@ -38,8 +42,11 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
         waiting: list[PodGroup] = []
         for r, group in enumerate(gang.groups):
             sets: list[PodSet] = []
-            for s in _apart(group, snapshot.columns, required=required):
+            for s in devices.sets(group):
                 at_home = Counter(pod.node for pod in s.bound_pods)
+                pod = s.bound_pods[0]
+                if devices.tell_apart(pod, s.template) and not devices.come_again(pod, s.template):
+                    only_stays.add(SetOf(i, r, len(sets)))
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
                 freed.add(s.template.requests, (row[pod.node] for pod in s.bound_pods))
@@ -63,23 +70,48 @@ def open_for_moves(snapshot: Snapshot, chosen: frozenset[int]) -> Prepared:
         ),
         tuple(homes),
         minimums,
+        frozenset(only_stays),
     )
 
 
-def _apart(group: PodGroup, nodes: Nodes, *, required: bool) -> Iterator[PodSet]:
-    """The running pods of a group, those alone that are unlike others by their devices.
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    """What the devices of running pods say; `required`: some pod insists on a partition."""
 
-    `required` says that some pod insists on a partition.
-    """
-    for s in group.pod_sets:
-        alike: list[BoundPod] = []
-        for pod in s.bound_pods:
-            if pod.devices and (
-                s.template.device_share
-                or partitions_count(nodes[nodes.row_of[pod.node]], required=required)
-            ):
-                yield replace(s, bound_pods=(pod,))
-            else:
-                alike.append(pod)
-        if alike:
-            yield replace(s, bound_pods=tuple(alike))
+    nodes: Nodes
+    policy: Policy
+    required: bool
+
+    def tell_apart(self, pod: BoundPod, template: PodTemplate) -> bool:
+        """Whether a pod is unlike others of its set by the devices that it has."""
+        return bool(pod.devices) and (
+            template.device_share is not None
+            or partitions_count(self._node_of(pod), required=self.required)
+        )
+
+    def come_again(self, pod: BoundPod, template: PodTemplate) -> bool:
+        """Whether its node would give a pod the devices that it has, were they all free."""
+        want, node = want_of(template, self.policy), self._node_of(pod)
+        if want is None:
+            return True
+        if not {d.index for d in node.devices if d.healthy}.issuperset(pod.devices):
+            return False
+        if not want.whole or not (want.in_partition or honours(node)):
+            return True
+        grade = graded(node.partitions).get(tuple(sorted(pod.devices)))
+        return grade is not None and (not want.in_partition or grade.serves(want))
+
+    def _node_of(self, pod: BoundPod) -> Node:
+        return self.nodes[self.nodes.row_of[pod.node]]
+
+    def sets(self, group: PodGroup) -> Iterator[PodSet]:
+        """The running pods of a group, those alone that are unlike others."""
+        for s in group.pod_sets:
+            alike: list[BoundPod] = []
+            for pod in s.bound_pods:
+                if self.tell_apart(pod, s.template):
+                    yield replace(s, bound_pods=(pod,))
+                else:
+                    alike.append(pod)
+            if alike:
+                yield replace(s, bound_pods=tuple(alike))

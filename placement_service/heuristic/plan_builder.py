@@ -10,7 +10,7 @@ import numpy as np
 from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units, is_placed, oldest_first
+from placement_service.formulation.plan import Plan, Units, is_placed, may_lie_so, oldest_first
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers import admitted
 from placement_service.heuristic.domain_choice import minimum_units
@@ -216,7 +216,8 @@ class Builder:
         work = GangExtras(self.topology, residual, gang, self.until)
         work.taken = {(d, n): count for d, n, count in held}
         work.run()
-        if sum(work.taken.values()) >= sum(h.units for h in gang.home):
+        all_run = sum(work.taken.values()) >= sum(h.units for h in gang.home)
+        if all_run and may_lie_so(gang, work.units()):
             plan[gang.index] = work.units()
             return True
         residual.undo(mark)
@@ -265,7 +266,9 @@ class Builder:
             work = GangPlacer(self.topology, residual, gang, layout, self.until)
             try:
                 if work.run(region) and residual.rules_hold():
-                    return work.units()
+                    units = work.units()
+                    if may_lie_so(gang, units):
+                        return units
             except OutOfTime:
                 residual.undo(mark)
                 raise

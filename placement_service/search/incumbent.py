@@ -25,7 +25,7 @@ from placement_service.formulation.objective import (
     worth,
     worth_at_home,
 )
-from placement_service.formulation.plan import Plan, from_solution
+from placement_service.formulation.plan import Plan, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.slot_layout import Layout
@@ -200,6 +200,8 @@ class State:
         if mine.rank <= self.worth.rank:
             return False
         if not (budgets_hold(self.problem, plan) and rights_hold(self.problem, plan)):
+            return False
+        if not all(may_lie_so(g, plan.get(g.index, ())) for g in self.problem.gangs):
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"
         self.plan, self.worth = plan, mine

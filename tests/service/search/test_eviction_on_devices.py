@@ -184,3 +184,29 @@ def renamed(of: PodGang, name: str) -> PodGang:
         name=f"namespaces/ml/podgangs/{name}",
         groups=(replace(group, pod_sets=(replace(pods, pods=other),)),),
     )
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "admitted"),
+    [
+        pytest.param(0, 0, id="no room but on devices that it would get no more"),
+        pytest.param(2, 8, id="room elsewhere"),
+    ],
+)
+def test_a_pod_on_devices_that_are_no_partition_stays_only_with_its_gang(
+    elsewhere: int, admitted: int
+) -> None:
+    """Both pods move or none, and of four free GPUs of the board one pair is a partition."""
+    old = running("old", "h0", "n1", gpus=2)
+    (group,) = old.groups
+    (pods,) = group.pod_sets
+    at_odds = tuple(
+        replace(pod, devices=(1, 2)) if pod.node == "nodes/h0" else pod for pod in pods.bound_pods
+    )
+    old = replace(old, groups=(replace(group, pod_sets=(replace(pods, bound_pods=at_odds),)),))
+    nodes = (board(0, 1, 2, 3, 6, 7), node("n1", used=2), node("n2", used=8 - elsewhere))
+    result = answer(Snapshot(nodes, (old, urgent())), REPACK)
+    assert result.tier(TierName.ADMITTED) == admitted
+    assert {e.to_node for e in result.evictions} == (
+        {"nodes/h0", "nodes/n2"} if elsewhere else set()
+    )
