@@ -49,6 +49,17 @@ def in_one_rack(one: PodGang) -> PodGang:
     return replace(one, packing_scopes=(PackingScope("all", ("worker",), RACK),))
 
 
+def test_a_gang_leaves_a_domain_to_another_that_has_no_other() -> None:
+    """Rack a is free. In rack b the first may evict extras, and the second nobody."""
+    nodes = [node(n, used=8 * (n[0] != "a"), rack=n[0]) for n in ("a0", "a1", "b0", "b1", "c0")]
+    extras = running("extras", "c0", "b0", "b1", gpus=8, priority=50, minimum=1)
+    first = in_one_rack(replace(gang("first", pods=2, gpus=8), priority=100))
+    second = in_one_rack(replace(gang("second", pods=2, gpus=8), priority=40))
+    plan = first_plan(Snapshot(tuple(nodes), (extras, first, second)), PREEMPT)
+    assert {b.node for b in plan.bindings if b.gang == second.name} == {"nodes/a0", "nodes/a1"}
+    assert evicted(plan) == ["extras", "extras"]
+
+
 def test_a_large_gang_goes_before_a_small_one_of_higher_priority() -> None:
     nodes = [node(f"{r}{i}", used=8, rack=r) for r in "ab" for i in range(4)]
     small = running("small", "a0", gpus=8, priority=50)

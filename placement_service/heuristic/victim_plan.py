@@ -1,0 +1,130 @@
+"""A plan while running gangs give way: where everybody is, what is left, and what that costs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Plan, Units, kept_by_demand, units_of
+from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.heuristic.victim_prices import Prices
+
+
+class Cost(NamedTuple):
+    """What victims cost, in the order of the tiers: value by priority from high to low, extras,
+    pods."""
+
+    value: tuple[int, ...]
+    extras: int
+    pods: int
+
+
+class VictimPlan:
+    """The plan so far, and what it leaves."""
+
+    def __init__(self, builder: Builder, plan: Plan) -> None:
+        self.builder = builder
+        self.problem: Problem = builder.problem
+        self.plan = plan
+        self.residual = ResidualCapacity(self.problem)
+        self.residual.take_plan(plan)
+        #: Open gangs by the node that they run on.
+        self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
+        #: Where what leaves its node has to run elsewhere.
+        self.moves = False
+        for gang in self.problem.gangs:
+            self.moves |= bool(gang.keeps)
+            for node in {home.node for home in gang.home}:
+                self.on_node[node].append(gang.index)
+        #: Gangs that are not wholly at home.
+        self.away: set[GangIdx] = {
+            g.index for g in self.problem.gangs if _is_away(g, plan.get(g.index, ()))
+        }
+        #: Gangs that wait, by their base.
+        self.based: defaultdict[GangIdx, list[GangIdx]] = defaultdict(list)
+        for gang in self.problem.gangs:
+            if gang.base >= 0 and not gang.home:
+                self.based[gang.base].append(gang.index)
+        self.prices = Prices(self.problem, plan)
+        priorities = sorted({g.priority for g in self.problem.gangs if g.home}, reverse=True)
+        self._rank = {priority: rank for rank, priority in enumerate(priorities)}
+
+    def go_home(self) -> bool:
+        """Gangs that are away go home where there is room; whether any did."""
+        plan = dict(self.plan)
+        mark, queues = self.residual.mark(), self.residual.queues.left
+        self.builder.put_back_home(self.residual, plan, self.dearest(self.away))
+        self.residual.undo(mark)
+        self.residual.queues.left = queues
+        came = any(plan.get(i) != self.plan.get(i) for i in self.away)
+        if came:
+            self.move_to(plan)
+        return came
+
+    def dearest(self, gangs: Iterable[GangIdx]) -> list[GangIdx]:
+        every = self.problem.gangs
+        return sorted(gangs, key=lambda i: (-every[i].priority, -every[i].value, i))
+
+    def move_to(self, plan: Plan) -> None:
+        gangs = self.problem.gangs
+        for index in self.plan.keys() | plan.keys():
+            before, after = self.plan.get(index, ()), plan.get(index, ())
+            if before is not after and before != after:
+                self._release(index, before)
+                self._take(index, after)
+                queues, gang = self.residual.queues, gangs[index]
+                queues.charge(gang, before, -1)
+                queues.charge(gang, after)
+                away = _is_away(gang, after)
+                (self.away.add if away else self.away.discard)(index)
+                # What was moved once stays where it is now.
+                self.prices.see(index, () if away and self.moves else after)
+        self.plan = plan
+
+    def cost(self, plan: Plan, changed: Iterable[GangIdx]) -> Cost:
+        """What a plan costs that differs from the best so far in some gangs."""
+        value = [0] * len(self._rank)
+        extras = pods = 0
+        for index in self.away.union(changed):
+            gang = self.problem.gangs[index]
+            units = plan.get(index, ())
+            if units is gang.home or not gang.home or units == gang.home:
+                continue
+            if self.moves:
+                pods += sum(h.units for h in gang.home) - sum(kept_by_demand(gang, units).values())
+                continue
+            lost = sum(h.units for h in gang.home) - sum(c for *_, c in units)
+            pods += lost
+            if index in plan:
+                extras += lost
+            else:
+                value[self._rank[gang.priority]] += gang.value
+        return Cost(tuple(value), extras, pods)
+
+    def release(self, index: GangIdx, before: Units, after: Units) -> None:
+        """What is left grows by what a gang gives up."""
+        gone = Counter({(d, n): c for d, n, c in before})
+        gone.subtract({(d, n): c for d, n, c in after})
+        self._release(index, units_of(gone))
+
+    def _release(self, index: GangIdx, units: Units) -> None:
+        self._take(index, tuple(UnitsOnNode(d, n, -c) for d, n, c in units))
+
+    def _take(self, index: GangIdx, units: Units) -> None:
+        demands = self.problem.gangs[index].demands
+        for d, node, count in units:
+            self.residual.take(demands[d].pod_class, np.array([node]), np.array([count]))
+
+
+def _is_away(gang: Gang, units: Units) -> bool:
+    """Whether not all of a gang that runs is at home."""
+    if units is gang.home or units == gang.home:
+        return False
+    there = Counter({(d, n): count for d, n, count in units})
+    return any(there[h.demand, h.node] < h.units for h in gang.home)
