@@ -35,7 +35,9 @@ def test_the_sum_is_the_least_of_all_ways(table: list[list[float]]) -> None:
 
 
 def test_a_column_that_both_rows_would_take_is_wanted() -> None:
-    assert least_assignment(np.array([[0.0, 1.0, 9.0], [0.0, 5.0, 9.0]])) == ([1, 0], {0})
+    found = least_assignment(np.array([[0.0, 1.0, 9.0], [0.0, 5.0, 9.0]]))
+    assert found.column == [1, 0]
+    assert found.wanted == {0}
 
 
 def test_nobody_gets_what_costs_beyond_all_bounds() -> None:
