@@ -30,6 +30,13 @@ class Figures:
     memory_before: int = 0
     memory_after: int = 0
 
+    def line(self) -> str:
+        """The figures so far, in short."""
+        return (
+            f"{self.requests.total()} requests, {len(self.faults)} faults, {self.deaths} deaths,"
+            f" {len(self.late)} late (at most {self.latest:+.2f} s past the limit)"
+        )
+
     def lines(self) -> Iterator[str]:
         """The figures for people."""
         yield f"requests         {self.requests.total()} in {self.seconds:.0f} s"

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,6 +68,9 @@ DISTURBANCES = frozenset(
         "half-written certificates",
     }
 )
+
+#: Seconds between two lines about how it goes.
+TOLD_EVERY = 60.0
 
 #: Seconds that a soak goes on at most when something has not yet been done.
 LONGEST = 120.0
@@ -162,12 +166,23 @@ class _Soak:
             begin = time.monotonic()
             for thread in threads:
                 thread.start()
-            while not is_done(time.monotonic() - begin) and server.alive:
-                time.sleep(0.1)
+            told = begin
+            try:
+                while not is_done(time.monotonic() - begin) and server.alive:
+                    time.sleep(0.1)
+                    if time.monotonic() > told + TOLD_EVERY:
+                        told = time.monotonic()
+                        print(figures.line(), file=sys.stderr, flush=True)
+                interrupted = False
+            except KeyboardInterrupt:
+                # The figures so far are an answer, too; the server was interrupted as well.
+                interrupted = True
             figures.seconds = time.monotonic() - begin
             self._over.set()
             for thread in threads:
                 thread.join()
+            if interrupted:
+                return figures
             if server.alive:
                 self._ask_until_answered()
                 figures.memory_after = server.settled_memory()
