@@ -49,6 +49,7 @@ class Stage(IntEnum):
     CONFIGURE = 25
     VICTIMS = 26
     FILL = 27
+    EXCHANGE = 28
 
     @property
     def label(self) -> str:

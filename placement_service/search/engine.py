@@ -5,13 +5,14 @@
 2. Configure: where parts share domains of unlike nodes, columns of what fits there together
    sharpen the bounds and make plans.
 3. Decode: place the target greedily, in a few orders.
-4. Fill: block after block with whole gangs of the target, then what is left, then a few
+4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
+5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
-5. Aggregate: the model that counts alike parts of gangs together settles goal after
+6. Aggregate: the model that counts alike parts of gangs together settles goal after
    goal where it is small enough; where it is very small a second time, after
    finding out which parts fit into which domains together.
-6. Improve: both models settle neighbourhoods, one after another.
-7. Exact: on small problems, when that no longer helps, the exact model settles
+7. Improve: both models settle neighbourhoods, one after another.
+8. Exact: on small problems, when that no longer helps, the exact model settles
    goal after goal, with every rule; then neighbourhoods go on.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
@@ -33,6 +34,7 @@ from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
+from placement_service.search.exchange_stage import exchange_parts
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import settle_loose
@@ -103,6 +105,9 @@ def _improve(state: State) -> None:
             if any(g.base >= 0 for g in state.problem.gangs):
                 # Sets that find room in another order do so long before blocks are swapped.
                 decode(state, first=False)
+        if state.packs:
+            with stage(Stage.EXCHANGE):
+                exchange_parts(state)
         # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
             fill_blocks(state)
@@ -112,6 +117,8 @@ def _improve(state: State) -> None:
             packed = state.packs
             if not configured:
                 decode(state, first=False)
+        with stage(Stage.EXCHANGE):
+            exchange_parts(state)
         if state.packs and not packed:
             with stage(Stage.FILL):
                 swap_blocks(state)

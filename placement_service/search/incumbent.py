@@ -70,6 +70,8 @@ class State:
         self.known_goals = len(self.goals)
         #: The bounds for which it was counted, place by place, who can lie whole where.
         self.counted_places: Bounds | None = None
+        #: The plan whose parts were exchanged last.
+        self.exchanged: Plan | None = None
         self.phase = "bound"
         self._report = report
 

@@ -75,6 +75,15 @@ class SearchParameters:
     #: Classes of gangs left out that may take the place of others when blocks are opened.
     block_newcomers: int = 120
 
+    #: Exchanging parts between racks: how readily it takes a plan that uses more blocks, steps
+    #: without success, and so many more for the square of the share of the cost that is gone.
+    exchange_temperature: float = 0.3
+    exchange_least_steps: int = 20_000
+    exchange_more_steps: int = 1_500_000
+    #: Steps between two looks at the clock, and between two plans.
+    exchange_steps_at_once: int = 2_000
+    exchange_plan_steps: int = 150_000
+
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000
     #: The same for the thorough try, which first finds out which parts fit together.

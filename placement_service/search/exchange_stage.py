@@ -1,0 +1,45 @@
+"""Fewer domains by exchanging parts of gangs; what gets room stays as it is."""
+
+from __future__ import annotations
+
+import time
+
+from placement_service.search.incumbent import State
+from placement_service.search.movable_parts import MovableParts
+from placement_service.search.part_exchange import PartExchange
+
+#: What a plan takes, in times of finding out which parts can move.
+WRITING = 4.0
+
+
+def exchange_parts(state: State) -> None:
+    """A better plan, where parts of whole nodes can change places; it gives no bounds."""
+    if not state.proven and state.left > 0 and state.exchanged is not state.plan:
+        begin = time.monotonic()
+        movable = MovableParts(state)
+        if movable.usable:
+            state.phase = "exchange"
+            _exchange(state, movable, WRITING * (time.monotonic() - begin))
+        state.exchanged = state.plan
+
+
+def _exchange(state: State, movable: MovableParts, writing: float) -> None:
+    """Exchange as long as it helps; `writing` are seconds to keep for the last plan."""
+    p = state.parameters
+    exchange = PartExchange(movable, seed=p.seed, temperature=p.exchange_temperature)
+    begin, end = exchange.best, p.exchange_least_steps
+    steps = taken = 0
+    kept = exchange.best
+    while kept and steps < end and state.left > max(p.least_seconds, writing):
+        if exchange.run(p.exchange_steps_at_once):
+            # The larger the share of the cost that is gone, the longer another success may take.
+            share = (begin - exchange.best) / begin
+            end = steps + p.exchange_least_steps + int(p.exchange_more_steps * share**2)
+        steps += p.exchange_steps_at_once
+        late = steps >= taken + p.exchange_plan_steps or steps >= end
+        if exchange.best < kept and (late or not exchange.best):
+            # Every plan takes as long as many steps.
+            kept, taken = exchange.best, steps
+            state.accept(movable.plan(exchange.found))
+    if exchange.best < kept:
+        state.accept(movable.plan(exchange.found))

@@ -1,0 +1,140 @@
+"""Exchanging parts of gangs between racks: what comes of it is a plan, and uses fewer blocks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from bench.instances import Instance
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.verify import verify
+from placement_service.search.configuration_stage import settle_configurations
+from placement_service.search.exchange_stage import exchange_parts
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count, decode
+from placement_service.search.movable_parts import MovableParts
+from placement_service.search.parameters import DEFAULTS
+from placement_service.search.part_exchange import PartExchange
+from tests.service.search.test_block_stage import question
+
+FEW_STEPS = replace(DEFAULTS, exchange_more_steps=40_000)
+
+
+def begun(snapshot: Snapshot) -> State:
+    """A search that has placed its target greedily."""
+    problem = formulate(snapshot, Policy())
+    start = first_answer(problem)
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, FEW_STEPS)
+    count(state)
+    decode(state, first=True)
+    return state
+
+
+def domains(state: State) -> int:
+    """What the plan costs in topology."""
+    costs = zip(state.goals, state.worth.values, strict=True)
+    return next(v for goal, v in costs if goal.tier is TierName.TOPOLOGY) // UNITS_PER_DOMAIN
+
+
+def broken(snapshot: Snapshot, state: State, plan: Plan) -> object:
+    """The rules that a plan breaks."""
+    solution = to_solution(state.problem, plan)
+    return verify(snapshot, Policy(), name_pods(snapshot, solution.assignments))
+
+
+def test_parts_of_racks_come_together() -> None:
+    snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}).snapshot()
+    state = begun(snapshot)
+    before = domains(state)
+    assert state.packs
+    assert before > 5
+    exchange_parts(state)
+    assert domains(state) <= 1
+    assert not broken(snapshot, state, state.plan)
+
+
+def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
+    snapshot = Instance("cpu_shapes", {"blocks": 3, "gangs": 40, "load": 1.5}).snapshot()
+    state = begun(snapshot)
+    settle_configurations(state)
+    before = state.worth
+    split = domains(state)
+    exchange_parts(state)
+    assert domains(state) < 0.9 * split
+    # Nobody is left out for it.
+    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
+    assert state.worth.rank[:at] == before.rank[:at]
+    assert not broken(snapshot, state, state.plan)
+
+
+@given(st.integers(0, 2**32))
+def test_wherever_parts_go_it_is_a_plan(seed: int) -> None:
+    snapshot = question(seed)
+    state = begun(snapshot)
+    movable = MovableParts(state)
+    event(f"usable {movable.usable}, together {bool(movable.together)}")
+    if not movable.usable:
+        return
+    exchange = PartExchange(movable, seed=seed, temperature=1000.0)
+    racks = [part.rack for part in movable.parts]
+    moved = False
+    for _ in range(300):
+        if exchange._step([]) and exchange._keeps_together():
+            moved, racks = True, [part.rack for part in movable.parts]
+    event(f"moved {moved}")
+    assert not broken(snapshot, state, movable.plan(racks))
+
+
+@given(st.integers(0, 2**32))
+def test_the_cost_is_counted_right(seed: int) -> None:
+    movable = MovableParts(begun(question(seed)))
+    if not movable.usable:
+        return
+    exchange = PartExchange(movable, seed=seed, temperature=1.0)
+    for _ in range(300):
+        exchange._step([owner for owner in exchange._owned if len(exchange._used[owner]) > 1])
+    again = PartExchange(movable, seed=seed, temperature=1.0)
+    assert exchange.cost == again.cost
+    assert exchange._units == again._units
+
+
+def test_a_gang_that_must_lie_in_one_block_is_missed_in_another() -> None:
+    snapshot = Instance("mix", {"blocks": 3, "racks": 6, "gangs": 30, "load": 1.3}).snapshot()
+    movable = MovableParts(begun(snapshot))
+    exchange = PartExchange(movable, seed=1, temperature=1.0)
+    assert exchange._keeps_together()
+    mine = [part for part in movable.parts if part.gang in movable.together]
+    one = next(p for p in mine if sum(part.gang == p.gang for part in mine) > 1)
+    block = movable.racks[one.rack].block
+    one.rack = next(at for at, rack in movable.racks.items() if rack.block != block)
+    assert not exchange._keeps_together()
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_nothing_is_exchanged_when_the_time_is_over(seconds: float) -> None:
+    state = begun(Instance("rack_parts", {"blocks": 4, "gangs": 60}).snapshot())
+    before = state.plan
+    state.deadline = time.monotonic() + seconds
+    exchange_parts(state)
+    assert state.plan is before
+
+
+def test_what_was_exchanged_is_not_exchanged_again() -> None:
+    snapshot = Instance("mix", {"blocks": 3, "racks": 6, "gangs": 30, "load": 1.3}).snapshot()
+    state = begun(snapshot)
+    exchange_parts(state)
+    assert state.exchanged is state.plan
+    phase = state.phase = "another"
+    exchange_parts(state)
+    assert state.phase == phase
