@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from placement_service.entities.request import PodTemplate, Snapshot
 from placement_service.explain.node_reasons import NodeRules
+from placement_service.explain.wording import pod_rules
 from placement_service.formulation.arrays import Bools, Ints, fit, pods_that_fit
 from placement_service.formulation.indices import NO_CLASS, ClassIdx
 from placement_service.formulation.problem import Gang, Problem
@@ -97,6 +98,16 @@ class Kinds:
         return bool((kind.request[~self.resources] > 0).any()) or bool(
             (self.open(kind) & ~kind.eligible).any()
         )
+
+    def rules_of(self, kinds: Iterable[Kind]) -> list[str]:
+        """What keeps those of some kinds away that `has_rules`, in words."""
+        found: dict[str, None] = {}
+        for kind in kinds:
+            if self.has_rules(kind):
+                taken = np.flatnonzero(~self.resources & (kind.request > 0)).tolist()
+                columns = (self.problem.columns[r] for r in taken)
+                found |= dict.fromkeys(pod_rules(kind.template, columns))
+        return list(found)
 
     def needs(self, gang: Gang, demands: Iterable[int]) -> Needs:
         """What is missing of the groups behind some demands."""

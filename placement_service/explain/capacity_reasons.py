@@ -91,11 +91,12 @@ class Shortfalls:
             kind = need.kinds[0][0]
             text = f"no node takes the {words.pods(need.missing)} of group {need.group}"
             if self.kinds.open(kind).any():
-                code = ReasonCode.POD_RULES
+                rules = self.kinds.rules_of([kind])
+                code = words.code_of(rules)
                 rest = int(self.kinds.open(kind).sum())
                 closed = (
                     *self.rules.counts(kind.template, np.ones(total, dtype=bool)),
-                    (words.pod_rules(kind.template), rest),
+                    (words.listed(rules), rest),
                 )
             else:
                 code = ReasonCode.NO_ELIGIBLE_NODE
@@ -193,14 +194,9 @@ class Shortfalls:
         of, _ = headroom.regions(level)
         inside = of == best
         if fits_bare:
-            code = ReasonCode.POD_RULES
-            rules = dict.fromkeys(
-                words.pod_rules(k.template)
-                for n in needs
-                for k, _ in n.kinds
-                if self.kinds.has_rules(k)
-            )
-            parts[0] += f" under {words.listed(list(rules))}"
+            rules = self.kinds.rules_of(k for n in needs for k, _ in n.kinds)
+            code = words.code_of(rules)
+            parts[0] += f" under {words.listed(rules)}"
             there = pin if pin >= 0 else int(bare.argmax())
             where = "" if level == CLUSTER else f" in {self.say.place(level, there)}"
             parts.append(f"resources alone would do{where}")

@@ -9,6 +9,7 @@ import numpy as np
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, Kinds, Need, Needs
 from placement_service.formulation.arrays import MANY, Bools
+from placement_service.formulation.eviction_rights import whole_column
 from placement_service.formulation.problem import Gang
 
 
@@ -86,6 +87,9 @@ class CapacityWords:
             for kind, _ in need.kinds:
                 usable |= kind.eligible & inside
         for r in np.flatnonzero(self._kinds.resources):
+            if whole_column(self._problem.columns[r]) != self._problem.columns[r]:
+                # A part of what another column says.
+                continue
             least = sum(n.missing * min(int(k.request[r]) for k, _ in n.kinds) for n in needs)
             there = sum(min(int(v), least) for v in free[usable, r].tolist())
             if there < least:
@@ -103,6 +107,11 @@ class CapacityWords:
             for r in np.flatnonzero(self._kinds.resources & (kind.request > 0))
         }
         gpus = [r for r in alone if r in self._problem.policy.gpu_resources]
+        kept = [r for r in alone if alone[r] == found < alone[whole_column(r)]]
+        if kept and alone[whole_column(kept[0])] < MANY:
+            most = min(alone[whole_column(r)] for r in kept)
+            return f"with the room of gangs that it may not evict, for {most}"
+        alone = {r: count for r, count in alone.items() if whole_column(r) == r}
         if not nodes.any() or not alone:
             return ""
         if any(alone[r] == found for r in gpus) or (not gpus and len(alone) == 1):

@@ -160,8 +160,9 @@ class Extras:
             code = ReasonCode.NO_ELIGIBLE_NODE
             text += ", as no node accepts them"
         elif found < count and fits_bare:
-            code = ReasonCode.POD_RULES
-            text += f" under {words.pod_rules(kind.template)}"
+            rules = kinds.rules_of([kind])
+            code = words.code_of(rules)
+            text += f" under {words.listed(rules)}"
         elif found < count:
             binding = self._shortfalls.say.binding_of_one(self._after, kind, of == best, found)
             text += f", {binding}" if binding else ""

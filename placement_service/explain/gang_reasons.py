@@ -97,7 +97,8 @@ class _Explainer:
         self.solution = solution
         self.placed = {gang.gang: gang.placed for gang in score.gangs}
         self.tiers = {tier.name: tier for tier in solution.tiers}
-        kinds = Kinds(snapshot, problem, NodeRules(snapshot))
+        rules = NodeRules(snapshot)
+        kinds = Kinds(snapshot, problem, rules)
         self.shortfalls = Shortfalls(kinds)
         self.plan = from_solution(problem, solution)
         self.empty = Headroom(kinds, ResidualCapacity(problem))
@@ -106,7 +107,7 @@ class _Explainer:
             Headroom(kinds, residual_after(problem, self.plan)) if self.plan else self.empty
         )
         self._queue_names = {q.name for q in snapshot.queues}
-        self._reserved = ReservationReasons(snapshot, problem)
+        self._reserved = ReservationReasons(snapshot, problem, rules)
         self._queues = QueueReasons(problem, self.plan)
         self._extras = Extras(self.shortfalls, self.after, solution, self.plan)
         self._builder: Builder | None = None
@@ -360,14 +361,9 @@ class _Explainer:
         asked = words.pods(sum(n.missing for n in needs))
         only_after = state is ReasonState.AFTER_PLAN
         where = "beside the gangs that are placed" if only_after else "even with no other waiting"
-        templates = [
-            k.template for n in needs for k, _ in n.kinds if self.shortfalls.kinds.has_rules(k)
-        ]
-        code = ReasonCode.POD_RULES if templates else ReasonCode.NO_COMBINATION
-        under = ""
-        if templates:
-            rules = dict.fromkeys(words.pod_rules(t) for t in templates)
-            under = f" under {words.listed(list(rules))}"
+        rules = self.shortfalls.kinds.rules_of(k for n in needs for k, _ in n.kinds)
+        code = words.code_of(rules) if rules else ReasonCode.NO_COMBINATION
+        under = f" under {words.listed(rules)}" if rules else ""
         proven = self._is_proven(TierName.ADMITTED) and (only_after or self.after is self.empty)
         if proven:
             text = f"it is proven that the {asked} do not fit together{under}, {where}"
@@ -377,7 +373,7 @@ class _Explainer:
         if keys:
             text += f" ({words.required(keys)})"
         text += "; by counting alone they would"
-        if templates:
+        if rules:
             return Reason(code, f"{text}.", state=state)
         near = self.shortfalls.nearest(gang, self.after if only_after else self.empty)
         level = self.problem.levels[near.level] if near.level != CLUSTER else None

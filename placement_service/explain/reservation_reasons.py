@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.request import Snapshot
+from placement_service.entities.reservations import Reservation
 from placement_service.explain import wording as words
 from placement_service.explain.capacity_bounds import Headroom, Kinds
 from placement_service.explain.capacity_reasons import Shortfalls
 from placement_service.explain.node_reasons import NodeRules
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules.reservations import Ownership
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
 class ReservationReasons:
     """Counts the same gangs on the same nodes, with nothing held for anybody."""
 
-    def __init__(self, snapshot: Snapshot, problem: Problem) -> None:
+    def __init__(self, snapshot: Snapshot, problem: Problem, rules: NodeRules) -> None:
         self._snapshot = snapshot
         self._policy = problem.policy
+        self._rules = rules
 
     def of(self, gang: Gang) -> tuple[Reason, ...]:
         """Why counting finds no room for a gang, if the reason is what reservations hold."""
@@ -37,16 +42,45 @@ class ReservationReasons:
             which = words.reservation_word(name) if name else "one that it selects"
             text = f"its pods run in a reservation only ({which}), which has no room for them."
             return (Reason(ReasonCode.RESERVED, text, subject=name),)
-        if not self._snapshot.reservations or self._is_short_without(gang):
+        held = self._for_others(gang)
+        if not held or self._is_short_without(gang):
             return ()
-        held = self._snapshot.reservations
         nodes = len({r.node for r in held})
         gpus = sum(self._policy.gpus(r.held) for r in held)
         what = f"{gpus} GPUs" if gpus else "room"
         where = "1 node" if nodes == 1 else f"{nodes} nodes"
-        text = f"reservations hold {what} on {where} for others; without them there may be room."
+        names = words.listed([words.reservation_word(r.name) for r in held])
+        noun = "reservation {} holds" if len(held) == 1 else "reservations {} hold"
+        text = f"{noun.format(names)} {what} on {where} for others; without "
+        text += f"{'it' if len(held) == 1 else 'them'} there may be room."
         subject = held[0].name if len(held) == 1 else ""
         return (Reason(ReasonCode.RESERVED, text, state=ReasonState.EMPTY_QUEUE, subject=subject),)
+
+    def _for_others(self, gang: Gang) -> list[Reservation]:
+        """Those on nodes that the pods of a gang could use, which none of them may use itself."""
+        source = self._snapshot.gangs[gang.index]
+        mine = {
+            i
+            for group in source.groups
+            for s in group.pod_sets
+            if s.pods
+            for i in self._ownership.of(source, s)
+        }
+        rows = self._snapshot.columns.row_of
+        able = np.zeros(len(self._snapshot.columns), dtype=bool)
+        for group in source.groups:
+            for s in group.pod_sets:
+                if s.pods:
+                    able |= self._rules.open(s.template)
+        return [
+            r
+            for i, r in enumerate(self._snapshot.reservations)
+            if i not in mine and r.node in rows and able[rows[r.node]]
+        ]
+
+    @cached_property
+    def _ownership(self) -> Ownership:
+        return Ownership(self._snapshot)
 
     def _is_short_without(self, gang: Gang) -> bool:
         shortfalls, headroom, problem = self._open

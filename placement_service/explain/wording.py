@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from placement_service.entities.placement import ReasonCode
 from placement_service.entities.request import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -15,9 +16,12 @@ from placement_service.entities.request import (
     Resources,
     namespace_of,
 )
+from placement_service.formulation.rules.reservations import BESIDE
 
 #: Names listed before the rest is only counted.
 MOST_NAMES = 5
+
+_HELD, _REQUIRED = "what reservations hold for others", "the reservation that it requires"
 
 _BINARY = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
@@ -111,15 +115,27 @@ def reservation_word(name: str) -> str:
     return name.removeprefix("reservations/")
 
 
-def pod_rules(template: PodTemplate) -> str:
-    """The rules between pods that a pod carries, or what else may keep it out."""
+def pod_rules(template: PodTemplate, columns: Iterable[str]) -> tuple[str, ...]:
+    """The rules between pods that a pod carries, or what else may keep it out.
+
+    `columns` are those of rules that it takes something of.
+    """
     words = [
         *(f"anti-affinity over {t.topology_key}" for t in template.required_anti_affinity),
         *(f"affinity over {t.topology_key}" for t in template.required_affinity),
         *(f"spread over {c.topology_key}" for c in template.spread_constraints),
         *(f"host port {p.port}/{p.protocol}" for p in template.host_ports),
+        *(_HELD for column in columns if column.endswith(BESIDE)),
     ]
-    return listed(list(dict.fromkeys(words))) or "anti-affinity of other pods"
+    if template.required_reservation is not None:
+        words.append(_REQUIRED)
+    return tuple(dict.fromkeys(words)) or ("anti-affinity of other pods",)
+
+
+def code_of(rules: Iterable[str]) -> ReasonCode:
+    """What `pod_rules` are called together."""
+    reserved = {_HELD, _REQUIRED}.issuperset(rules)
+    return ReasonCode.RESERVED if reserved else ReasonCode.POD_RULES
 
 
 def closed(counts: Sequence[tuple[str, int]], total: int) -> str:

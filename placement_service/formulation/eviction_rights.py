@@ -22,6 +22,8 @@ from placement_service.formulation.rules.queues import UNITS_PER_GPU, least_memo
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
 
+_FOR_SHARING = " for sharing "
+
 
 class Winner(NamedTuple):
     """What the rights of a gang that gains depend on.
@@ -63,7 +65,12 @@ class Sharing:
 
 def for_sharing(column: str, sharing: int) -> str:
     """The column with the room of another that the gangs of a sharing, by its number, may use."""
-    return f"{column} for sharing {sharing}"
+    return f"{column}{_FOR_SHARING}{sharing}"
+
+
+def whole_column(column: str) -> str:
+    """The column of which a sharing may use a part; any other column is its own."""
+    return column.partition(_FOR_SHARING)[0]
 
 
 class EvictionRights:

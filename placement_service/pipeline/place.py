@@ -195,7 +195,12 @@ class _Run:
             evictions=best.plan.evictions,
             gangs=tuple(
                 gang_results(
-                    self._request, best.solution, best.score, self.candidates.reached, reasons
+                    self._request,
+                    best.solution,
+                    best.score,
+                    self.candidates.reached,
+                    best.plan.evictions,
+                    reasons,
                 )
             ),
             tiers=best.solution.tiers,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from placement_service.entities.eviction import Eviction, EvictionKind
 from placement_service.entities.placement import (
     GangResult,
     Placement,
     Reason,
+    ReasonCode,
+    ReasonState,
     ScopeUse,
     Stats,
     Termination,
@@ -47,17 +50,22 @@ def gang_results(
     solution: Solution,
     score: Score,
     reached: Mapping[int, int],
+    evictions: Sequence[Eviction],
     reasons: Sequence[Sequence[Reason]],
 ) -> Iterator[GangResult]:
     """Every gang of a plan, in the snapshot's order.
 
-    `reached` are the fewest domains that any plan needed for a gang.
+    `reached` are the fewest domains that any plan needed for a gang. What a gang waits for that
+    the plan evicts is no question of room.
     """
     fewest = dict(solution.fewest_domains)
     placed = {gang.gang: gang.placed for gang in score.gangs}
     queues = {q.name for q in request.snapshot.queues}
+    gone = _gone(evictions)
     for i, gang in enumerate(score.gangs):
         own = tuple(reasons[i]) if i < len(reasons) else ()
+        if not gang.placed:
+            own = gone.get(gang.gang, own)
         if not gang.placed and not own:
             own = plain_reasons(request.snapshot.gangs[i], placed, queues)
         yield GangResult(
@@ -69,6 +77,17 @@ def gang_results(
                 ScopeUse(use.name, use.level, use.required, use.domains) for use in gang.scopes
             ),
         )
+
+
+def _gone(evictions: Sequence[Eviction]) -> Mapping[str, tuple[Reason, ...]]:
+    """By gang that is evicted, for whom."""
+    found: dict[str, dict[str, Reason]] = {}
+    for one in evictions:
+        if one.kind is not EvictionKind.MOVE:
+            text = f"the gang {one.reason}."
+            reason = Reason(ReasonCode.OUTCOMPETED, text, state=ReasonState.AFTER_PLAN)
+            found.setdefault(one.gang, {})[text] = reason
+    return {gang: tuple(reasons.values()) for gang, reasons in found.items()}
 
 
 def placement_score(gang: GangScore, fewest: int | None, reached: int | None) -> float | None:

@@ -46,6 +46,7 @@ from placement_service.pipeline.results import placement_score
 from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import Found
 from tests.service import engines
+from tests.service.formulation.test_running_gangs import PREEMPT, cluster, running, urgent
 from tests.service.questions import gang, node, open_snapshot, request, snapshot
 from tests.waiting import LONG
 
@@ -518,3 +519,31 @@ def test_placement_score(
     uses = () if used is None else (ScopeUse("all", "rack", False, (), used),)
     assert placement_score(GangScore("g", True, 1, uses), fewest, reached) == want
     assert placement_score(GangScore("g", False, 0, uses), fewest, reached) is None
+
+
+def test_a_gang_that_is_evicted_is_told_for_whom() -> None:
+    """Which other gang could have gone for it is no reason of its own."""
+    others = running("other", "n0", "n0", gpus=1)
+    question = cluster(running("old", "n0", gpus=6), others, urgent(gpus=6))
+    placement = ask(replace(request(), snapshot=question, policy=PREEMPT))
+    [reasons] = [g.reasons for g in placement.gangs if not g.placed]
+    assert [(reason.code, reason.message) for reason in reasons] == [
+        (
+            ReasonCode.OUTCOMPETED,
+            "the gang gives way to gang ml/urgent of priority 100; its own priority is 0.",
+        )
+    ]
+
+
+def test_who_may_evict_nobody_hears_of_the_room_of_others() -> None:
+    polite = replace(urgent(priority=200), never_preempts=True)
+    polite = replace(polite, name="namespaces/ml/podgangs/polite")
+    old = [running(f"old{i}", f"n{i}", gpus=8) for i in range(2)]
+    placement = ask(
+        replace(request(), snapshot=cluster(*old, polite, urgent(), nodes=2), policy=PREEMPT)
+    )
+    [message] = [r.message for g in placement.gangs if "polite" in g.name for r in g.reasons]
+    assert message == (
+        "the cluster has room for 0 of 1 pod of 8 nvidia.com/gpu; "
+        "with the room of gangs that it may not evict, for 2."
+    )

@@ -37,6 +37,8 @@ from placement_service.formulation.rules.draft import Column, RuleDraft
 
 #: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
+#: What columns of a resource end in that is taken beside what is held for others.
+BESIDE = " beside reservations"
 #: Columns for all reservations together; further ones are held for nobody.
 MOST_COLUMNS = 400
 
@@ -160,7 +162,7 @@ class _Formulation:
                 [t.requests.get(resource, 0) if c in guests else 0
                  for c, t in enumerate(self.templates)], dtype=np.int64
             )  # fmt: skip
-            self.draft.columns.append(Column(f"{resource} beside reservations", capacity, take))
+            self.draft.columns.append(Column(f"{resource}{BESIDE}", capacity, take))
         self._required()
 
     def _required(self) -> None:

@@ -51,7 +51,7 @@ def test_long_lists_end_in_a_count() -> None:
 def test_closed_nodes_and_rules_of_pods() -> None:
     assert closed((("cordoned", 1),), 1) == "1 of 1 node: cordoned"
     assert closed((("taint x", 3), ("cordoned", 1)), 9) == "3 of 9 nodes: taint x; 1: cordoned"
-    assert pod_rules(PodTemplate({PODS: 1})) == "anti-affinity of other pods"
+    assert pod_rules(PodTemplate({PODS: 1}), ()) == ("anti-affinity of other pods",)
 
 
 def test_a_gang_of_another_namespace_is_called_with_it() -> None:

@@ -245,17 +245,44 @@ def test_many_reservations_of_other_owners_are_as_many_rooms() -> None:
 
 class TestReasons:
     def why(self, scenario: Scenario) -> Reason:
+        return self.all_of(scenario)[0]
+
+    def all_of(self, scenario: Scenario) -> tuple[Reason, ...]:
+        """The reasons of the first gang."""
         snapshot, policy = scenario.snapshot(), scenario.policy
         solution = solve(snapshot, policy, seconds=LONG)[-1]
         result = score(snapshot, policy, name_pods(snapshot, solution.assignments))
         problem = formulate(snapshot, policy)
-        return explain(snapshot, problem, solution, result, deadline=float("inf"))[0][0]
+        return explain(snapshot, problem, solution, result, deadline=float("inf"))[0]
 
     def test_what_is_held_for_others_is_said_first(self) -> None:
         reason = self.why(HALF.gang("a", pods=1, gpus=8))
         assert (reason.code, reason.subject) == (ReasonCode.RESERVED, "reservations/held")
         assert reason.message == (
-            "reservations hold 4 GPUs on 1 node for others; without them there may be room."
+            "reservation held holds 4 GPUs on 1 node for others; without it there may be room."
+        )
+
+    def test_strangers_hear_of_no_rule_between_pods(self) -> None:
+        scenario = HALF.hold("far", "x2", 4, "own").gang("a", pods=1, gpus=8)
+        scenario = scenario.gang("b", Group("own", pods=1, gpus=4))
+        held, counted, *_ = self.all_of(scenario)
+        # What is held on a node that is not there keeps nobody out.
+        assert held.message.startswith("reservation held holds 4 GPUs on 1 node for others;")
+        assert counted.code is ReasonCode.RESERVED
+        assert counted.message == (
+            "even with no other gang waiting, the cluster has room for 0 of 1 pod of 8 "
+            "nvidia.com/gpu under what reservations hold for others; resources alone would do."
+        )
+
+    def test_a_node_that_lacks_the_required_reservation_is_called_so(self) -> None:
+        group = Group("own", pods=1, gpus=4, asks=REQUIRED)
+        scenario = HALF.node("x1", cordoned=True)
+        scenario = replace(scenario, nodes=(*scenario.nodes, *Scenario("x2=8").nodes))
+        reasons = self.all_of(scenario.gang("a", group))
+        assert [reason.code for reason in reasons] == [ReasonCode.RESERVED] * 2
+        assert reasons[1].message == (
+            "no node takes the 1 pod of group own: 1 of 2 nodes: cordoned; "
+            "1: the reservation that it requires."
         )
 
     def test_what_would_not_fit_anyway_is_no_matter_of_reservations(self) -> None:
