@@ -36,6 +36,18 @@ _BY_HAND: Final[dict[str, Tree]] = {
         "status": {},
     },
 }
+#: What the latest versions have and published definitions lack.
+_NEWER: Final[dict[str, Tree]] = {
+    "kai.scheduler/Topology": {"spec": {"levels": {"alias": {}}}},
+    "scheduling.run.ai/PodGroup": {
+        "spec": {
+            "minSubGroup": {},
+            "preemptionDelay": {},
+            "stalenessGracePeriod": {},
+            "subGroups": {"minSubGroup": {}},
+        }
+    },
+}
 
 
 def main(schemas: Path, crds: Iterable[Path]) -> None:
@@ -62,6 +74,8 @@ def main(schemas: Path, crds: Iterable[Path]) -> None:
             roots[title] = _merged(roots.get(title, {}), tree)
     for title, tree in _BY_HAND.items():
         roots[title] = {"apiVersion": {}, "kind": {}, **tree}
+    for title, tree in _NEWER.items():
+        roots[title] = _merged(roots.get(title, {}), tree)
     types: dict[str, int] = {}
     kinds = {
         title: _number({**tree, "metadata": meta}, types) for title, tree in sorted(roots.items())

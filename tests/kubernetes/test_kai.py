@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from placement import v1
+from placement.kubernetes.kinds import KINDS
+from placement.kubernetes.known_fields import unknown_fields
 from tests.kubernetes.build import (
     Body,
     gang,
@@ -115,8 +117,19 @@ def test_a_constraint_that_cannot_be_resolved_refuses_the_gang(constraint: Body,
 
 
 def test_k_of_n_sub_groups_are_refused_by_name() -> None:
-    sent = only_gang(kai_pod_group(minSubGroup=1, subGroups=[{"name": "a"}, {"name": "b"}]))
-    assert list(sent.unsupported) == ["spec.minSubGroup: all must run"]
+    tree = [{"name": "up", "minSubGroup": 1}, *({"name": n, "parent": "up"} for n in "ab")]
+    assert list(only_gang(kai_pod_group(minSubGroup=0, subGroups=tree)).unsupported) == [
+        "spec.subGroups[0].minSubGroup: only 1 of 2 sub-groups must run",
+        "spec.minSubGroup: only 0 of 1 sub-groups must run",
+    ]
+
+
+def test_a_minimum_of_all_sub_groups_is_what_is_kept_anyway() -> None:
+    tree = [{"name": "up", "minSubGroup": 2}, *({"name": n, "parent": "up"} for n in "ab")]
+    assert not only_gang(kai_pod_group(minSubGroup=1, subGroups=tree)).unsupported
+    pod_group = kai_pod_group(minSubGroup=1, subGroups=tree)
+    kind = next(k for k in KINDS if (k.group, k.name) == ("scheduling.run.ai", "PodGroup"))
+    assert not unknown_fields(kind, pod_group)
 
 
 @pytest.mark.parametrize(

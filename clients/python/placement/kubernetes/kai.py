@@ -147,10 +147,8 @@ class _Reader:
             name = entry.get("name").text()
             below = (name,) if name in minimums else _leaves_below(name, parents, minimums)
             scopes.append(self._scope(name, below, entry.get("topologyConstraint")))
-            if not entry.get("minSubGroup").absent:
-                self._unsupported.append(f"{entry.get('minSubGroup').path}: all must run")
-        if not spec.get("minSubGroup").absent:
-            self._unsupported.append("spec.minSubGroup: all must run")
+            self._all_children(entry, sum(parent == name for parent in parents.values()))
+        self._all_children(spec, len({*minimums, *parents.values()} - parents.keys()))
         return Gang(
             object=self._one,
             groups=self._groups(spec, minimums, pods),
@@ -192,6 +190,12 @@ class _Reader:
         return parents, {
             name: entry.get("minMember").integer(1, least=0) for name, entry in leaves.items()
         }
+
+    def _all_children(self, at: At, count: int) -> None:
+        """Refuses a minimum of sub-groups that is less than all of them."""
+        least = at.get("minSubGroup")
+        if not least.absent and (said := least.integer(count, least=0)) < count:
+            self._unsupported.append(f"{least.path}: only {said} of {count} sub-groups must run")
 
     def _groups(self, spec: At, minimums: Mapping[str, int], pods: list[Pod]) -> tuple[Group, ...]:
         whole = spec.get("minMember").integer(1, least=0)
