@@ -120,3 +120,37 @@ def test_each_set_lands_on_the_hardware_of_its_own_topology() -> None:
     assert nodes_of(answer, "large-0") == {"g0", "g1", "g2", "g3"}
     assert nodes_of(answer, "small-0") in ({"h0", "h1"}, {"h2", "h3"})
     assert "ConfigMap" in warnings
+
+
+def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim() -> None:
+    """The volumes of two pods are in two racks, and the gang needs one."""
+    rack = "example.com/rack"
+    objects: list[Body] = [node(f"n-{r}", {rack: r}) for r in ("r1", "r2")]
+    members = gang("torn", 2, rack, containers=[container("c", gpu=1)])
+    for i, member in enumerate(m for m in members if m["kind"] == "Pod"):
+        member["spec"] = dict(member["spec"])
+        member["spec"]["volumes"] = [
+            {"name": "v", "persistentVolumeClaim": {"claimName": f"data-{i}"}}
+        ]
+        term = {"key": rack, "operator": "In", "values": [f"r{i + 1}"]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+        objects += [
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"namespace": "ml", "name": f"data-{i}"},
+                "spec": {"volumeName": f"pv-{i}"},
+                "status": {"phase": "Bound"},
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": f"pv-{i}"},
+                "spec": {"nodeAffinity": {"required": terms}},
+            },
+        ]
+    answer, _ = plan(*objects, *members)
+    [result] = answer["podGangs"]
+    assert result["reasons"][0]["message"].endswith(
+        f" (required level {rack}). PersistentVolumeClaims data-0 and data-1 tie pods to nodes."
+    )

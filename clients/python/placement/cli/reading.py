@@ -22,7 +22,16 @@ from google.protobuf.message import DecodeError
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import GangName, Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
-from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
+from placement.kubernetes import (
+    ClaimsOfGangs,
+    InputError,
+    Objects,
+    Parts,
+    Problem,
+    kinds,
+    load,
+    translate,
+)
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
 from placement.planning import changes
@@ -55,6 +64,7 @@ class Question:
     origin: str
     levels: tuple[str, ...]
     parts: Parts = field(default_factory=dict)
+    claims: ClaimsOfGangs = field(default_factory=dict)
 
 
 def read_question(
@@ -96,6 +106,7 @@ def read_question(
         question.origin,
         question.levels,
         question.parts,
+        question.claims,
     )
 
 
@@ -246,7 +257,12 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
     if source.live and not request.snapshot.HasField("as_of"):
         request.snapshot.as_of.FromDatetime(datetime.now(UTC))
     return Question(
-        request, warnings, origin, levels_of(request, _named_levels(objects)), translation.parts
+        request,
+        warnings,
+        origin,
+        levels_of(request, _named_levels(objects)),
+        translation.parts,
+        translation.claims,
     )
 
 

@@ -47,7 +47,7 @@ class Needs:
 
     `requests` are what a pod takes of a node's resources. `unsupported` names what cannot be
     honoured while the pod waits; `unknown` what it may hold while it runs and cannot be
-    counted.
+    counted. `tied_by` are the claims of volumes that say where it runs.
     """
 
     requests: Mapping[str, int]
@@ -56,6 +56,7 @@ class Needs:
     compute_domain: str
     unsupported: tuple[str, ...]
     unknown: str
+    tied_by: tuple[str, ...] = ()
 
 
 class NeedsReader:
@@ -141,6 +142,7 @@ class NeedsReader:
                 *_refused_annotations(annotations),
             ),
             unknown=claims.unknown or _unknown_share(gpus),
+            tied_by=places.claims,
         )
 
 

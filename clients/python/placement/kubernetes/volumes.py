@@ -35,10 +35,14 @@ _MOST_TERMS: Final = 256
 
 
 class Places(NamedTuple):
-    """Where volumes let a pod run: None means anywhere. `unsupported` says why it cannot run."""
+    """Where volumes let a pod run: None means anywhere. `unsupported` says why it cannot run.
+
+    `claims` are those that say where.
+    """
 
     nodes: v1.NodeSelector | None = None
     unsupported: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class Volumes:
 
     def places(self, namespace: str, pod: str, uses: Iterable[VolumeUse]) -> Places:
         """Where a pod with these volumes may run."""
-        allowed: list[v1.NodeSelector] = []
+        allowed: dict[str, v1.NodeSelector] = {}
         unsupported: list[str] = []
         for use in uses:
             name = use.claim or f"{pod}-{use.volume}"
@@ -81,11 +85,11 @@ class Volumes:
             if problem:
                 unsupported.append(f"PersistentVolumeClaim {name}: {problem}")
             elif nodes is not None:
-                allowed.append(nodes)
-        selector = both(allowed)
+                allowed[name] = nodes
+        selector = both(allowed.values())
         if selector is None and allowed and not unsupported:
             unsupported.append("its volumes combine too many sets of nodes")
-        return Places(selector, tuple(unsupported))
+        return Places(selector, tuple(unsupported), tuple(allowed))
 
     def _place(
         self, namespace: str, name: str, use: VolumeUse
