@@ -186,6 +186,21 @@ def test_what_runs_outside_gangs_is_in_use_and_members_are_not_counted_twice() -
     assert dict(found["other"].used) == {}
 
 
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_member_that_is_being_deleted_is_in_use_in_the_queue_of_its_gang(fixed: bool) -> None:
+    labels = {"kai.scheduler/queue": "q"}
+    if fixed:
+        labels["kai.scheduler/preemptibility"] = "non-preemptible"
+    found = queues(
+        node("n1"), kai_queue("q", limit=8),
+        pod("leaves", nodeName="n1", containers=[container(gpu="2")],
+            metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        gang(podgroups=[group("w", "leaves")], metadata={"labels": labels}),
+    )  # fmt: skip
+    assert dict(found["q"].used) == {"gpus": 2}
+    assert dict(found["q"].used_not_preemptible) == ({"gpus": 2} if fixed else {})
+
+
 def test_a_running_gang_is_safe_for_the_time_of_the_nearest_queue() -> None:
     running = [
         node("n1"),

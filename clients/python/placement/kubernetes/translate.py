@@ -20,7 +20,7 @@ from placement.kubernetes.compute_domains import read_compute_domains
 from placement.kubernetes.devices import Devices, read_devices
 from placement.kubernetes.elastic_quotas import read_elastic_quotas
 from placement.kubernetes.expand import Expansion, expand_all
-from placement.kubernetes.gang_messages import GangMessages
+from placement.kubernetes.gang_messages import GangMessages, gang_labels
 from placement.kubernetes.gangs import Gang, Key
 from placement.kubernetes.jobs import make_job_sets, make_plain
 from placement.kubernetes.kai import read_bind_requests, read_kai_gangs, read_topologies
@@ -130,7 +130,7 @@ def translate(
             by_node.setdefault(pod.node, []).append(pod)
     members = {pod.key: pod for gang in gangs for pod in gang.members(pods) if gang.has_home(pod)}
     waiting = [pod for pod in members.values() if pod.waits]
-    _count_use(queues, pods, members)
+    _count_use(queues, gangs, pods, members)
     devices = Devices(
         read_devices(objects.of_kind(kinds.DEVICES), problems),
         everywhere=any(pod.needs.share is not None for pod in waiting),
@@ -334,16 +334,26 @@ def _read_queues(objects: Objects, problems: list[Problem], warnings: list[Probl
     )
 
 
-def _count_use(queues: Queues, pods: Mapping[Key, Pod], members: Mapping[Key, Pod]) -> None:
-    """What runs in queues without being part of a gang of the request."""
+def _count_use(
+    queues: Queues, gangs: Iterable[Gang], pods: Mapping[Key, Pod], members: Mapping[Key, Pod]
+) -> None:
+    """What runs in queues without being part of a gang of the request.
+
+    A member that is being deleted is no part of it any more, but of its queue until it is gone.
+    """
     if not queues:
         return
+    leaving = {pod.key: gang for gang in gangs for pod in gang.members(pods) if pod.terminating}
     for pod in pods.values():
         if not pod.node or (pod.key in members and not pod.terminating):
             continue
-        queue = queues.of(pod.namespace, (pod.labels,))
+        gang = leaving.get(pod.key)
+        said = [pod.labels] if gang is None else [gang_labels(gang), pod.labels]
+        queue = queues.of(pod.namespace, said, "" if gang is None else gang.queue)
         if queue:
-            preemptible = says_preemptible([pod.labels]) is not False
+            preemptible = None if gang is None else gang.preemptible
+            if preemptible is None:
+                preemptible = says_preemptible(said) is not False
             queues.count(queue, _queue_amounts(pod), preemptible=preemptible)
 
 
