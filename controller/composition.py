@@ -26,6 +26,7 @@ from controller.advice.composition import adapters
 from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.lifecycle import AdviceLifecycle
 from controller.advice.objects import ObjectCache
+from controller.advice.writes import guarded
 from controller.apply import Applier, KubernetesBinder
 from controller.authority import AlwaysLeader, Authority, Heartbeat
 from controller.batch import Backoff, Window
@@ -43,7 +44,7 @@ from controller.remedies import Remedies
 from controller.report import Reporter, report_eviction
 from controller.service_client import ServiceClient
 from controller.settings import Settings
-from controller.steps import Step, StepObserver, ignored
+from controller.steps import StepObserver, ignored
 from controller.threads import Threads
 from controller.watch import Sink, Watcher
 from placement import v1
@@ -268,26 +269,25 @@ def _scheduling(shared: Shared) -> Mode:
 def _advising(shared: Shared) -> Mode:
     """Other schedulers bind, and get advice."""
     settings, metrics = shared.settings, shared.metrics
+    cluster = guarded(shared.cluster, shared.heartbeat, may_act=shared.authority.leads)
     advised = adapters(
         settings.advise,
-        shared.cluster,
+        cluster,
         shared.pool,
         pool=settings.advise_pool,
         kai_settle=settings.advise_kai_settle,
-        on_write=lambda: shared.heartbeat.step(Step.ADVISE),
     )
     watched = (*PLANNED_FROM, *ALSO_PLANNED_FROM)
     cache = ObjectCache(watched)
     watchers = [_watcher(shared, resource, cache.of(resource)) for resource in watched]
     lifecycle = AdviceLifecycle(
-        shared.cluster,
+        cluster,
         advised,
         shared.recorder,
         shared.pool,
         clock=time.time,
         may_act=shared.authority.leads,
         count=lambda adapter, end: metrics.advice.labels(adapter, end.value).inc(),
-        on_step=shared.heartbeat.step,
     )
     cycle = AdviceCycle(
         AdviceOptions(

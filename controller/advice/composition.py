@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
@@ -33,10 +33,9 @@ def adapters(
     *,
     pool: str,
     kai_settle: float,
-    on_write: Callable[[], None],
 ) -> list[Adapter]:
     """One adapter for each name. `pool` is the node pool of `kai-pool`, `kai_settle` how long `kai`
-    waits for what KAI has decided; `on_write` is called before KAI's objects are written.
+    waits for what KAI has decided.
 
     In the order in which they are asked whether a pod is theirs: kube-scheduler's gate is on
     pods of any scheduler, so it comes last.
@@ -49,9 +48,9 @@ def adapters(
             case "kube-scheduler-nominate":
                 return KubeScheduler(cluster, executor, mode="nominate")
             case "kai":
-                return Kai(cluster, settle=kai_settle, on_write=on_write)
+                return Kai(cluster, settle=kai_settle)
             case "kai-pool":
-                return Kai(cluster, pool=pool, on_write=on_write)
+                return Kai(cluster, pool=pool)
             case "kai-pins":
                 return KaiPins(cluster, executor)
             case "koordinator":

@@ -203,7 +203,6 @@ class AdviceCycle:
         self._overtaken.clear()
         if placement is None:
             return
-        self._heartbeat.step(Step.APPLY)
         notes = _Notes(
             DeviceNotes(message, objects.of(DEVICES), objects.pods),
             GpuGroups(request.gpu_groups),
@@ -215,6 +214,7 @@ class AdviceCycle:
         for advice in new:
             if not self._authority.may_act():
                 return
+            self._heartbeat.step(Step.APPLY)
             # The advice before this one has taken room, and written on its pods.
             if not self._lifecycle.begin(advice, objects, expected):
                 self._overtaken.add(waiting[advice.gang])

@@ -53,7 +53,6 @@ class Kai:
         pool: str = "",
         settle: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
-        on_write: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._pool = pool
@@ -61,7 +60,6 @@ class Kai:
         # The binder pauses 1, 2, 4, ... seconds.
         self._tries = int(settle + _MORE).bit_length() + 1
         self._clock = clock
-        self._on_write = on_write
         #: Since when the requests of gated pods stand, by the id of their advice.
         self._stands: dict[str, float] = {}
 
@@ -140,7 +138,6 @@ class Kai:
             return Progress.FAILED
         if progress is Progress.DONE:
             for one in gated:
-                self._on_write()
                 ungate(self._cluster, one.pod, one.uid)
             if not self._pool:
                 self._drop_hold(_groups(advice, objects), objects)
@@ -205,7 +202,6 @@ class Kai:
             return
         found = [objects.pods[key] for key in pods if key in objects.pods]
         for pod in filter(is_gated, found):
-            self._on_write()
             ungate(self._cluster, _key(pod), pod["metadata"].get("uid", ""))
         self._drop_hold({(pod["metadata"]["namespace"], _group_of(pod)) for pod in found}, objects)
 
@@ -216,7 +212,6 @@ class Kai:
         node = objects.of(NODES).get(("", binding.node), {"metadata": {"name": binding.node}})
         groups = noted_groups(binding.notes)
         body = bind_request(pod, node, advice=advice.id, gpu_groups=groups, tries=tries)
-        self._on_write()
         try:
             return self._cluster.request("POST", BIND_REQUESTS.path_in(namespace), body=body)
         except ApiError as error:
@@ -227,7 +222,6 @@ class Kai:
 
     def _delete(self, request: Body) -> None:
         namespace, name = _key(request)
-        self._on_write()
         try:
             self._cluster.request(
                 "DELETE",
@@ -244,7 +238,6 @@ class Kai:
             if group is None or _pool_of(group) != KAI_HOLD:
                 continue
             patch = {"metadata": {"uid": group["metadata"]["uid"], "labels": {KAI_NODE_POOL: None}}}
-            self._on_write()
             try:
                 self._cluster.request(
                     "PATCH",

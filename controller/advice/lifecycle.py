@@ -31,7 +31,6 @@ from controller.advice.room import overbooked
 from controller.apply import Binding
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
-from controller.steps import Step, StepObserver, ignored
 from placement.advice_marks import ADVICE
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import InputError
@@ -66,7 +65,6 @@ class AdviceLifecycle:
         clock: Callable[[], float],
         may_act: Callable[[], bool],
         count: Callable[[str, End], None] = lambda adapter, end: None,
-        on_step: StepObserver = ignored,
     ) -> None:
         self._cluster = cluster
         self._adapters: Mapping[str, Adapter] = {one.name: one for one in adapters}
@@ -75,7 +73,6 @@ class AdviceLifecycle:
         self._clock = clock
         self._may_act = may_act
         self._count = count
-        self._on_step = on_step
         self._rejections = Rejections(cluster, clock)
         # What the watches have not shown yet: when advice was begun, and when it ended.
         self._begun: dict[str, float] = {}
@@ -84,15 +81,12 @@ class AdviceLifecycle:
     def begin(self, advice: Advice, objects: Objects, expected: Collection[str] = ()) -> bool:
         """Writes new advice; whether it stands. `expected` are the uids of pods that other
         advice of the same answer sends to nodes, and the GPUs that they share."""
-        self._on_step(Step.APPLY)
         try:
             why = self._changed(advice, objects, expected)
             if why:
                 return self._conflict(advice, why, ())
             self._begun[advice.id] = self._clock()
             written = list(self._executor.map(partial(self._mark, advice), advice.bindings))
-            if not self._may_act():
-                return False
             if not all(written):
                 gone = advice.bindings[written.index(False)].pod[1]
                 return self._conflict(advice, f"pod {gone} is gone", advice.bindings)
@@ -123,7 +117,6 @@ class AdviceLifecycle:
         self, adapter: Adapter, gang: Key, pods: Mapping[Key, Body], objects: Objects
     ) -> None:
         """Lets the scheduler decide alone about a gang for which no advice came."""
-        self._on_step(Step.ADVISE)
         try:
             adapter.release(list(pods), objects)
         except ApiError as error:
@@ -162,7 +155,6 @@ class AdviceLifecycle:
             self._end(advice, adapter, objects, End.CONFLICT)
 
     def _act(self, advice: Advice, objects: Objects, *, is_new: bool = False) -> Progress:
-        self._on_step(Step.ADVISE)
         adapter = self._adapters[advice.by]
         if not adapter.is_committed(advice, objects):
             progress = adapter.prepare(advice, objects)
@@ -229,14 +221,10 @@ class AdviceLifecycle:
 
     def _mark(self, advice: Advice, binding: Binding) -> bool:
         """Writes the advice on one pod; whether it is there."""
-        if not self._may_act():
-            return False
-        self._on_step(Step.ADVISE)
         marks = {ADVICE: advice.annotation(binding)}
         return annotate(self._cluster, binding.pod, binding.uid, marks)
 
     def _unmark(self, binding: Binding) -> None:
-        self._on_step(Step.ADVISE)
         annotate(self._cluster, binding.pod, binding.uid, {ADVICE: None})
 
     def _conflict(self, advice: Advice, why: str, written: Iterable[Binding]) -> bool:
@@ -251,7 +239,6 @@ class AdviceLifecycle:
             adapter.finish(advice, objects)
             self._rejections.expect(advice)
         else:
-            self._on_step(Step.ADVISE)
             adapter.undo(advice, objects)
         list(self._executor.map(self._unmark, advice.bindings))
         self._ended[advice.id] = self._clock()

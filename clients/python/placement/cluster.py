@@ -85,9 +85,11 @@ class Cluster:
         client: kubernetes.client.ApiClient,
         *,
         observe: Callable[[Call], None] = lambda call: None,
+        before: Callable[[str], None] = lambda method: None,
     ) -> None:
         self._client = client
         self._observe = observe
+        self._before = before
 
     @classmethod
     def connect(
@@ -108,6 +110,11 @@ class Cluster:
         configuration.retries = False
         configuration.connection_pool_maxsize = connections
         return cls(kubernetes.client.ApiClient(configuration), observe=observe)
+
+    def guarded(self, before: Callable[[str], None]) -> Cluster:
+        """The same cluster over the same connections. `before` is told the method of each request
+        before it is sent, and may raise `ApiError` instead."""
+        return Cluster(self._client, observe=self._observe, before=before)
 
     def request(
         self,
@@ -210,6 +217,7 @@ class Cluster:
         content_type: str,
         timeout: float,
     ) -> Any:
+        self._before(method)
         headers = {**self._client.default_headers, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
