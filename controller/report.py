@@ -348,7 +348,7 @@ class Reporter:
                 content_type=STRATEGIC_MERGE_PATCH,
             )
         except ApiError as error:
-            if error.status in (404, 409):
+            if error.is_gone:
                 # Gone, or another one has its name.
                 return
             raise

@@ -55,5 +55,5 @@ class KubeScheduler(GatedPods):
                 content_type=STRATEGIC_MERGE_PATCH,
             )
         except ApiError as error:
-            if error.status not in (404, 409):
+            if not error.is_gone:
                 raise

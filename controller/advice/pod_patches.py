@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
@@ -11,8 +11,6 @@ from controller.gang_state import Body, Key
 from placement.advice_marks import CONDITION, GATE
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Cluster
 from placement.resources import PODS
-
-_GONE: Final = (404, 409)
 
 
 def gates(pod: Body) -> list[str]:
@@ -93,7 +91,7 @@ def _patch(
             "PATCH", PODS.path_of(name, namespace, part=part), body=patch, content_type=content_type
         )
     except ApiError as error:
-        if error.status in _GONE:
+        if error.is_gone:
             return False
         raise
     return True

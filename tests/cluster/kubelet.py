@@ -62,7 +62,7 @@ class FakeKubelet:
                 act(pod)
             except ApiError as error:
                 # Gone, another pod of the name, or already done: the next event tells.
-                if error.status in (404, 409):
+                if error.status in (404, 409) or "metadata.uid" in str(error):
                     return
                 if error.status < 429:
                     self._errors.append(error)

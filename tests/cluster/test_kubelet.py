@@ -54,6 +54,18 @@ def test_a_node_may_refuse_a_pod(cluster: Cluster) -> None:
     assert cluster.api.get(PODS, "p", cluster.namespace)["status"]["reason"] == "OutOfcpu"
 
 
+def test_a_pod_that_is_replaced_before_it_runs_is_another_s_affair(cluster: Cluster) -> None:
+    kubelet = FakeKubelet(cluster.api, delay=0.5)
+    kubelet.start()
+    try:
+        cluster.api.bind(_pod(cluster, "p"), "a")
+        cluster.api.delete(PODS, "p", cluster.namespace, grace=0)
+        cluster.api.bind(_pod(cluster, "p"), "a")
+        cluster.wait_until(lambda: _phase(cluster, "p") == "Running", "the second one runs")
+    finally:
+        kubelet.stop()
+
+
 def test_it_lives_through_a_restart_of_the_api_server(
     cluster: Cluster, kubelet: FakeKubelet
 ) -> None:

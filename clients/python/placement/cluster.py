@@ -58,6 +58,13 @@ class ApiError(Exception):
         self.message = message
         self.retry_after = retry_after
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the object that was meant is gone, has changed, or another has its name: a patch
+        that says the uid of the one before is invalid to the API server."""
+        is_another = self.status == 422 and "metadata.uid" in self.message
+        return self.status in (404, 409) or is_another
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
