@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--every", type=float, default=0.5, help="seconds between two arrivals")
+    parser.add_argument("--kill-every", type=float, default=15.0, help="seconds between two kills")
     parser.add_argument("--share", type=float, default=0.5, help="of the gangs that is advised")
     parser.add_argument(
         "--kai-hold", choices=("gate", "label"), default="gate", help="how KAI's gangs wait"
@@ -141,7 +142,7 @@ class _Arrivals:
                 if now >= arrives:
                     self._arrive()
                     arrives = now + options.every
-                if now >= kill + 15.0:
+                if now >= kill + options.kill_every:
                     kill = now
                     controller = self._kill(controller, schedulers, address)
                 self._look()
