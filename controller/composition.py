@@ -285,6 +285,7 @@ def _advising(shared: Shared) -> Mode:
         advised,
         shared.recorder,
         shared.pool,
+        ttl=settings.advice_ttl,
         clock=time.time,
         may_act=shared.authority.leads,
         count=lambda adapter, end: metrics.advice.labels(adapter, end.value).inc(),

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Protocol
 
-from controller.advice.advice import Advice
+from controller.advice.advice import Advice, Mark
 from controller.advice.objects import Objects
+from controller.apply import Binding
 from controller.gang_state import Body, Key
 
 
@@ -59,6 +60,15 @@ class Adapter(Protocol):
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Takes back what can be taken back; the pods wait for advice again."""
+
+    def complete(self, rest: Collection[Binding], objects: Objects) -> None:
+        """Lets the rest of a gang go that its scheduler has in part, after `undo`."""
+
+    def left(self, objects: Objects) -> Collection[Mark]:
+        """The advice of which objects are left that may hold room."""
+
+    def sweep(self, mark: Mark) -> None:
+        """Deletes such objects, of advice that stands on no pod any more."""
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         """Lets the scheduler decide alone about pods that wait for advice."""

@@ -8,9 +8,12 @@ never whole.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 from controller.apply import Binding
 from controller.gang_state import Body, Key, key_of
@@ -33,6 +36,16 @@ class End(StrEnum):
     """No advice came in time, or the scheduler was faster: it decides alone."""
 
 
+_ID: Final = re.compile("[0-9a-f]{16}")
+
+
+class Mark(NamedTuple):
+    """What tells one piece of advice from all others: another namespace may copy its id."""
+
+    namespace: str
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Where the pods of a gang should go. `until` is in seconds since the epoch; `by` names
@@ -44,6 +57,10 @@ class Advice:
     bindings: tuple[Binding, ...]
     until: float
     size: int
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.gang[0], self.id)
 
     @property
     def is_whole(self) -> bool:
@@ -70,12 +87,12 @@ class Advice:
         )
 
 
-def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
-    """All advice that is written on pods, by its id.
+def read_advice(pods: Mapping[Key, Body]) -> dict[Mark, Advice]:
+    """All advice that is written on pods.
 
     Anybody may write annotations on pods of theirs: what cannot be read is no advice.
     """
-    found: dict[str, Advice] = {}
+    found: dict[Mark, Advice] = {}
     for pod in pods.values():
         text = (pod["metadata"].get("annotations") or {}).get(ADVICE)
         if text is None:
@@ -95,12 +112,12 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
                 float(said["until"]),
                 int(said["size"]),
             )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
-        if namespace != key[0]:
+        if namespace != key[0] or not (_ID.fullmatch(one.id) and math.isfinite(one.until)):
             # Advice is for pods of the gang's own namespace.
             continue
-        if (before := found.get(one.id)) is not None:
+        if (before := found.get(one.mark)) is not None:
             one = Advice(
                 one.id,
                 before.gang,
@@ -109,5 +126,5 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[str, Advice]:
                 before.until,
                 before.size,
             )
-        found[one.id] = one
+        found[one.mark] = one
     return found

@@ -48,15 +48,15 @@ def adapters(
             case "kube-scheduler-nominate":
                 return KubeScheduler(cluster, executor, mode="nominate")
             case "kai":
-                return Kai(cluster, settle=kai_settle)
+                return Kai(cluster, executor, settle=kai_settle)
             case "kai-pool":
-                return Kai(cluster, pool=pool)
+                return Kai(cluster, executor, pool=pool)
             case "kai-pins":
                 return KaiPins(cluster, executor)
             case "koordinator":
-                return Koordinator(cluster, mode="reservations")
+                return Koordinator(cluster, executor, mode="reservations")
             case "koordinator-hints":
-                return Koordinator(cluster, mode="hints")
+                return Koordinator(cluster, executor, mode="hints")
             case "volcano":
                 return Volcano(cluster, executor)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from controller.advice.adapter import Adapter
@@ -35,6 +35,12 @@ logger = logging.getLogger(__name__)
 #: Seconds between two looks at a cluster in which nothing happens.
 _IDLE = 1.0
 _TICK = 0.05
+#: The part of the time to live that writing the advice of one answer may take.
+_PART_FOR_WRITING = 4
+
+
+#: A gang, and the uids of its pods that wait.
+_Waiting = tuple[Key, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +104,9 @@ class AdviceCycle:
         self._forget()
 
     def _forget(self) -> None:
-        self._since: dict[tuple[Key, frozenset[str]], float] = {}
-        self._asked_at: dict[tuple[Key, frozenset[str]], float] = {}
-        self._overtaken: set[tuple[Key, frozenset[str]]] = set()
+        self._since: dict[_Waiting, float] = {}
+        self._asked_at: dict[_Waiting, float] = {}
+        self._overtaken: set[_Waiting] = set()
         #: What was there when it was asked last, and how long the answer took.
         self._room = Room()
         self._took = 0.0
@@ -148,26 +154,21 @@ class AdviceCycle:
         if self._is_due(waiting, request.room):
             self._advise(request, objects, waiting)
         # 4. Whose advice did not come in time is the scheduler's alone.
-        self._let_go(request, self._cache.view(), waiting)
+        self._let_go(request, self._cache.view())
 
-    def _look(
-        self, request: AdviceRequest, objects: Objects
-    ) -> Mapping[Key, tuple[Key, frozenset[str]]]:
+    def _look(self, request: AdviceRequest, objects: Objects) -> Mapping[Key, _Waiting]:
         """The gangs that wait, with what tells one from a later one of its name: its pods."""
         now = self._clock()
         waiting = {
-            gang: (
-                gang,
-                frozenset(objects.pods[key]["metadata"].get("uid", "") for key in members),
-            )
-            for gang, members in request.waiting.items()
+            gang: _named(gang, members, objects) for gang, members in request.waiting.items()
         }
         known = set(waiting.values())
-        self._since = {one: self._since.get(one, now) for one in known}
+        strays = {_named(key, (key,), objects) for key in request.strays}
+        self._since = {one: self._since.get(one, now) for one in known | strays}
         self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
         return waiting
 
-    def _is_due(self, waiting: Mapping[Key, tuple[Key, frozenset[str]]], room: Room) -> bool:
+    def _is_due(self, waiting: Mapping[Key, _Waiting], room: Room) -> bool:
         now = self._clock()
         if now < self._inquiry.not_before:
             return False
@@ -187,7 +188,7 @@ class AdviceCycle:
         self,
         request: AdviceRequest,
         objects: Objects,
-        waiting: Mapping[Key, tuple[Key, frozenset[str]]],
+        waiting: Mapping[Key, _Waiting],
     ) -> None:
         self._heartbeat.step(Step.ASK)
         message = request.request
@@ -215,8 +216,11 @@ class AdviceCycle:
             if not self._authority.may_act():
                 return
             self._heartbeat.step(Step.APPLY)
-            # The advice before this one has taken room, and written on its pods.
-            if not self._lifecycle.begin(advice, objects, expected):
+            # The advice before this one has taken room, and written on its pods. Its time began
+            # to run only then, and it has to be carried on before that is over.
+            is_late = self._clock() - now > self._options.advice_ttl / _PART_FOR_WRITING
+            fresh = replace(advice, until=self._wall() + self._options.advice_ttl)
+            if is_late or not self._lifecycle.begin(fresh, objects, expected):
                 self._overtaken.add(waiting[advice.gang])
 
     def _new_advice(
@@ -252,17 +256,19 @@ class AdviceCycle:
         self,
         request: AdviceRequest,
         objects: Objects,
-        waiting: Mapping[Key, tuple[Key, frozenset[str]]],
     ) -> None:
         if not self._options.advice_timeout:
             return
         advised = {b.pod for one in read_advice(objects.pods).values() for b in one.bindings}
-        for gang, one in waiting.items():
-            if self._clock() - self._since[one] < self._options.advice_timeout:
+        # No advice will come for pods of no gang, or of one that cannot be read.
+        alone = {key: (key,) for key in request.strays}
+        for gang, members in (*request.waiting.items(), *alone.items()):
+            one = _named(gang, members, objects)
+            if self._clock() - self._since.get(one, self._clock()) < self._options.advice_timeout:
                 continue
             pods: dict[Key, Body] = {
                 key: objects.pods[key]
-                for key in request.waiting[gang]
+                for key in members
                 if key in objects.pods and key not in advised
             }
             if pods and self._authority.may_act():
@@ -275,3 +281,8 @@ class AdviceCycle:
             if self._refused.get(key) != fault:
                 logger.warning("cannot be read: %s", fault, extra={"object": "/".join(key)})
         self._refused = dict(refused)
+
+
+def _named(gang: Key, members: Iterable[Key], objects: Objects) -> _Waiting:
+    uids = (objects.pods[key]["metadata"].get("uid", "") for key in members if key in objects.pods)
+    return gang, frozenset(uids)

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Any, Final
 
 from controller.advice.adapter import Progress
-from controller.advice.advice import Advice
+from controller.advice.advice import Advice, Mark
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import (
     gates,
@@ -24,8 +24,10 @@ from controller.advice.pod_patches import (
 from controller.apply import Binding
 from controller.gang_state import Body, Key
 from placement.advice_marks import GATE
-from placement.cluster import Cluster
+from placement.cluster import ApiError, Cluster
 
+#: Statuses of an API server that may take the same request later; 0: no answer came.
+_NOT_NOW: Final = (0, 408, 429)
 _NODE_NAME: Final = "metadata.name"
 
 
@@ -86,6 +88,24 @@ class GatedPods(ABC):
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Does nothing: what is still gated was not touched, and the rest is the scheduler's."""
+        return
+
+    def complete(self, rest: Collection[Binding], objects: Objects) -> None:
+        """Where to go cannot be taken back from the others, so these go there too, if they may."""
+        for binding in rest:
+            try:
+                self._let_go(binding, objects)
+            except ApiError as error:
+                if error.status in _NOT_NOW or error.status >= 500:
+                    raise
+                ungate(self._cluster, binding.pod, binding.uid)
+
+    def left(self, objects: Objects) -> Collection[Mark]:
+        """Nothing: no objects are made."""
+        return ()
+
+    def sweep(self, mark: Mark) -> None:
+        """Does nothing: no objects are made."""
         return
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:

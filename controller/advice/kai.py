@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Executor
 from typing import Final
 
 from controller.advice.adapter import Progress
-from controller.advice.advice import Advice
+from controller.advice.advice import Advice, Mark
 from controller.advice.bind_requests import bind_request, has_failed, has_succeeded
 from controller.advice.gpu_groups import noted_groups
+from controller.advice.left_objects import delete, delete_made_for, mark_of
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
 from controller.apply import Binding
@@ -35,6 +37,7 @@ from placement.cluster import MERGE_PATCH, ApiError, Cluster
 from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES
 
 SCHEDULER: Final = "kai-scheduler"
+_NO_POD: Final[Body] = {"spec": {}}
 _POD_GROUP: Final = "pod-group-name"
 #: Seconds by which KAI's binder goes on trying to bind a gated pod after the pod may go.
 _MORE: Final = 30.0
@@ -49,12 +52,14 @@ class Kai:
     def __init__(
         self,
         cluster: Cluster,
+        executor: Executor,
         *,
         pool: str = "",
         settle: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
+        self._executor = executor
         self._pool = pool
         self._settle = settle
         # The binder pauses 1, 2, 4, ... seconds.
@@ -137,8 +142,7 @@ class Kai:
         if progress is Progress.DONE and writes and self._overtaken(advice, objects):
             return Progress.FAILED
         if progress is Progress.DONE:
-            for one in gated:
-                ungate(self._cluster, one.pod, one.uid)
+            list(self._executor.map(lambda one: ungate(self._cluster, one.pod, one.uid), gated))
             if not self._pool:
                 self._drop_hold(_groups(advice, objects), objects)
         return progress
@@ -156,24 +160,29 @@ class Kai:
         )
 
     def _write(self, advice: Advice, objects: Objects, *, tries: int | None = None) -> Progress:
-        requests = objects.of(BIND_REQUESTS)
-        for binding in advice.bindings:
-            found = requests.get(binding.pod)
-            if found is not None and self._pool and has_failed(found):
-                if _is_ours(found, advice):
-                    return Progress.FAILED
-                self._delete(found)
-                found = None
-            if found is None:
-                pod = objects.pods.get(binding.pod)
-                if pod is None:
-                    return Progress.FAILED
-                if node_of(pod):
-                    continue
-                found = self._create(advice, pod, binding, objects, tries)
-            if not _is_ours(found, advice) or has_failed(found):
-                return Progress.FAILED
-        return Progress.DONE
+        there = self._executor.map(
+            lambda one: self._ensure(one, advice, objects, tries), advice.bindings
+        )
+        return Progress.DONE if all(list(there)) else Progress.FAILED
+
+    def _ensure(
+        self, binding: Binding, advice: Advice, objects: Objects, tries: int | None
+    ) -> bool:
+        """Writes the request of one pod if there is none; whether there is one of ours."""
+        found = objects.of(BIND_REQUESTS).get(binding.pod)
+        if found is not None and self._pool and has_failed(found):
+            if _is_ours(found, advice):
+                return False
+            delete(self._cluster, BIND_REQUESTS, found)
+            found = None
+        if found is None:
+            pod = objects.pods.get(binding.pod)
+            if pod is None:
+                return False
+            if node_of(pod):
+                return True
+            found = self._create(advice, pod, binding, objects, tries)
+        return _is_ours(found, advice) and not has_failed(found)
 
     def finish(self, advice: Advice, objects: Objects) -> None:
         """Takes the hold away: KAI's binder may be done before we are."""
@@ -185,16 +194,22 @@ class Kai:
         """Deletes the requests that were not carried out; one that was is bound for good. A
         gang that is still held waits for advice again."""
         self._stands.pop(advice.id, None)
-        for binding in advice.bindings:
-            namespace, name = binding.pod
-            try:
-                found = self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
-            except ApiError as error:
-                if error.status == 404:
-                    continue
-                raise
-            if _is_ours(found, advice) and not has_succeeded(found):
-                self._delete(found)
+        self.sweep(advice.mark)
+
+    def complete(self, rest: Collection[Binding], objects: Objects) -> None:
+        self.release([binding.pod for binding in rest], objects)
+
+    def left(self, objects: Objects) -> Collection[Mark]:
+        """Requests that were not carried out, and that no pod has gone along with."""
+        found = (
+            mark_of(one)
+            for key, one in objects.of(BIND_REQUESTS).items()
+            if not has_succeeded(one) and not node_of(objects.pods.get(key, _NO_POD))
+        )
+        return {mark for mark in found if mark is not None}
+
+    def sweep(self, mark: Mark) -> None:
+        delete_made_for(self._cluster, BIND_REQUESTS, mark, phases_kept=frozenset({"Succeeded"}))
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         """Takes gates and the hold away. In a pool of ours there is nobody to hand a gang to."""
@@ -220,18 +235,6 @@ class Kai:
         # There is one already: ours of before a crash, or another writer was first.
         return self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
 
-    def _delete(self, request: Body) -> None:
-        namespace, name = _key(request)
-        try:
-            self._cluster.request(
-                "DELETE",
-                BIND_REQUESTS.path_of(name, namespace),
-                body={"preconditions": {"uid": request["metadata"]["uid"]}},
-            )
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
-
     def _drop_hold(self, groups: Iterable[Key], objects: Objects) -> None:
         for namespace, name in groups:
             group = objects.of(KAI_POD_GROUPS).get((namespace, name))
@@ -246,7 +249,7 @@ class Kai:
                     content_type=MERGE_PATCH,
                 )
             except ApiError as error:
-                if error.status not in (404, 409):
+                if not error.is_gone:
                     raise
 
 

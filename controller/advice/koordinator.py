@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
 from typing import Any, Final, Literal
 
 from controller.advice.adapter import Progress
-from controller.advice.advice import Advice
+from controller.advice.advice import Advice, Mark
+from controller.advice.left_objects import delete_made_for, mark_of
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import (
     annotate,
@@ -26,6 +28,7 @@ from controller.advice.pod_patches import (
     ungate,
     without_gate,
 )
+from controller.apply import Binding
 from controller.gang_state import Body, Key, condition_of, node_of
 from placement.advice_marks import GATE, MADE_FOR
 from placement.cluster import ApiError, Cluster
@@ -37,6 +40,7 @@ _HINT: Final = "internal.scheduling.koordinator.sh/scheduling-hint"
 _DEVICES: Final = "DeviceShare"
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
+_NO_POD: Final[Body] = {"spec": {}}
 #: Parts of a pod's spec that bear on where it fits; a Reservation is checked for those.
 _KEPT: Final = (
     "nodeSelector",
@@ -54,11 +58,13 @@ class Koordinator:
     def __init__(
         self,
         cluster: Cluster,
+        executor: Executor,
         *,
         mode: Literal["reservations", "hints"],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._cluster = cluster
+        self._executor = executor
         self._mode = mode
         self._clock = clock
 
@@ -105,16 +111,22 @@ class Koordinator:
         ):
             # Let go already: the Reservations are used up one by one.
             return Progress.DONE
-        found = [self._ensure(advice, index, objects) for index in range(len(advice.bindings))]
+        # A pod that runs has used up its own; it may be gone.
+        open_bindings = [
+            b for b in advice.bindings if not node_of(objects.pods.get(b.pod, _NO_POD))
+        ]
+        found = list(self._executor.map(lambda b: self._ensure(advice, b, objects), open_bindings))
         if any(_has_failed(one) for one in found):
             return Progress.FAILED
         if not all(_phase(one) in ("Available", "Succeeded") for one in found):
             return Progress.WRITING
-        for binding in advice.bindings:
-            pod = objects.pods.get(binding.pod)
-            if pod is not None and GATE in gates(pod):
-                ungate(self._cluster, binding.pod, binding.uid)
+        list(self._executor.map(lambda one: self._let_go(one, objects), open_bindings))
         return Progress.DONE
+
+    def _let_go(self, binding: Binding, objects: Objects) -> None:
+        pod = objects.pods.get(binding.pod)
+        if pod is not None and GATE in gates(pod):
+            ungate(self._cluster, binding.pod, binding.uid)
 
     def finish(self, advice: Advice, objects: Objects) -> None:
         """Does nothing: a Reservation is used up by its pod."""
@@ -129,24 +141,36 @@ class Koordinator:
                 if pod is not None and not node_of(pod) and ALLOCATED in annotations_of(pod):
                     annotate(self._cluster, binding.pod, binding.uid, {ALLOCATED: None})
             return
-        for index in range(len(advice.bindings)):
-            try:
-                self._cluster.request("DELETE", RESERVATIONS.path_of(_name(advice, index)))
-            except ApiError as error:
-                if error.status != 404:
-                    raise
+        self.sweep(advice.mark)
+
+    def complete(self, rest: Collection[Binding], objects: Objects) -> None:
+        self.release([binding.pod for binding in rest], objects)
+
+    def left(self, objects: Objects) -> Collection[Mark]:
+        """Reservations that no pod has used yet, or will soon."""
+        if self._mode == "hints":
+            return ()
+        found = (
+            mark_of(one)
+            for one in objects.of(RESERVATIONS).values()
+            if _phase(one) not in ("Succeeded", "Failed")
+            and not node_of(objects.pods.get(_owner_of(one), _NO_POD))
+        )
+        return {mark for mark in found if mark is not None}
+
+    def sweep(self, mark: Mark) -> None:
+        delete_made_for(self._cluster, RESERVATIONS, mark)
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         for key in pods:
             if (pod := objects.pods.get(key)) is not None and GATE in gates(pod):
                 ungate(self._cluster, key, pod["metadata"].get("uid", ""))
 
-    def _ensure(self, advice: Advice, index: int, objects: Objects) -> Body:
+    def _ensure(self, advice: Advice, binding: Binding, objects: Objects) -> Body:
         """The Reservation of a pod of the advice, made if it is not there."""
-        name = _name(advice, index)
+        name = f"advice-{advice.id}-{binding.uid}"
         if (found := objects.of(RESERVATIONS).get(("", name))) is not None:
             return found
-        binding = advice.bindings[index]
         pod = objects.pods.get(binding.pod)
         if pod is None:
             return {"status": {"phase": "Failed"}}
@@ -220,10 +244,11 @@ def annotations_of(pod: Body) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
 
 
-def _name(advice: Advice, index: int) -> str:
-    # The order of the bindings may differ after a crash, the pods do not.
-    uids = sorted(binding.uid for binding in advice.bindings)
-    return f"advice-{advice.id}-{uids.index(advice.bindings[index].uid)}"
+def _owner_of(body: Body) -> Key:
+    """The pod that a Reservation of ours is for."""
+    owners = (body.get("spec") or {}).get("owners") or [{}]
+    owner = owners[0].get("object") or {}
+    return str(owner.get("namespace")), str(owner.get("name"))
 
 
 def _phase(body: Body) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from datetime import UTC, datetime
@@ -23,19 +24,19 @@ from functools import partial
 from typing import Final
 
 from controller.advice.adapter import Adapter, Progress
-from controller.advice.advice import Advice, End, read_advice
+from controller.advice.advice import Advice, End, Mark, read_advice
 from controller.advice.objects import Objects
-from controller.advice.pod_patches import annotate, set_condition
+from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
-from controller.advice.room import overbooked
+from controller.advice.room import overbooked, what_pods_meet
 from controller.apply import Binding
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
-from placement.advice_marks import ADVICE
+from placement.advice_marks import ADVICE, GATE
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes import InputError
 from placement.kubernetes.pods import KAI_GROUP
-from placement.resources import PODS, UNFINISHED
+from placement.resources import NODES, PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ _SENTENCES: Final = {
 
 
 class AdviceLifecycle:
-    """Begins, carries on and ends advice. `clock` is seconds since the epoch."""
+    """Begins, carries on and ends advice, which holds for `ttl` seconds. `clock` is seconds since
+    the epoch and may jump; `steady` may not."""
 
     def __init__(
         self,
@@ -62,21 +64,27 @@ class AdviceLifecycle:
         recorder: Recorder,
         executor: Executor,
         *,
+        ttl: float,
         clock: Callable[[], float],
         may_act: Callable[[], bool],
+        steady: Callable[[], float] = time.monotonic,
         count: Callable[[str, End], None] = lambda adapter, end: None,
     ) -> None:
         self._cluster = cluster
         self._adapters: Mapping[str, Adapter] = {one.name: one for one in adapters}
         self._recorder = recorder
         self._executor = executor
+        self._ttl = ttl
         self._clock = clock
+        self._steady = steady
         self._may_act = may_act
         self._count = count
-        self._rejections = Rejections(cluster, clock)
+        self._rejections = Rejections(cluster, steady)
         # What the watches have not shown yet: when advice was begun, and when it ended.
-        self._begun: dict[str, float] = {}
-        self._ended: dict[str, float] = {}
+        self._begun: dict[Mark, float] = {}
+        self._ended: dict[Mark, float] = {}
+        # Since when objects are left of advice that stands on no pod.
+        self._left: dict[tuple[str, Mark], float] = {}
 
     def begin(self, advice: Advice, objects: Objects, expected: Collection[str] = ()) -> bool:
         """Writes new advice; whether it stands. `expected` are the uids of pods that other
@@ -85,7 +93,7 @@ class AdviceLifecycle:
             why = self._changed(advice, objects, expected)
             if why:
                 return self._conflict(advice, why, ())
-            self._begun[advice.id] = self._clock()
+            self._begun[advice.mark] = self._steady()
             written = list(self._executor.map(partial(self._mark, advice), advice.bindings))
             if not all(written):
                 gone = advice.bindings[written.index(False)].pod[1]
@@ -102,10 +110,12 @@ class AdviceLifecycle:
     def carry_on(self, objects: Objects) -> None:
         """Goes on with all advice that stands on pods."""
         for memory in (self._begun, self._ended):
-            for old in [one for one, at in memory.items() if self._clock() - at > _REMEMBERED]:
+            for old in [one for one, at in memory.items() if self._steady() - at > _REMEMBERED]:
                 del memory[old]
         self._look_for_rejections(objects)
-        for advice in read_advice(objects.pods).values():
+        standing = read_advice(objects.pods)
+        self._sweep(standing, objects)
+        for advice in standing.values():
             if not self._may_act():
                 return
             try:
@@ -130,11 +140,17 @@ class AdviceLifecycle:
     def _carry_on(self, advice: Advice, objects: Objects) -> None:
         now = self._clock()
         adapter = self._adapters.get(advice.by)
-        if adapter is None or advice.id in self._ended:
-            # Of a controller with other settings, which `placementctl release` ends; or of
-            # ours, and the watches are yet to show that it has ended.
+        if adapter is None:
+            # Of a controller with other settings, which `placementctl release` ends.
             return
-        if not advice.is_whole and now - self._begun.get(advice.id, -math.inf) < _SETTLE:
+        if (ended := self._ended.get(advice.mark)) is not None:
+            if self._steady() - ended >= _SETTLE:
+                # The watches would have shown it by now: the API server had not taken it.
+                list(self._executor.map(self._unmark, advice.bindings))
+                self._ended[advice.mark] = self._steady()
+            return
+        begun = self._begun.get(advice.mark, -math.inf)
+        if not advice.is_whole and self._steady() - begun < _SETTLE:
             # Written just now; the watches are yet to show all of it.
             return
         places = {
@@ -149,10 +165,30 @@ class AdviceLifecycle:
         elif len(bound) == len(advice.bindings):
             # Also when some pods were deleted meanwhile: the others are where they should be.
             self._end(advice, adapter, objects, End.FOLLOWED)
-        elif now >= advice.until:
+        elif not now < advice.until <= now + self._ttl + _SETTLE:
+            # Also when the clock was set back: nothing is held for longer than it may.
             self._end(advice, adapter, objects, End.EXPIRED)
         elif not advice.is_whole or self._act(advice, objects) is Progress.FAILED:
             self._end(advice, adapter, objects, End.CONFLICT)
+
+    def _sweep(self, standing: Collection[Mark], objects: Objects) -> None:
+        """Deletes what is left of advice that stands on no pod: all of its pods have gone, or
+        somebody took the annotations away, or the API server was late with a request."""
+        now = self._steady()
+        left = {
+            (adapter.name, mark): adapter
+            for adapter in self._adapters.values()
+            for mark in adapter.left(objects)
+            if mark not in standing
+        }
+        self._left = {one: self._left.get(one, now) for one in left}
+        for one, adapter in left.items():
+            if now - self._left[one] < _SETTLE:
+                continue
+            try:
+                adapter.sweep(one[1])
+            except ApiError as error:
+                logger.warning("not deleted: %s", error, extra={"advice": one[1].id})
 
     def _act(self, advice: Advice, objects: Objects, *, is_new: bool = False) -> Progress:
         adapter = self._adapters[advice.by]
@@ -190,6 +226,8 @@ class AdviceLifecycle:
         if found := next(filter(None, list(why)), ""):
             return found
         for node in sorted(set(advice.nodes.values())):
+            if why_not := self._node_changed(node, objects):
+                return why_not
             known: set[str | None] = {
                 pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
             }
@@ -203,6 +241,17 @@ class AdviceLifecycle:
                     return f"pod {pod['metadata']['name']} came to node {node}"
         return ""
 
+    def _node_changed(self, name: str, objects: Objects) -> str:
+        before = objects.of(NODES).get(("", name))
+        try:
+            node = self._cluster.request("GET", NODES.path_of(name))
+        except ApiError as error:
+            if error.status == 404:
+                return f"node {name} is gone"
+            raise
+        is_same = before is not None and what_pods_meet(node) == what_pods_meet(before)
+        return "" if is_same else f"node {name} has changed"
+
     def _pod_changed(self, binding: Binding, adapter: Adapter, objects: Objects) -> str:
         namespace, name = binding.pod
         try:
@@ -213,11 +262,15 @@ class AdviceLifecycle:
             raise
         if pod["metadata"].get("uid") != binding.uid:
             return f"pod {name} is another one"
-        if ADVICE in (pod["metadata"].get("annotations") or {}):
+        if any(map(self._counts, read_advice({binding.pod: pod}).values())):
             return f"pod {name} is advised already"
         if node_of(pod):
             return f"pod {name} is bound already"
         return "" if adapter.waits(pod, objects) else f"pod {name} does not wait any more"
+
+    def _counts(self, advice: Advice) -> bool:
+        """Whether advice is somebody's: an adapter of ours ends it, or its time does."""
+        return advice.by in self._adapters or advice.until > self._clock()
 
     def _mark(self, advice: Advice, binding: Binding) -> bool:
         """Writes the advice on one pod; whether it is there."""
@@ -234,14 +287,17 @@ class AdviceLifecycle:
         return False
 
     def _end(self, advice: Advice, adapter: Adapter, objects: Objects, end: End) -> None:
-        """Ends advice; what it left is taken back first, for the annotations are its memory."""
+        """Ends advice; what it left is taken back first, for the annotations are its memory.
+        Where the scheduler holds some of the pods and waits for the others, those come, too."""
         if end is End.FOLLOWED:
             adapter.finish(advice, objects)
             self._rejections.expect(advice)
         else:
             adapter.undo(advice, objects)
+            if rest := _rest(advice, objects):
+                adapter.complete(rest, objects)
         list(self._executor.map(self._unmark, advice.bindings))
-        self._ended[advice.id] = self._clock()
+        self._ended[advice.mark] = self._steady()
         self._count(advice.by, end)
         logger.info("advice %s", end.value, extra=_extra(advice))
         list(self._executor.map(lambda one: self._say(one.pod, one.uid, end), advice.bindings))
@@ -277,6 +333,14 @@ class AdviceLifecycle:
             )
         except ApiError as error:
             logger.warning("event not written: %s", error, extra={"pod": "/".join(pod[0])})
+
+
+def _rest(advice: Advice, objects: Objects) -> list[Binding]:
+    """What our gate holds still, when others of the gang were let go and do not run: their
+    scheduler may wait for all of them."""
+    pods = {b: pod for b in advice.bindings if (pod := objects.pods.get(b.pod)) is not None}
+    has_begun = any(not (GATE in gates(pod) or node_of(pod)) for pod in pods.values())
+    return [b for b, pod in pods.items() if has_begun and GATE in gates(pod)]
 
 
 def _extra(advice: Advice) -> dict[str, object]:

@@ -21,6 +21,7 @@ from controller.plain_gangs import plain_gangs
 from placement import v1
 from placement.kubernetes import InputError, Translation, translate
 from placement.kubernetes import Objects as Input
+from placement.kubernetes.memberships import group_of
 from placement.resources import NODES, POD_GANGS, PODS, Resource
 
 logger = logging.getLogger(__name__)
@@ -53,15 +54,17 @@ class AdviceRequest:
     #: KAI's names of shared GPUs, by node and device.
     gpu_groups: Mapping[str, Mapping[int, str]]
     room: Room
+    #: Pods that wait for advice and are of no gang that can be read: none will come.
+    strays: frozenset[Key]
 
 
 def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
     """The request as of `now`, in seconds since the epoch."""
-    advised = {
-        binding.pod: binding
-        for advice in read_advice(objects.pods).values()
-        for binding in advice.bindings
-    }
+    # What is over holds nothing, whoever is late to take it back.
+    standing = [one for one in read_advice(objects.pods).values() if one.until > now]
+    advised = {binding.pod: binding for advice in standing for binding in advice.bindings}
+    # It will be taken back: the rest of the gang must not be let go meanwhile.
+    torn = {advice.gang for advice in standing if not advice.is_whole}
     by_pod: dict[Key, Adapter] = {}
     pods: dict[Key, Body] = {}
     for key, pod in objects.pods.items():
@@ -95,11 +98,16 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     message = translation.request
     waiting = {}
     kept = []
+    strays = set(by_pod)
     for one in message.gangs:
+        strays -= {
+            key_of_resource(p.name) for g in one.groups for ps in g.pod_sets for p in ps.pods
+        }
         members = _waiting(one)
         runs = any(True for group in one.groups for _ in _bound(group))
-        if members and all(key in by_pod for key in members):
-            waiting[key_of_resource(one.name)] = members
+        name = key_of_resource(one.name)
+        if members and name not in torn and all(key in by_pod for key in members):
+            waiting[name] = members
         if members or runs:
             kept.append(one)
     del message.gangs[:]
@@ -118,7 +126,26 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
                 if not (one.unschedulable or one.not_ready)
             ),
         ),
+        frozenset(strays | _left_alone(by_pod, waiting, objects, bodies)),
     )
+
+
+def _left_alone(
+    by_pod: Mapping[Key, Adapter],
+    waiting: Mapping[Key, tuple[Key, ...]],
+    objects: Objects,
+    bodies: Mapping[_Place, Body],
+) -> set[Key]:
+    """Pods that wait, and others of their gang are no part of the request: those cannot be read,
+    or are with their scheduler already."""
+    asked = {key for members in waiting.values() for key in members}
+    outside = {
+        group
+        for key, pod in objects.pods.items()
+        if ("Pod", key, "") not in bodies and not pod["metadata"].get("deletionTimestamp")
+        if (group := group_of(pod)) is not None
+    }
+    return {key for key in by_pod if key not in asked and group_of(objects.pods[key]) in outside}
 
 
 def _as_advised(pod: Body, binding: Binding) -> Body:

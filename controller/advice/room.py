@@ -13,7 +13,7 @@ from controller.advice.adapter import Adapter
 from controller.advice.advice import Advice
 from controller.advice.objects import Objects
 from controller.advice.request import build_request
-from controller.gang_state import Body, Key, key_of, node_of
+from controller.gang_state import Body, Key, condition_of, key_of, node_of
 from placement import v1
 from placement.cluster import ApiError, Cluster
 from placement.kubernetes.devices import KAI_HOLDERS
@@ -35,6 +35,8 @@ def overbooked(
             return f"node {name} is gone"
         if (node.get("spec") or {}).get("unschedulable"):
             return f"node {name} is cordoned"
+        if not _is_ready(node):
+            return f"node {name} is not ready"
         there["", name] = node
     requests = _requests(cluster, objects)
     pods = _pods(cluster, objects, nodes, requests)
@@ -51,6 +53,26 @@ def overbooked(
             if amount > 0 and amount > before.get(node_name, {}).get(resource, 0):
                 return f"{resource} on {node_name} was given away"
     return ""
+
+
+def what_pods_meet(node: Body) -> tuple[object, ...]:
+    """What of a node bears on where pods go; the rest of it changes all the time."""
+    spec, metadata = node.get("spec") or {}, node["metadata"]
+    allocatable = (node.get("status") or {}).get("allocatable")
+    return (
+        metadata.get("uid"),
+        metadata.get("labels"),
+        spec.get("unschedulable"),
+        spec.get("taints"),
+        allocatable,
+        _is_ready(node),
+    )
+
+
+def _is_ready(node: Body) -> bool:
+    """A node that does not say so counts as ready, as it does in a plan."""
+    ready = condition_of(node, "Ready")
+    return ready is None or ready.get("status") == "True"
 
 
 def _used(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from controller.advice.advice import Advice
-from controller.advice.koordinator import reservation
+from controller.advice.koordinator import Koordinator, reservation
+from controller.advice.objects import Objects
 from controller.apply import Binding
 from controller.steps import Step
+from placement import resources as product
 from placement.advice_marks import ADVICE, GANG, GATE
+from placement.kubernetes.device_annotations import ALLOCATED
 from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.schedulers import RESERVATIONS, KoordScheduler, install_kinds
 from tests.controller import crashing
+from tests.controller.advice.worlds import connected
 from tests.controller.conftest import controller
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
@@ -158,6 +164,30 @@ def test_a_reservation_holds_all_that_its_pod_asks_for() -> None:
         {"name": "side", "image": "none", "resources": ask, "restartPolicy": "Always"},
     ]
     assert made["containers"] == [{"name": "main", "image": "i", "resources": ask}]
+
+
+@pytest.mark.parametrize(
+    ("notes", "extensions"),
+    [((), {}), (((ALLOCATED, '{"gpu": [{"minor": 1}]}'),), {"DeviceShare": {}})],
+    ids=["any devices", "devices that are named"],
+)
+def test_a_hint_says_whether_its_devices_count(
+    koord: Cluster, notes: tuple[tuple[str, str], ...], extensions: dict[str, Any]
+) -> None:
+    """koord-scheduler looks at devices noted on a waiting pod only where the hint names their
+    plugin."""
+    gang(koord, "g", 1)
+    (pod,) = koord.pods()
+    key, uid = (koord.namespace, "g-0"), pod["metadata"]["uid"]
+    binding = Binding(key, uid, "a", notes)
+    advice = Advice("1" * 16, (koord.namespace, "g"), "koordinator-hints", (binding,), 0.0, 1)
+    objects = Objects(1, {product.PODS: {key: pod}})
+    with connected(koord) as cluster, ThreadPoolExecutor(1) as executor:
+        Koordinator(cluster, executor, mode="hints").act(advice, objects)
+    (pod,) = koord.pods()
+    said = json.loads(pod["metadata"]["annotations"][HINT])
+    assert said == {"preferredNodeNames": ["a"], "extensions": extensions}
+    assert pod["metadata"]["annotations"].get(ALLOCATED) == dict(notes).get(ALLOCATED)
 
 
 @pytest.mark.parametrize("mode", ["koordinator", "koordinator-hints"])

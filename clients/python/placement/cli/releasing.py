@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from placement.advice_marks import ADVICE, GANG, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
+from placement.advice_marks import ADVICE, GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
 from placement.cluster import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiError, Body, Cluster
-from placement.kubernetes.kai import POD_GROUP
+from placement.kubernetes.memberships import group_of
 from placement.kubernetes.reading import At
 from placement.kubernetes.times import read_time
 from placement.resources import (
@@ -24,9 +24,6 @@ from placement.resources import (
     UNFINISHED,
     Resource,
 )
-
-#: Grove's label of a PodGang's pods.
-_POD_GANG: Final = "grove.io/podgang"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +91,7 @@ def carry_out(cluster: Cluster, one: Release) -> bool:
                 content_type=STRATEGIC_MERGE_PATCH if is_gate else MERGE_PATCH,
             )
     except ApiError as error:
-        if error.status in (404, 409):
+        if error.is_gone:
             return False
         raise
     return True
@@ -133,11 +130,7 @@ def _is_older(body: Body, before: datetime | None) -> bool:
 
 def _group_of(pod: Body) -> tuple[str, str]:
     """The gang that a pod says it is of; its own name where it says nothing."""
-    metadata = pod["metadata"]
-    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    names = (annotations.get(POD_GROUP), annotations.get(GANG), labels.get(_POD_GANG))
-    name = next(filter(None, names), metadata["name"])
-    return metadata["namespace"], name
+    return group_of(pod) or (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def _in(body: Body, namespace: str) -> bool:
