@@ -139,6 +139,10 @@ def test_what_no_number_is_enough_for_is_said_to_be_proven(told: Any) -> None:
     assert "impossible" not in told("repack", "--free", f"{RACK}=1")
 
 
+#: Two nodes of one rack are left, on which nothing runs.
+TWO_LEFT = ("--drain", "kubernetes.io/hostname in (n1,n3)", "--add", "1=n2")
+
+
 def placed(answer: Any) -> set[str]:
     return {one["name"] for one in answer["podGangs"] if one["placed"]}
 
@@ -154,6 +158,8 @@ def placed(answer: Any) -> set[str]:
         (["--cordon", "kubernetes.io/hostname in (n1,n2,n3)"], {"runs"}),
         (["--drain", "kubernetes.io/hostname=n1", "--without", "ml/waits"], {"runs"}),
         (["--drain", f"{RACK}"], set()),
+        ([*TWO_LEFT], {"waits"}),
+        ([*TWO_LEFT, "--priority", "ml/runs=9"], {"runs"}),
     ],
 )
 def test_plans_of_what_if(told: Any, options: list[str], want: set[str]) -> None:
@@ -168,6 +174,9 @@ def test_plans_of_what_if(told: Any, options: list[str], want: set[str]) -> None
         (["plan", "--cordon", "rack=none"], "there is no node label rack"),
         (["plan", "--drain", "a=b="], "label selector"),
         (["explain", "--gang", "ml/run"], "did you mean ml/runs?"),
+        (["plan", "--priority", "ml/run=3"], "did you mean ml/runs?"),
+        (["plan", "--priority", "ml/runs=high"], "is not NAMESPACE/NAME=PRIORITY"),
+        (["plan", "--gpu-limit", "team-a=8"], "there is no queue team-a"),
         (["repack", "--free", f"{RACK}=3"], "there are 2 domains"),
     ],
 )
@@ -275,6 +284,19 @@ def test_a_slip_is_a_warning_in_the_answer_and_an_error_when_strict(
     assert main([*ask, "-o", "html"]) == 0
     assert "topologyConstrain" in capsys.readouterr().out
     assert main([*ask, "--strict"]) == 2
+
+
+def test_who_asks_for_some_gangs_gets_no_drawing_of_all(
+    server: str, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = ["plan", "-f", cluster, "--server", server]
+    assert main(ask) == 0
+    assert "╭" in capsys.readouterr().out
+    for some in (["--waiting"], ["--name", "waits"]):
+        assert main([*ask, *some]) == 0
+        told = capsys.readouterr().out
+        assert "╭" not in told
+        assert "waits" in told
 
 
 def test_gangs_are_listed_by_name_and_need(

@@ -111,6 +111,7 @@ def test_a_selector_that_matches_no_node_is_a_mistake(selector: str, why: str) -
     ("change", "near"),
     [
         (lambda r: changes.without(r, resource_name("wait")), "ml/waits"),
+        (lambda r: changes.with_priority(r, resource_name("wait"), 5), "ml/waits"),
         (lambda r: changes.with_nodes(r, {"nodes/n11": 1}), "n1"),
         (lambda r: changes.with_domains(r, "topology.example.com/rak", "r1", 1, levels=()), RACK),
         (lambda r: changes.with_domains(r, RACK, "rr1", 1, levels=()), "r1"),
@@ -139,3 +140,21 @@ def test_devices_ports_and_reservations_are_given_back() -> None:
     assert not after.host_ports
     assert after.compute_domain == ""
     assert new.snapshot.reservations[0].held.extended[GPU] == 2
+
+
+def test_a_gang_gets_another_priority() -> None:
+    asked = two_racks()
+    new = changes.with_priority(asked, resource_name("waits"), 5)
+    assert changes.find_gang(new, resource_name("waits")).priority == 5
+    assert changes.find_gang(asked, resource_name("waits")).priority == 0
+
+
+def test_a_limit_of_gpus_takes_the_place_of_those_of_each_kind() -> None:
+    asked = two_racks()
+    asked.snapshot.queues.add(name="queues/b", limit={GPU: 8, "gpus": 16, "cpu": 1000})
+    assert changes.with_gpu_limit(asked, "queues/b", 24).snapshot.queues[-1].limit == {
+        "gpus": 24,
+        "cpu": 1000,
+    }
+    with pytest.raises(ValueError, match="there is no queue c"):
+        changes.with_gpu_limit(asked, "queues/c", 24)

@@ -107,7 +107,10 @@ def _copies_as_text(gang: GangName, copies: Amount) -> str:
 def _domains_as_text(found: ComputeCapacityResponse) -> str:
     domains, amount = found.domains, found.amount
     if amount.impossible:
-        return f"No number of further domains like {domains.like} is enough; this is proven.\n"
+        return (
+            f"No number of further domains like {domains.like} places every gang; this is proven."
+            " What else a gang needs, explain tells; --without leaves a gang out.\n"
+        )
     if not amount.HasField("value"):
         least = f"; at least {amount.bound} are needed" if amount.HasField("bound") else ""
         return f"No number of further domains like {domains.like} was found to be enough{least}.\n"

@@ -24,6 +24,11 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", re.ASCII)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 
+_PRIORITY: Final = re.compile(r"-?\d{1,10}", re.ASCII)
+
+#: Most GPUs of a limit.
+_MOST_GPUS: Final = 10_000_000
+
 #: Most nodes or domains that one `--add` makes.
 MOST_ADDED: Final = 100_000
 
@@ -61,6 +66,13 @@ class Freeing(NamedTuple):
     number: int
 
 
+class Setting(NamedTuple):
+    """Another number for a gang or a queue, by its resource name."""
+
+    name: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the objects come from, and how strictly they are read."""
@@ -95,6 +107,8 @@ class WhatIf:
     drain: tuple[str, ...]
     without: tuple[GangName, ...]
     evict: str | None
+    priority: tuple[Setting, ...] = ()
+    gpu_limit: tuple[Setting, ...] = ()
     add: tuple[Addition, ...] = ()
 
 
@@ -152,6 +166,22 @@ def addition(text: str) -> Addition:
             " 1=topology.example.com/rack:r7"
         )
     return Addition(int(count), level, value)
+
+
+def other_priority(text: str) -> Setting:
+    """``NAMESPACE/NAME=NUMBER``."""
+    gang, _, number = text.rpartition("=")
+    if not gang or not _PRIORITY.fullmatch(number) or abs(int(number)) >= 1 << 31:
+        raise ValueError(f"{text!r} is not NAMESPACE/NAME=PRIORITY, such as ml/serve-0=1000")
+    return Setting(gang_name(gang).resource_name, int(number))
+
+
+def other_limit(text: str) -> Setting:
+    """``QUEUE=GPUS``."""
+    queue, _, number = text.rpartition("=")
+    if not queue or not (number == "0" or _counts(number, _MOST_GPUS)):
+        raise ValueError(f"{text!r} is not QUEUE=GPUS, such as team-a=512")
+    return Setting(f"queues/{queue}", int(number))
 
 
 def freeing(text: str) -> Freeing:
@@ -337,6 +367,20 @@ _changes = (
         "--evict",
         type=click.Choice(["none", "preempt", "reclaim", "repack"]),
         help="What may give way to what waits.",
+    ),
+    click.option(
+        "--priority",
+        metavar="GANG=NUMBER",
+        multiple=True,
+        type=_Type("priority", other_priority),
+        help="Give this NAMESPACE/NAME another priority.",
+    ),
+    click.option(
+        "--gpu-limit",
+        metavar="QUEUE=GPUS",
+        multiple=True,
+        type=_Type("limit", other_limit),
+        help="Let this queue run so many GPUs.",
     ),
 )
 

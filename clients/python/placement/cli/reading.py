@@ -117,6 +117,10 @@ def changed(
     try:
         for gang in what_if.without:
             request = changes.without(request, f"namespaces/{gang.namespace}/podgangs/{gang.name}")
+        for name, number in what_if.priority:
+            request = changes.with_priority(request, name, number)
+        for name, number in what_if.gpu_limit:
+            request = changes.with_gpu_limit(request, name, number)
         for text in what_if.cordon:
             request = changes.cordoned(request, changes.matching(request, parse_selector(text)))
         for text in what_if.drain:

@@ -30,7 +30,8 @@ def screen(
 ) -> str:
     """Drawing and table for `file` (standard output), with colours if it is a terminal.
 
-    `wide` lists everything and wraps nothing. Lines carry no blanks at their ends.
+    Who lists some gangs does not ask for the drawing of all. `wide` lists everything and wraps
+    nothing. Lines carry no blanks at their ends.
     """
     chosen = replace(chosen or Filter(), most=None if wide else MOST_GANGS)
     if wide and width is None:
@@ -38,7 +39,7 @@ def screen(
     console = Console(file=file or sys.stdout, width=width, highlight=False, soft_wrap=False)
     summary = summarize(request, placement)
     with console.capture() as capture:
-        if request.snapshot.nodes:
+        if request.snapshot.nodes and not (chosen is not None and chosen.narrows):
             console.print(draw(compose(request, summary), summary, width=console.width))
             console.print()
         console.print(report(summary, placement, width=console.width, chosen=chosen))

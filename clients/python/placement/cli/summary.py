@@ -130,6 +130,11 @@ class Filter:
     name: str = ""
     most: int | None = None
 
+    @property
+    def narrows(self) -> bool:
+        """Whether only some gangs were asked for."""
+        return self.waiting or bool(self.name)
+
     def choose(self, summary: Summary) -> tuple[tuple[GangSummary, ...], int]:
         """The gangs to list, in the request's order, and how many more there would be.
 

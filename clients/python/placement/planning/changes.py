@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
+from placement.planning.gpus import GPUS, is_gpu
 from placement.planning.levels import HOSTNAME, domains, finer, label
 from placement.planning.selectors import Selector
 from placement.pod_templates import put_templates_inside
@@ -40,6 +41,30 @@ def find_gang(request: ComputePlacementRequest, name: str) -> PodGang:
         if gang.name == name:
             return gang
     raise ValueError(_missing("gang", _short(name), (_short(g.name) for g in request.gangs)))
+
+
+def with_priority(
+    request: ComputePlacementRequest, name: str, priority: int
+) -> ComputePlacementRequest:
+    """The gang has another priority."""
+    new = copy_of(request)
+    find_gang(new, name).priority = priority
+    return new
+
+
+def with_gpu_limit(
+    request: ComputePlacementRequest, name: str, gpus: int
+) -> ComputePlacementRequest:
+    """The queue ``queues/{queue}`` may run so many GPUs, of whatever kind."""
+    new = copy_of(request)
+    for queue in new.snapshot.queues:
+        if queue.name == name:
+            for resource in [r for r in queue.limit if is_gpu(r, request.policy)]:
+                del queue.limit[resource]
+            queue.limit[GPUS] = gpus
+            return new
+    known = (queue.name.removeprefix("queues/") for queue in request.snapshot.queues)
+    raise ValueError(_missing("queue", name.removeprefix("queues/"), known))
 
 
 def matching(request: ComputePlacementRequest, selector: Selector) -> frozenset[str]:

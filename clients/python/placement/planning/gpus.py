@@ -12,6 +12,15 @@ from placement.v1 import Node, PodTemplate, Policy, Resources
 _DEFAULT: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 _MIG: Final = "nvidia.com/mig-"
 
+#: What a queue counts all GPU resources together by.
+GPUS: Final = "gpus"
+
+
+def is_gpu(resource: str, policy: Policy) -> bool:
+    """Whether a resource of a queue counts GPUs or MIG devices."""
+    names = tuple(policy.gpu_resources) or _DEFAULT
+    return resource == GPUS or resource in names or resource.startswith(_MIG)
+
 
 def gpus_in(resources: Resources, policy: Policy) -> int:
     """GPUs and MIG devices in these resources."""
