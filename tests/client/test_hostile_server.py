@@ -23,14 +23,16 @@ Write = Callable[[BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def serving(tmp_path: Path, write: Write) -> Iterator[Path]:
-    """A kubeconfig for a server of which every answer is written by `write`."""
+def serving(tmp_path: Path, write: Write, *, headers: bool = True) -> Iterator[Path]:
+    """A kubeconfig for a server of which every answer is written by `write`; good headers come
+    before it, or none."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
+            if headers:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
             try:
                 write(self)
             except OSError:
@@ -145,6 +147,22 @@ def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
     ):
         begin = time.monotonic()
         with pytest.raises(ApiError, match="takes too long"):
+            connected.request("GET", NODES.path, timeout=1.0)
+        assert time.monotonic() - begin < 20
+
+
+def test_headers_that_drip_are_given_up(tmp_path: Path) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        while True:
+            handler.wfile.write(b"x")
+            time.sleep(0.05)
+
+    with (
+        serving(tmp_path, drip, headers=False) as kubeconfig,
+        Cluster.connect(kubeconfig=str(kubeconfig)) as connected,
+    ):
+        begin = time.monotonic()
+        with pytest.raises(ApiError, match="no answer from the API server"):
             connected.request("GET", NODES.path, timeout=1.0)
         assert time.monotonic() - begin < 20
 

@@ -22,6 +22,7 @@ import kubernetes
 import urllib3
 
 from placement.resources import Resource
+from placement.timed_headers import POOLS
 
 Body = dict[str, Any]
 
@@ -116,7 +117,9 @@ class Cluster:
         # Repeating is for the caller to decide; urllib3 would do it three times unasked.
         configuration.retries = False
         configuration.connection_pool_maxsize = connections
-        return cls(kubernetes.client.ApiClient(configuration), observe=observe)
+        client = kubernetes.client.ApiClient(configuration)
+        client.rest_client.pool_manager.pool_classes_by_scheme = POOLS
+        return cls(client, observe=observe)
 
     def guarded(self, before: Callable[[str], None]) -> Cluster:
         """The same cluster over the same connections. `before` is told the method of each request
