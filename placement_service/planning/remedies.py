@@ -173,7 +173,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
     """Better and better kinds of nodes and numbers of them."""
     # What the plan leaves tells better which kind will do.
     after = _least_after(case, models)
-    order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), models[i].name))
+    order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), i))
     known: _Added | None = None
     for i in order[:MOST_TRIED]:
         number = max(int(after[i]), int(least[i]))
@@ -192,7 +192,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             # It fits; if others get it first, so they do with another kind, as far as is known.
             sure = Fit.NO if number == known.number or len(able) == 1 else Fit.UNKNOWN
             able = [known.model]
-        for i in sorted(able, key=lambda i: (after[i], models[i].name)):
+        for i in sorted(able, key=lambda i: (after[i], i)):
             change = partial(_with_nodes, model=models[i], number=number)
             fits = known is not None and (number, i) == (known.number, known.model)
             fit = case.settled(change, known.plan if known is not None and fits else None)
@@ -403,16 +403,21 @@ def _of_gang(case: Case, change: Callable[[PodGang], PodGang]) -> Callable[[Snap
 
 
 def models_of(snapshot: Snapshot) -> list[Node]:
-    """One node of each kind, in order of name: what is alike need be tried once."""
+    """One node of each kind, open ones first and then by name: what is alike is tried once.
+
+    A closed node is as good a model, but readers take it for one of the open ones.
+    """
     nodes = snapshot.columns
     columns = (nodes.labels, nodes.allocatable, nodes.taints, nodes.parts)
     numbers = np.stack([column.number for column in columns])
-    order = sorted(range(len(nodes)), key=nodes.names.__getitem__)
+    closed = ~nodes.open
+    order = sorted(range(len(nodes)), key=lambda i: (closed[i], nodes.names[i]))
     _, first = np.unique(numbers[:, order], axis=1, return_index=True)
     models: dict[object, Node] = {}
-    for i in sorted(order[at] for at in first.tolist()):
-        models.setdefault(_kind(nodes[i]), nodes[i])
-    return sorted(models.values(), key=lambda node: node.name)
+    for at in sorted(first.tolist()):
+        node = nodes[order[at]]
+        models.setdefault(_kind(node), node)
+    return list(models.values())
 
 
 def _kind(node: Node) -> object:

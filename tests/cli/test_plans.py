@@ -154,3 +154,42 @@ def test_a_volume_that_keeps_a_pod_out_is_named_by_its_claim() -> None:
     assert result["reasons"][0]["message"].endswith(
         f" (required level {rack}). PersistentVolumeClaims data-0 and data-1 tie pods to nodes."
     )
+
+
+def test_a_gang_of_koordinator_is_relaxed_to_the_next_layer() -> None:
+    """Two blocks of one spine hold a pod each; no other label names the layer above."""
+    layers = [
+        {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
+        {"topologyLayer": "BlockLayer", "parentTopologyLayer": "SpineLayer", "labelKey": ["block"]},
+    ]
+    strategy = {"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]}
+    notes = {"gang.scheduling.koordinator.sh/network-topology-spec": json.dumps(strategy)}
+    label = {"pod-group.scheduling.sigs.k8s.io": "two"}
+    items = [
+        *(node(f"n-{block}", {"spine": "s", "block": block}) for block in ("b1", "b2")),
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "ClusterNetworkTopology",
+            "metadata": {"name": "default"},
+            "spec": {"networkTopologySpec": layers},
+        },
+        {
+            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"namespace": "ml", "name": "two", "annotations": notes},
+            "spec": {"minMember": 2},
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"namespace": "ml", "name": f"two-{i}", "labels": label},
+                "spec": {"containers": [container("c", gpu=8)]},
+            }
+            for i in range(2)
+        ),
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    done = run("explain", "-f", "-", "-o", "json", "--gang", "ml/two", stdin=text)
+    [relaxed] = [r for r in json.loads(done.stdout)["remedies"] if r["kind"] == "RELAX"]
+    assert (relaxed["level"], relaxed["to"], relaxed["proven"]) == ("block", "spine", True)

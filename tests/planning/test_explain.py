@@ -75,6 +75,17 @@ def test_relaxing_skips_levels_that_do_not_help(client: PlacementClient) -> None
     assert found["relax"] == (RACK,)
 
 
+def test_a_further_node_is_like_an_open_one(client: PlacementClient) -> None:
+    """Two kinds would do, and of each the first by name is closed."""
+    nodes = [node("a", closed=True), node("b"), node("c", gpus=16, closed=True)]
+    [added] = [
+        one
+        for one in explained(client, request(nodes, [gang("two", 2)]), "two").remedies
+        if one.HasField("add_nodes")
+    ]
+    assert (added.add_nodes.like, added.add_nodes.count) == ("nodes/b", 1)
+
+
 def test_nothing_helps_a_pod_that_is_larger_than_every_node(client: PlacementClient) -> None:
     assert remedies(client, request([node("n1")], [gang("a", 1, gpus=16)]), "a") == {}
 

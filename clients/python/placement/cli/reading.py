@@ -34,6 +34,7 @@ from placement.kubernetes import (
 )
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
+from placement.kubernetes.reading import At
 from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
@@ -281,6 +282,9 @@ def _named_levels(objects: Objects) -> list[str]:
                 key = level.get(label) if isinstance(level, dict) else None
                 if isinstance(key, str):
                     found[key] = None
+    for one in objects.of_kind(kinds.NETWORK_TOPOLOGIES):
+        layers = At(one.body, {}).get("spec").get("networkTopologySpec")
+        found |= dict.fromkeys(k for layer in layers.items() for k in layer.get("labelKey").texts())
     return list(found)
 
 
