@@ -45,13 +45,15 @@ def first_answer(
 
     Where running gangs may give way, all stay at first, and then make room.
 
-    After `deadline` (in `time.monotonic` seconds) no further order is begun, and
-    gangs that are not placed by then wait; but a short time is always taken. With
+    Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
+    always taken. After half of the time no further order is begun, unless no clock may decide. With
     `minimums_only` a plan that places everyone is good enough, however it lies.
     """
     settled = settle(problem)
     if settled is not None:
         return settled
+    now = time.monotonic()
+    half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)
     best: Plan | None = None
     # The hardest first admits most; the oldest first is what nobody may do worse than.
@@ -71,7 +73,7 @@ def first_answer(
         plan = builder.build(order, start=home)
         if best is None or worth(problem, plan).rank > worth(problem, best).rank:
             best = plan
-        if len(problem.pending) < 2 or is_large(problem) or time.monotonic() > deadline:
+        if len(problem.pending) < 2 or is_large(problem) or time.monotonic() > half:
             break
     assert best is not None
     if home and time.monotonic() < deadline:

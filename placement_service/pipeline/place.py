@@ -44,6 +44,11 @@ VERIFYING_SHARE = 0.2
 #: A search shorter than this is not worth starting, in seconds.
 SHORTEST_SEARCH = 0.02
 
+#: The share of the time that the first answer may take, where the processor is ours alone, and at
+#: most where others take some of it: a plan that is cut short is worse than first come, first
+#: served.
+FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.8
+
 #: How much longer than the last time judging and writing may take.
 MARGIN = 1.5
 
@@ -121,6 +126,7 @@ class _Run:
         offer: Offer,
     ) -> None:
         self._request = request
+        self._began, self._cpu_seconds = clock(), time.process_time()
         self.prepared = prepare(request.snapshot, request.policy)
         self._stages = stages
         self._budget = budget
@@ -221,8 +227,7 @@ class _Run:
         now = self._clock()
         deadline = self._budget.answer_by
         if not self._request.policy.deterministic:
-            # Half of the time at most goes into the first answer.
-            deadline = now + (deadline - now) / 2
+            deadline = now + (deadline - now) * self._first_share(now)
         previous = count_pods(self._request.snapshot, self._request.previous)
         try:
             with stage(Stage.FIRST_ANSWER):
@@ -239,6 +244,12 @@ class _Run:
         candidate = self.candidates.nothing(nothing)
         self.candidates.remember(candidate)
         return candidate
+
+    def _first_share(self, now: float) -> float:
+        """The share of the time for the first answer: half of it in CPU time, about."""
+        seconds, mine = now - self._began, time.process_time() - self._cpu_seconds
+        share = FIRST_SHARE_BUSY if mine <= 0 else FIRST_SHARE * seconds / mine
+        return min(max(FIRST_SHARE, share), FIRST_SHARE_BUSY)
 
     def search(self, problem: Problem, best: Candidate) -> tuple[Candidate, Limit, int]:
         """The best candidate, what ended the search (NONE: a proof, or not known), memory."""

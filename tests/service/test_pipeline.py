@@ -7,6 +7,7 @@ and the real engine in `test_rules`.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -281,6 +282,31 @@ def test_no_clock_but_the_limit_ends_the_first_of_repeatable_answers(determinist
     ask(question, budget=limits, stages=stages(first_answer=greedy))
     assert (given == [limits.answer_by]) is deterministic
     assert given[0] <= limits.answer_by
+
+
+@pytest.mark.parametrize(("processor", "share"), [(1.0, 0.5), (0.8, 0.625), (0.01, 0.8), (0, 0.8)])
+def test_the_first_answer_gets_half_of_the_time_on_a_processor(
+    processor: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others take of the processor meanwhile is not counted, up to a point."""
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "process_time", lambda: processor * next(ticks))
+    given: list[float] = []
+
+    def greedy(problem: Problem, previous: Any, /, *, deadline: float) -> Solution:
+        given.append(deadline)
+        return first_answer(problem, previous)
+
+    # The clock stands still but for one second before the first answer.
+    seconds = iter((0.0, 0.0))
+    limits = Budget(0.0, 1001.0, float("inf"))
+    ask(
+        request(open_snapshot()),
+        budget=limits,
+        stages=stages(first_answer=greedy),
+        clock=lambda: next(seconds, 1.0),
+    )
+    assert given[0] == pytest.approx(1.0 + 1000 * share)
 
 
 def test_the_search_gets_a_deadline_that_leaves_time_for_the_rest() -> None:

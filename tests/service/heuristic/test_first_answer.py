@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +14,7 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution, worth
-from placement_service.formulation.plan import from_solution, oldest_first
+from placement_service.formulation.plan import Plan, from_solution, oldest_first
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic import first_answer as module
 from placement_service.heuristic.first_answer import first_answer
@@ -45,6 +49,26 @@ def test_what_is_placed_when_time_is_over_is_the_answer(monkeypatch: pytest.Monk
     everyone = first_answer(problem)
     some = first_answer(problem, deadline=0.0)
     assert len(some.assignments) < len(everyone.assignments)
+
+
+@pytest.mark.parametrize(("passed", "orders"), [(4.0, 2), (6.0, 1)])
+def test_no_second_order_is_begun_after_half_of_the_time(
+    passed: float, orders: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = time.monotonic() + 1000
+    clock = iter((begin, begin, begin + passed, begin + passed))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    built: list[object] = []
+    build = Builder.build
+
+    def noted(self: Builder, order: Any, **options: Any) -> Plan:
+        built.append(order)
+        return build(self, order, **options)
+
+    monkeypatch.setattr(Builder, "build", noted)
+    problem = formulate(Instance("tiny", {"load": 1.5}).snapshot(), Policy())
+    first_answer(problem, deadline=begin + 10)
+    assert len(built) == orders
 
 
 def test_a_small_question_is_answered_even_when_time_is_over() -> None:
