@@ -47,7 +47,7 @@ SHORTEST_SEARCH = 0.02
 #: The share of the time that the first answer may take, where the processor is ours alone, and at
 #: most where others take some of it: a plan that is cut short is worse than first come, first
 #: served.
-FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.8
+FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 
 #: How much longer than the last time judging and writing may take.
 MARGIN = 1.5

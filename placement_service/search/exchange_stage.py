@@ -29,17 +29,21 @@ def _exchange(state: State, movable: MovableParts, writing: float) -> None:
     exchange = PartExchange(movable, seed=p.seed, temperature=p.exchange_temperature)
     begin, end = exchange.best, p.exchange_least_steps
     steps = taken = 0
-    kept = exchange.best
+    kept, told = exchange.best, time.monotonic()
+    timed = not state.problem.policy.deterministic
     while kept and steps < end and state.left > max(p.least_seconds, writing):
         if exchange.run(p.exchange_steps_at_once):
             # The larger the share of the cost that is gone, the longer another success may take.
             share = (begin - exchange.best) / begin
             end = steps + p.exchange_least_steps + int(p.exchange_more_steps * share**2)
         steps += p.exchange_steps_at_once
-        late = steps >= taken + p.exchange_plan_steps or steps >= end
+        late = steps >= taken + p.exchange_plan_steps
+        # On a busy machine so many steps may take longer than there is time.
+        late = late or (timed and time.monotonic() - told > p.exchange_plan_seconds)
         if exchange.best < kept and (late or not exchange.best):
             # Every plan takes as long as many steps.
             kept, taken = exchange.best, steps
             state.accept(movable.plan(exchange.found))
+            told = time.monotonic()
     if exchange.best < kept:
         state.accept(movable.plan(exchange.found))

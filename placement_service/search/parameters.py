@@ -80,9 +80,10 @@ class SearchParameters:
     exchange_temperature: float = 0.3
     exchange_least_steps: int = 20_000
     exchange_more_steps: int = 1_500_000
-    #: Steps between two looks at the clock, and between two plans.
+    #: Steps between two looks at the clock; steps, or seconds, between two plans.
     exchange_steps_at_once: int = 2_000
     exchange_plan_steps: int = 150_000
+    exchange_plan_seconds: float = 0.4
 
     #: Variables up to which the aggregate model is tried on the whole problem.
     aggregate_variables: int = 8_000

@@ -284,7 +284,9 @@ def test_no_clock_but_the_limit_ends_the_first_of_repeatable_answers(determinist
     assert given[0] <= limits.answer_by
 
 
-@pytest.mark.parametrize(("processor", "share"), [(1.0, 0.5), (0.8, 0.625), (0.01, 0.8), (0, 0.8)])
+@pytest.mark.parametrize(
+    ("processor", "share"), [(1.0, 0.5), (0.8, 0.625), (0.01, 0.65), (0, 0.65)]
+)
 def test_the_first_answer_gets_half_of_the_time_on_a_processor(
     processor: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
