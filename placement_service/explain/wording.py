@@ -16,6 +16,7 @@ from placement_service.entities.request import (
     Resources,
     namespace_of,
 )
+from placement_service.formulation.compute_domains import repels_domains
 from placement_service.formulation.rules.reservations import BESIDE
 
 #: Names listed before the rest is only counted.
@@ -121,7 +122,12 @@ def pod_rules(template: PodTemplate, columns: Iterable[str]) -> tuple[str, ...]:
     `columns` are those of rules that it takes something of.
     """
     words = [
-        *(f"anti-affinity over {t.topology_key}" for t in template.required_anti_affinity),
+        *(
+            f"ComputeDomain {template.compute_domain}, which shares no node with another"
+            if repels_domains(t)
+            else f"anti-affinity over {t.topology_key}"
+            for t in template.required_anti_affinity
+        ),
         *(f"affinity over {t.topology_key}" for t in template.required_affinity),
         *(f"spread over {c.topology_key}" for c in template.spread_constraints),
         *(f"host port {p.port}/{p.protocol}" for p in template.host_ports),

@@ -60,6 +60,12 @@ def with_compute_domains(snapshot: Snapshot) -> Snapshot:
     )
 
 
+def repels_domains(term: PodAffinityTerm) -> bool:
+    """Whether a term of pods says that domains share no node."""
+    selector = term.selector
+    return selector is not None and any(one.key == KEY for one in selector.match_expressions)
+
+
 def _labelled(node: Node, domain: str) -> Node:
     return replace(node, labels={**node.labels, KEY: domain}) if domain else node
 

@@ -24,7 +24,15 @@ from placement_service.entities.placement import (
     Termination,
 )
 from placement_service.entities.progress import Interrupted, Switch
-from placement_service.entities.request import BoundPod, PackingScope, Policy, Request
+from placement_service.entities.request import (
+    PODS,
+    BoundPod,
+    PackingScope,
+    PodTemplate,
+    Policy,
+    Request,
+    Snapshot,
+)
 from placement_service.entities.solution import (
     Assignment,
     FewestDomains,
@@ -47,8 +55,9 @@ from placement_service.pipeline.results import placement_score
 from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import Found
 from tests.service import engines
+from tests.service.formulation.test_devices import pods_of
 from tests.service.formulation.test_running_gangs import PREEMPT, cluster, running, urgent
-from tests.service.questions import gang, node, open_snapshot, request, snapshot
+from tests.service.questions import GPU, gang, node, open_snapshot, request, snapshot
 from tests.waiting import LONG
 
 Report = Callable[[Solution], None]
@@ -574,4 +583,14 @@ def test_who_may_evict_nobody_hears_of_the_room_of_others() -> None:
     assert message == (
         "the cluster has room for 0 of 1 pod of 8 nvidia.com/gpu; "
         "with the room of gangs that it may not evict, for 2."
+    )
+
+
+def test_a_compute_domain_is_named_and_not_the_rule_that_stands_for_it() -> None:
+    busy = replace(node("n0"), compute_domain="ml/other")
+    mine = pods_of("mine", 1, PodTemplate({GPU: 1, PODS: 1}, compute_domain="ml/mine"))
+    placement = ask(request(Snapshot((busy,), (mine,))))
+    [message] = [reason.message for g in placement.gangs for reason in g.reasons]
+    assert message.endswith(
+        ": 1 of 1 node: ComputeDomain ml/mine, which shares no node with another."
     )
