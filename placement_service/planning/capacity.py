@@ -329,5 +329,45 @@ def frontier(
                 return rows
             row.append(copies(wider, gang, exhaustive=False))
         rows.append(Row(count, row))
+        _carry_over(rows)
         report(rows)
+    _close_gaps(cluster, domains, gangs, rows, report)
     return rows
+
+
+def _close_gaps(
+    cluster: Cluster,
+    domains: Domains,
+    gangs: Sequence[PodGang],
+    rows: list[Row],
+    report: Callable[[Sequence[Row]], None],
+) -> None:
+    """Search where counting left a gap, as long as there is time, each for an equal part of it."""
+    open_cells = [
+        (i, j)
+        for i, row in enumerate(rows)
+        for j, amount in enumerate(row.copies)
+        if amount.value != amount.bound
+    ]
+    for done, (i, j) in enumerate(open_cells):
+        now = time.monotonic()
+        until = now + (cluster.deadline - now) / (len(open_cells) - done)
+        if until - now < _SHORTEST:
+            return
+        snapshot = domains.added(rows[i].domains, cluster.snapshot)
+        found = copies(replace(cluster, snapshot=snapshot, deadline=until), gangs[j])
+        row = list(rows[i].copies)
+        row[j] = found
+        rows[i] = Row(rows[i].domains, row)
+        _carry_over(rows)
+        report(rows)
+
+
+def _carry_over(rows: list[Row]) -> None:
+    """What fits with fewer domains fits with more."""
+    for i in range(1, len(rows)):
+        kept = [
+            replace(more, value=max(more.value or 0, less.value or 0))
+            for less, more in zip(rows[i - 1].copies, rows[i].copies, strict=True)
+        ]
+        rows[i] = Row(rows[i].domains, kept)

@@ -146,3 +146,14 @@ def test_a_table_shows_what_each_further_domain_brings(client: PlacementClient) 
     # Both run, so "one" has no room left, and each rack holds one "two" or three "one" more.
     assert [[amount.value for amount in row.copies] for row in rows] == [[1, 1], [2, 4], [3, 7]]
     assert all(amount.value == amount.bound for row in rows for amount in row.copies)
+
+
+def test_a_search_closes_what_counting_leaves_open_in_a_table(client: PlacementClient) -> None:
+    """Three racks of three hold a "two" each, and "three" in what is left, though it runs in one
+    rack at first."""
+    nodes = [node(f"n{i}", rack="r1") for i in range(3)]
+    question = request(nodes, [gang("two", 2, required=RACK), gang("three", 3)])
+    domains = v1.FurtherDomains(level=RACK, like="r1")
+    frontier = v1.Frontier(domains=domains, gangs=[resource_name("two")], most=2)
+    rows = client.capacity(asked(question, frontier=frontier)).rows
+    assert [(row.copies[0].value, row.copies[0].bound) for row in rows] == [(0, 0), (1, 1), (3, 3)]
