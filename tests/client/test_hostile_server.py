@@ -134,6 +134,27 @@ def test_pages_that_never_end_are_given_up(tmp_path: Path, monkeypatch: pytest.M
     assert told == 20
 
 
+@pytest.mark.parametrize("score", ["1e999", "-1e999", "NaN", "9" * 400, "true", "[]"])
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_values_that_make_no_sense_do_not_end_the_status(
+    score: str, output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        body = '{"metadata": {"name": "a", "namespace": "ml"}, "spec": {"nodeName": {"a": []}}}'
+        if "podgangs" in handler.path:
+            gang = {"metadata": {"name": "g", "namespace": "ml"}, "spec": {}}
+            told = {**gang, "status": {"placementScore": "SCORE"}}
+            body = json.dumps(told).replace('"SCORE"', score)
+        handler.wfile.write(b'{"items": [%s]}' % body.encode())
+
+    with serving(tmp_path, write) as kubeconfig:
+        assert main(["status", "--kubeconfig", str(kubeconfig), "-o", output]) == 0
+    told = capsys.readouterr().out
+    assert "g" in told
+    assert "Infinity" not in told
+    assert "NaN" not in told
+
+
 def test_an_answer_that_drips_is_given_up(tmp_path: Path) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         while True:

@@ -69,7 +69,7 @@ def on_nodes_that_are_there(bodies: Iterable[Body]) -> list[Body]:
     there = {key(body)[1] for body in bodies if body["kind"] == NODE}
 
     def runs(body: Body) -> bool:
-        node = body["kind"] == POD and mapping(body.get("spec")).get("nodeName")
+        node = body["kind"] == POD and text(mapping(body.get("spec")).get("nodeName"))
         return not node or node in there
 
     return [body for body in bodies if runs(body)]

@@ -47,6 +47,10 @@ def statuses(bodies: Iterable[Body], *, namespace: str = "") -> tuple[GangStatus
     return tuple(sorted(found, key=lambda gang: (gang.namespace, gang.name)))
 
 
+def _is_score(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 def as_json(gangs: Sequence[GangStatus]) -> dict[str, Any]:
     """The same for programs."""
     return {"podGangs": [{_camel(k): v for k, v in asdict(gang).items()} for gang in gangs]}
@@ -113,7 +117,7 @@ def _status(gang: Body, pods: dict[tuple[str, str], Body]) -> GangStatus:
         minimum=sum(number(group.get("minReplicas")) for group in groups),
         bound=sum(bool(mapping(pod.get("spec")).get("nodeName")) for pod in there),
         pods=len(there),
-        placement_score=score if isinstance(score, int | float) else None,
+        placement_score=score if _is_score(score) else None,
     )
 
 
