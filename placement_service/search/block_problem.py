@@ -69,6 +69,7 @@ class BlockProblem:
         held: Held | None = None,
         pooled: bool,
         rest: Filled | None = None,
+        rough: bool = False,
     ) -> BlockFilling:
         """A model of some blocks; see `BlockFilling`."""
         most = self.parameters.model.master_patterns
@@ -81,6 +82,7 @@ class BlockProblem:
             pooled=pooled,
             most_patterns=most,
             rest=rest,
+            rough=rough,
         )
 
     def encoded(self) -> Filled:
