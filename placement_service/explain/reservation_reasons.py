@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 
@@ -42,7 +43,8 @@ class ReservationReasons:
             which = words.reservation_word(name) if name else "one that it selects"
             text = f"its pods run in a reservation only ({which}), which has no room for them."
             return (Reason(ReasonCode.RESERVED, text, subject=name),)
-        held = self._for_others(gang)
+        mine = self._names_of_own(gang)
+        held = self._in_the_way(gang, mine)
         if not held or self._is_short_without(gang):
             return ()
         nodes = len({r.node for r in held})
@@ -51,32 +53,35 @@ class ReservationReasons:
         where = "1 node" if nodes == 1 else f"{nodes} nodes"
         names = words.listed([words.reservation_word(r.name) for r in held])
         noun = "reservation {} holds" if len(held) == 1 else "reservations {} hold"
-        text = f"{noun.format(names)} {what} on {where} for others; without "
+        why = "and may not be topped up" if held[0].name in mine else "for others"
+        text = f"{noun.format(names)} {what} on {where} {why}; without "
         text += f"{'it' if len(held) == 1 else 'them'} there may be room."
         subject = held[0].name if len(held) == 1 else ""
         return (Reason(ReasonCode.RESERVED, text, state=ReasonState.EMPTY_QUEUE, subject=subject),)
 
-    def _for_others(self, gang: Gang) -> list[Reservation]:
-        """Those on nodes that the pods of a gang could use, which none of them may use itself."""
+    def _names_of_own(self, gang: Gang) -> set[str]:
+        """The reservations that waiting pods of a gang may use."""
         source = self._snapshot.gangs[gang.index]
-        mine = {
-            i
+        return {
+            self._snapshot.reservations[i].name
             for group in source.groups
             for s in group.pod_sets
             if s.pods
             for i in self._ownership.of(source, s)
         }
+
+    def _in_the_way(self, gang: Gang, mine: Collection[str]) -> list[Reservation]:
+        """Those of others on nodes that the gang could use, else what is its own and restricted."""
+        source = self._snapshot.gangs[gang.index]
         rows = self._snapshot.columns.row_of
         able = np.zeros(len(self._snapshot.columns), dtype=bool)
         for group in source.groups:
             for s in group.pod_sets:
                 if s.pods:
                     able |= self._rules.open(s.template)
-        return [
-            r
-            for i, r in enumerate(self._snapshot.reservations)
-            if i not in mine and r.node in rows and able[rows[r.node]]
-        ]
+        near = [r for r in self._snapshot.reservations if r.node in rows and able[rows[r.node]]]
+        others = [r for r in near if r.name not in mine]
+        return others or [r for r in near if r.restricted]
 
     @cached_property
     def _ownership(self) -> Ownership:

@@ -274,6 +274,13 @@ class TestReasons:
             "nvidia.com/gpu under what reservations hold for others; resources alone would do."
         )
 
+    def test_an_owner_hears_of_a_restricted_one_that_is_too_small(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 4, "own", restricted=True)
+        assert self.why(scenario.gang("a", Group("own", pods=1, gpus=6))).message == (
+            "reservation held holds 4 GPUs on 1 node and may not be topped up; "
+            "without it there may be room."
+        )
+
     def test_a_node_that_lacks_the_required_reservation_is_called_so(self) -> None:
         group = Group("own", pods=1, gpus=4, asks=REQUIRED)
         scenario = HALF.node("x1", cordoned=True)
