@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -193,6 +195,23 @@ def test_values_are_completed_wherever_a_shell_cuts_words(
 def test_the_scripts_of_shells_are_still_those_that_are_mended() -> None:
     assert "compset -P '--*='" in SHELLS["zsh"].source_template
     assert "string split -m 1" in SHELLS["fish"].source_template
+    assert "set -l option" in SHELLS["fish"].source_template
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("typed", "want"),
+    [("--filename=./a", "--filename=./a.json"), ("-f ./a", "./a.json")],
+)
+def test_fish_completes_files_behind_an_option_and_its_sign(
+    typed: str, want: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").touch()
+    script = f"placementctl completion fish | source; complete -C 'placementctl plan {typed}'"
+    said = subprocess.run(
+        ["fish", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == [want]
 
 
 @pytest.mark.parametrize(

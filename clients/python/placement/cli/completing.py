@@ -51,10 +51,15 @@ class _Zsh(_WholeWord, ZshComplete):
 
 
 class _Fish(_WholeWord, FishComplete):
-    """A description may hold a comma."""
+    """A description may hold a comma, and where fish looks for files it knows no options."""
 
     source_template = FishComplete.source_template.replace(
         'string split ","', 'string split -m 1 ","'
+    ).replace(
+        "__fish_complete_path $metadata[2];",
+        "set -l option (string match -r -- '^--[^=]+=' $metadata[2]);\n"
+        "            __fish_complete_path (string replace -r -- '^--[^=]+=' '' $metadata[2])"
+        " | string replace -r -- '^' \"$option\";",
     )
 
 
