@@ -6,6 +6,7 @@ import time
 
 from placement_service.search.incumbent import State
 from placement_service.search.movable_parts import MovableParts
+from placement_service.search.parameters import SearchParameters
 from placement_service.search.part_exchange import PartExchange
 
 #: What a plan takes, in times of finding out which parts can move.
@@ -33,9 +34,7 @@ def _exchange(state: State, movable: MovableParts, writing: float) -> None:
     timed = not state.problem.policy.deterministic
     while kept and steps < end and state.left > max(p.least_seconds, writing):
         if exchange.run(p.exchange_steps_at_once):
-            # The larger the share of the cost that is gone, the longer another success may take.
-            share = (begin - exchange.best) / begin
-            end = steps + p.exchange_least_steps + int(p.exchange_more_steps * share**2)
+            end = steps + steps_without_success(p, begin, exchange.best)
         steps += p.exchange_steps_at_once
         late = steps >= taken + p.exchange_plan_steps
         # On a busy machine so many steps may take longer than there is time.
@@ -47,3 +46,15 @@ def _exchange(state: State, movable: MovableParts, writing: float) -> None:
             told = time.monotonic()
     if exchange.best < kept:
         state.accept(movable.plan(exchange.found))
+
+
+def steps_without_success(parameters: SearchParameters, begin: int, best: int) -> int:
+    """After so many more steps that find nothing better it ends.
+
+    The larger the share of the cost that is gone, the longer another success may take. A cost that
+    was small to begin with says little, and other stages wait.
+    """
+    p = parameters
+    share = (begin - best) / begin
+    large = min(1.0, begin / p.exchange_large_cost)
+    return p.exchange_least_steps + int(p.exchange_more_steps * share**2 * large)

@@ -85,6 +85,8 @@ class SearchParameters:
     exchange_temperature: float = 0.3
     exchange_least_steps: int = 20_000
     exchange_more_steps: int = 1_500_000
+    #: Blocks beyond the first from which on all of these steps are worth it.
+    exchange_large_cost: int = 16
     #: Steps between two looks at the clock; steps, or seconds, between two plans.
     exchange_steps_at_once: int = 2_000
     exchange_plan_steps: int = 150_000

@@ -20,7 +20,7 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
 from placement_service.search.configuration_stage import settle_configurations
-from placement_service.search.exchange_stage import exchange_parts
+from placement_service.search.exchange_stage import exchange_parts, steps_without_success
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count, decode
 from placement_service.search.movable_parts import MovableParts
@@ -138,3 +138,12 @@ def test_what_was_exchanged_is_not_exchanged_again() -> None:
     phase = state.phase = "another"
     exchange_parts(state)
     assert state.phase == phase
+
+
+def test_little_success_is_not_worth_many_steps() -> None:
+    least, more = DEFAULTS.exchange_least_steps, DEFAULTS.exchange_more_steps
+    large = DEFAULTS.exchange_large_cost
+    assert steps_without_success(DEFAULTS, 2 * large, 0) == least + more
+    assert steps_without_success(DEFAULTS, 2 * large, large) == least + more // 4
+    # One domain of two is half of the cost as well.
+    assert steps_without_success(DEFAULTS, 2, 1) < least + more // 16
