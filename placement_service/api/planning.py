@@ -15,6 +15,7 @@ from placement.v1 import Placement as PlacementMessage
 from placement.v1 import Progress, planning_pb2
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
+from placement_service.api.validation.names import MAX_VALUE
 from placement_service.api.wire import placements
 from placement_service.api.wire.planning import (
     amount_to_proto,
@@ -286,7 +287,7 @@ class Planning:
         known = {v for v in request.snapshot.columns.label(asked.level) if v is not None}
         if not known:
             keys = {key for labels in request.snapshot.columns.labels.kinds for key in labels}
-            text = f"there is no node label {asked.level}{_near(asked.level, keys)}"
+            text = f"there is no node label {_cut(asked.level)}{_near(asked.level, keys)}"
             raise InvalidRequest([Violation("level", text)])
         if not 0 < asked.count <= len(known):
             text = f"there are {len(known)} domains of {asked.level}, not {asked.count}"
@@ -375,7 +376,8 @@ def _gang(field: str, name: str, request: Request) -> PodGang:
     """The gang of that name. Raises InvalidRequest with the nearest one."""
     gangs = {gang.name: gang for gang in request.snapshot.gangs}
     if name not in gangs:
-        raise InvalidRequest([Violation(field, f"there is no gang {name!r}{_near(name, gangs)}")])
+        text = f"there is no gang {_cut(name)!r}{_near(name, gangs)}"
+        raise InvalidRequest([Violation(field, text)])
     if any(group.fixed_pods for group in gangs[name].groups) and field != "gang":
         text = f"{name!r} cannot be copied: what its running pods ask for is not told"
         raise InvalidRequest([Violation(field, text)])
@@ -394,14 +396,21 @@ def _domains(
     except KeyError:
         known = {v for v in request.snapshot.columns.label(asked.level) if v is not None}
     if known:
-        text = f"there is no {asked.level} {asked.like}{_near(asked.like, known)}"
+        text = f"there is no {asked.level} {_cut(asked.like)}{_near(asked.like, known)}"
         raise InvalidRequest([Violation(f"{field}.like", text)])
     keys = {key for labels in request.snapshot.columns.labels.kinds for key in labels}
-    text = f"there is no node label {asked.level}{_near(asked.level, keys)}"
+    text = f"there is no node label {_cut(asked.level)}{_near(asked.level, keys)}"
     raise InvalidRequest([Violation(f"{field}.level", text)])
 
 
+def _cut(name: str) -> str:
+    """A name for a message; no name of anything is longer."""
+    return name if len(name) <= MAX_VALUE else name[:MAX_VALUE] + "..."
+
+
 def _near(name: str, known: Iterable[str]) -> str:
+    if len(name) > MAX_VALUE:
+        return ""
     names = sorted(known)
     # Labels are often called by what follows the slash.
     near = [one for one in names if one.endswith(f"/{name}")]

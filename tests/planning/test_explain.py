@@ -56,6 +56,13 @@ def test_an_unknown_gang_is_answered_with_the_nearest_name(client: PlacementClie
         explained(client, request([node("n1")], [gang("serve", 1)]), "sreve")
 
 
+def test_a_name_as_long_as_a_book_is_not_told_back(client: PlacementClient) -> None:
+    asked = v1.ExplainGangRequest(question=request([node("a")], [gang("g", 1)]), gang="x" * 100_000)
+    with pytest.raises(InvalidRequestError, match="there is no gang") as caught:
+        client.explain(asked)
+    assert len(str(caught.value)) < 2000
+
+
 def test_each_kind_of_remedy_is_the_least(client: PlacementClient) -> None:
     """Three whole nodes in one rack; rack r1 has three, of which n3 is closed."""
     nodes = [node(f"n{i}", block="b1", rack="r1", closed=i == 3) for i in (1, 2, 3)]
