@@ -96,6 +96,13 @@ def test_without_gangs_it_says_that_nothing_was_asked() -> None:
     assert text.startswith("Nothing was asked: there is no gang in the input.")
 
 
+def test_thousands_are_told_apart_in_both_counts_of_gangs() -> None:
+    names = [f"g{i}" for i in range(1001)]
+    request = question([node("n1", gpus=1001)], [gang(n, pods=1, gpus=1) for n in names])
+    text = below_the_drawing(request, reply(request, dict.fromkeys(names, "n1")))
+    assert "1,001 of 1,001 gangs placed" in text
+
+
 def test_new_pods_have_a_column_when_others_ran_before() -> None:
     request = question([node("n1", gpus=8)], [gang("a", pods=1, gpus=1, bound=["n1"])])
     text = below_the_drawing(request, reply(request, {"a": "n1"}))

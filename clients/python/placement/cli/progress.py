@@ -30,7 +30,7 @@ def line(progress: Progress | None, *, elapsed: float, gangs: int) -> str:
     parts = [clock, progress.phase]
     if progress.tiers:
         # What is told of a question about a plan has none, and places nobody.
-        parts.append(f"{progress.placed_gang_count} of {count(gangs, 'gang')}")
+        parts.append(f"{progress.placed_gang_count:,} of {count(gangs, 'gang')}")
     parts += [_tier(tier) for tier in progress.tiers if tier.name != BEST_EFFORT]
     return "  ".join(part for part in parts if part)
 

@@ -241,7 +241,7 @@ def conclusion(summary: Summary, placement: Placement) -> str:
     up = sum(g.state is not State.WAITING for g in summary.gangs)
     pods = count(len(placement.bindings), "pod")
     gangs = count(len(summary.gangs), "gang")
-    return f"{up} of {gangs} placed, {pods} to bind. {verdict(placement)}."
+    return f"{up:,} of {gangs} placed, {pods} to bind. {verdict(placement)}."
 
 
 def times(placement: Placement) -> str:
