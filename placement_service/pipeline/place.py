@@ -154,9 +154,14 @@ class _Run:
         return self._clock() - self._budget.arrival
 
     @property
+    def explain_by(self) -> float:
+        """When explaining is cut short: the reasons still have to be written."""
+        return self._budget.answer_by - self._offering
+
+    @property
     def is_late(self) -> bool:
-        """Whether the time limit has passed, which cuts every stage short."""
-        return self._clock() > self._budget.answer_by
+        """Whether a stage may have been cut short by the clock."""
+        return self._clock() >= self.explain_by
 
     def check_time(self) -> None:
         """Raises when nobody waits for a first answer any more."""
@@ -318,8 +323,7 @@ class _Run:
                     problem,
                     best.solution,
                     best.score,
-                    # The reasons still have to be written.
-                    deadline=self._budget.answer_by - self._offering,
+                    deadline=self.explain_by,
                 )
         except Exception as error:
             logger.exception("explaining failed")
