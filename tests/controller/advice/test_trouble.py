@@ -201,7 +201,7 @@ def test_a_leader_that_slept_writes_nothing_more(world: Cluster, service: str, w
     settings = {**way.settings, **lease}
     with way.scheduled(world):
         first = crashing.begin(
-            world.kubeconfig(), service, freeze_at=Step.ADVISE, visit=3, **settings
+            world.kubeconfig(), service, freeze_at=Step.ADVISE, visit=1, **settings
         )
         try:
             world.wait_until(lambda: crashing.is_frozen(first), "the first one stands still")
@@ -260,6 +260,24 @@ def test_what_others_write_as_advice_keeps_nobody_waiting(
         world.api.create(PODS, pod)
     with way.scheduled(world), controller(world.kubeconfig(), service, **way.settings):
         world.wait_until(lambda: len(world.bound()) == 2, "the gang is bound")
+
+
+@some_ways("koordinator")
+def test_advice_from_the_future_ends_at_once(world: Cluster, service: str, way: Way) -> None:
+    """The clock was set back by an hour: nothing may be held for so long."""
+    way.add_nodes(world, "a")
+    for index in range(2):
+        pod = way.pod(world, "g", index)
+        said = advice_of(world, by="koordinator", until=time.time() + 3600.0)
+        pod["metadata"]["annotations"][ADVICE] = said
+        world.api.create(PODS, pod)
+
+    def is_ended() -> bool:
+        return not any("0" * 16 in str(pod["metadata"]["annotations"]) for pod in world.pods())
+
+    # Nobody follows it.
+    with controller(world.kubeconfig(), service, **way.settings):
+        world.wait_until(is_ended, "it ends")
 
 
 @some_ways("kube-scheduler")
