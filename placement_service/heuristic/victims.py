@@ -9,7 +9,7 @@ domain is tried again without it.
 
 A domain that costs little for one gang may be the only cheap one for another. So the gangs of the
 narrowest domains are meant for one each beforehand, where that costs least in all as far as
-estimates tell, and others keep away from those that several would take.
+estimates tell, and others keep away from those that several would take. Not so with moves.
 
 Rights to use the room of others are not checked here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
@@ -109,7 +109,9 @@ class _Search:
 
     def make_room_for(self, gangs: Sequence[Gang], until: float) -> None:
         """Place gangs, each in the domain where that costs least, if any victims are enough."""
-        self._choose_domains(gangs)
+        if not self.now.moves:
+            # With moves gangs are placed once more anyway, and that does better.
+            self._choose_domains(gangs)
         for gang in gangs:
             if self.builder.base_is_placed(gang, self.now.plan):
                 found = self._beside(gang) or self._in_the_room_of_others(gang, until)
