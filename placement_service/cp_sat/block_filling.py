@@ -51,8 +51,7 @@ class BlockFilling:
 
     `limits` are how many gangs of each class there are to place at most; the wholes of
     `held` stay where they are. With `pooled` gangs may also lie in several blocks; `rest` is
-    what lies in all other ones, where nothing changes. A `rough` model does not say which parts
-    share a rack.
+    what lies in all other ones, where nothing changes.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class BlockFilling:
         pooled: bool,
         most_patterns: int,
         rest: Filled | None = None,
-        rough: bool = False,
     ) -> None:
         self.rest = rest or Filled()
         self._there: Counter[int] = Counter()
@@ -76,7 +74,6 @@ class BlockFilling:
         for (c, _), n in self.rest.away.items():
             self._gone[c] += n
         self.blocks, self.classes, self.chosen = blocks, classes, chosen
-        self._rough = rough
         self._rooms: dict[int, dict[int, int]] = {b: {} for b in chosen}
         for (b, q), n in blocks.room.items():
             if b in self._rooms:
@@ -106,9 +103,7 @@ class BlockFilling:
         if pooled:
             self._pool()
         self._extras_of_rest()
-        self.room = BlockRoom(
-            self.cp, blocks, self._parts, self._counted, most_patterns, rough=rough
-        )
+        self.room = BlockRoom(self.cp, blocks, self._parts, self._counted, most_patterns)
         self._queues()
 
     def _new(self, most: int, least: int = 0) -> Var:
@@ -376,7 +371,6 @@ class BlockFilling:
             effort=effort,
             portfolio=False,
             brief=True,
-            cuts=not self._rough,
         )
         if isinstance(found, Answer):
             return None

@@ -4,10 +4,6 @@ parts of kind k in b:   their sum = sum_q u[k, b, q]
 size t >= 2:            sum_{k of size t} u[k, b, q] <= sum_{r in (b, q), p} p_t use[r, p]
 whole nodes:            sum_k size(k) u[k, b, q] <= whole nodes of (b, q)
 each way to count:      sum of what pods count <= what the block has room for
-
-Roughly, what racks hold of parts is said by rounding instead, as in the bounds:
-
-size t >= 2:            sum_k floor(size(k) / t) u[k, b, q] <= sum_{r in (b, q)} floor(size(r) / t)
 """
 
 from __future__ import annotations
@@ -42,8 +38,7 @@ class Counted(NamedTuple):
 class BlockRoom:
     """Posts what some blocks hold of `parts` by kind and block, and of what is `counted`.
 
-    `used` are parts by kind, block and pool, `racks` racks by sort and pattern; there are no
-    patterns in a `rough` model.
+    `used` are parts by kind, block and pool, `racks` racks by sort and pattern.
     """
 
     def __init__(
@@ -53,8 +48,6 @@ class BlockRoom:
         parts: Mapping[tuple[Kind, int], Terms[Var]],
         counted: Mapping[int, Sequence[Counted]],
         most_patterns: int,
-        *,
-        rough: bool = False,
     ) -> None:
         self.cp, self.blocks = cp, blocks
         self.used: dict[tuple[Kind, int, int], Var] = {}
@@ -62,10 +55,7 @@ class BlockRoom:
         self._sizes: dict[tuple[int, int], dict[int, list[Var]]] = {}
         self._patterns: dict[RackSort, list[Sizes]] = {}
         self._parts_lie_in_pools(parts)
-        if rough:
-            self._racks_hold_roughly()
-        else:
-            self._racks_hold_parts(frozenset(counted), most_patterns)
+        self._racks_hold_parts(frozenset(counted), most_patterns)
         for block, some in counted.items():
             self._nodes_hold_small_pods(block, some)
 
@@ -112,16 +102,6 @@ class BlockRoom:
             for t, some in by_size.items():
                 if t > 1:
                     self.cp.add(cp_model.LinearExpr.sum(some) <= dot(supply.get((b, q, t), [])))
-
-    def _racks_hold_roughly(self) -> None:
-        capacities: dict[tuple[int, int], list[int]] = {}
-        for sort, racks in self.blocks.racks.items():
-            capacities.setdefault((sort.block, sort.pool), []).extend([sort.capacity] * len(racks))
-        for at, by_size in self._sizes.items():
-            for t in sorted(by_size):
-                if t > 1:
-                    large = [(v, s // t) for s, some in by_size.items() for v in some if s >= t]
-                    self.cp.add(dot(large) <= sum(c // t for c in capacities[at]))
 
     def hint(self, filled: Filled) -> None:
         """Start from what another model of these blocks decided, or a plan."""

@@ -82,7 +82,6 @@ def optimise(
     portfolio: bool,
     linear: int = 2,
     brief: bool = False,
-    cuts: bool = True,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
@@ -91,15 +90,12 @@ def optimise(
     time; a `portfolio` of unlike workers settles what one does not. (Interleaved
     workers would be deterministic, but OR-tools 9.15 aborts on some small models
     with them.) `linear` is how much of the model goes into linear relaxations.
-    A `brief` solve leaves out preparations that take as long as small models need. `cuts` tighten
-    linear relaxations; where any solution will do they may take longer than they save.
+    A `brief` solve leaves out preparations that take as long as small models need.
     """
     solver = cp_model.CpSolver()
     if brief:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
-    if not cuts:
-        solver.parameters.cut_level = 0
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

@@ -69,7 +69,6 @@ class BlockProblem:
         held: Held | None = None,
         pooled: bool,
         rest: Filled | None = None,
-        rough: bool = False,
     ) -> BlockFilling:
         """A model of some blocks; see `BlockFilling`."""
         most = self.parameters.model.master_patterns
@@ -82,7 +81,6 @@ class BlockProblem:
             pooled=pooled,
             most_patterns=most,
             rest=rest,
-            rough=rough,
         )
 
     def encoded(self) -> Filled:

@@ -10,9 +10,9 @@ from placement_service.cp_sat.solving import Var
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
-from placement_service.search.block_outline import from_outline
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.lexicographic import keep
+from placement_service.search.place_stage import count_places
 
 #: What a GPU of a gang and an extra pod count in domains, and a domain in whole nodes.
 _GPU, _EXTRA, _DOMAIN = 100, 20, 500
@@ -48,8 +48,6 @@ class BlockSwaps:
         self.state, self.parameters = mine.state, mine.parameters
         self.random = random.Random(self.parameters.seed)
         self.rank, self.packs = mine.rank(best), mine.packs(best)
-        #: Where all blocks were outlined: while gangs were left out, when none was.
-        self._outlined: set[bool] = set()
 
     def run(self) -> None:
         """Until everything is proven, time is up, or a number of rounds had no success."""
@@ -60,25 +58,19 @@ class BlockSwaps:
             most = p.block_swaps_in_vain if self.packs else p.block_fillings_in_vain
             if stale >= most or self.state.left <= p.least_seconds:
                 return
+            if stale == p.block_swaps_uncounted:
+                # What does not get better may be the best there is.
+                count_places(self.state)
             wider = p.block_swaps_wider_after if self.packs else p.block_fillings_wider_after
-            if stale >= p.block_swaps_alone and self.packs not in self._outlined:
-                # What does not get better may be the best there is, or far from it.
-                self._outlined.add(self.packs)
-                found = from_outline(self.mine, self.random)
-            else:
-                found = self._swap(p.block_fewest + stale // wider)
-            stale = 0 if self._keep(found) else stale + 1
-
-    def _keep(self, found: Filled | None) -> bool:
-        """Go on from what is at least as good; whether it is better."""
-        rank = self.rank if found is None else self.mine.rank(found)
-        if found is None or rank < self.rank:
-            return False
-        better = rank > self.rank
-        if better:
-            self.mine.take(found)
-        self.best, self.rank, self.packs = found, rank, self.mine.packs(found)
-        return better
+            found = self._swap(p.block_fewest + stale // wider)
+            stale += 1
+            if found is not None:
+                rank = self.mine.rank(found)
+                if rank > self.rank:
+                    stale = 0
+                    self.mine.take(found)
+                if rank >= self.rank:
+                    self.best, self.rank, self.packs = found, rank, self.mine.packs(found)
 
     def _swap(self, count: int) -> Filled | None:
         """Some blocks anew, together with all others."""

@@ -69,13 +69,8 @@ class SearchParameters:
     #: So many times without success end it, again while gangs are left out and when none is.
     block_fillings_in_vain: int = 20
     block_swaps_in_vain: int = 60
-    #: Swaps without success after which all blocks are outlined at once.
-    block_swaps_alone: int = 8
-
-    #: Effort to outline all blocks at once, and how often more blocks are opened where what was
-    #: outlined does not fit.
-    block_outline_effort: float = 1.0
-    block_outline_tries: int = 4
+    #: Swaps without success after which it is counted whether there is anything to gain.
+    block_swaps_uncounted: int = 8
 
     #: Classes of gangs left out that may take the place of others when blocks are opened.
     block_newcomers: int = 120
