@@ -36,6 +36,8 @@ class _Descent:
         self.state = state
         self.goals = state.goals
         self.model = VictimModel(state.problem)
+        #: What each goal counts. Made once: some add variables, which solutions must know.
+        self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
         self.held = 0
         #: What the goals can reach at most, each with those before at that.
         self.bounds: list[int] = []
@@ -56,11 +58,8 @@ class _Descent:
         """Whether the plan or the last solution has all that a goal can be."""
         if self._learns and self.state.first_open > i:
             return True
-        terms = self._terms(i)
+        terms = self._terms[i]
         return not terms or (self._last is not None and _value(terms, self._last) == self.bounds[i])
-
-    def _terms(self, i: int) -> Terms[int]:
-        return self.goals[i].terms(self.model) or []
 
     def _keep(self, reached: int) -> None:
         keep(self.goals[self.held], self.model, reached)
@@ -74,8 +73,8 @@ class _Descent:
         state, mark = self.state, self.model.mark()
         del self.bounds[self.held :]
         for i, goal in enumerate(self.goals[self.held :], self.held):
-            terms = goal.terms(self.model)
-            if terms is None or not goal.tier.provable or state.left <= 0:
+            terms = self._terms[i]
+            if terms is None or state.left <= 0:
                 break
             bound = state.bounds[i] if self._learns else goal.trivial_bound()
             again = self._says_the_same(i, terms)
@@ -104,7 +103,7 @@ class _Descent:
             and bool(terms)
             and goals[i].tier is goals[i - 1].tier
             and self.state.worth.floors[i - 1] is None
-            and terms == self._terms(i - 1)
+            and terms == self._terms[i - 1]
         )
 
     def _solve(self) -> bool:
@@ -117,7 +116,7 @@ class _Descent:
         tier = self.goals[at].tier
         last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
         for k in range(last, at - 1, -1):
-            terms = self._terms(k)
+            terms = self._terms[k]
             if not terms:
                 continue
             mark = self.model.mark()

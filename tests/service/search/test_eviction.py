@@ -319,3 +319,17 @@ def test_nobody_goes_only_for_the_limit_of_a_queue_of_those_without_a_right() ->
     result = answer(question, PREEMPT)
     assert not result.evictions
     assert not result.bindings
+
+
+def test_what_queues_are_guaranteed_is_counted_in_every_goal_of_the_model_of_victims() -> None:
+    """GPUs inside a guarantee add variables to the model, also after its first solution."""
+    queues = (Queue("queues/a", guaranteed={GPUS: 4}), Queue("queues/b", guaranteed={GPUS: 6}))
+    old = replace(running("old", "n0", gpus=2), queue="queues/b")
+    fixed = replace(running("fixed", "n0", gpus=2), not_preemptible=True)
+    pair = replace(gang("pair", pods=2, gpus=2), priority=1, queue="queues/a")
+    single = replace(gang("single", pods=1, gpus=1), priority=2, queue="queues/a")
+    question = Snapshot((node("n0", gpus=4, used=4),), (old, fixed, pair, single), queues=queues)
+    found = answer(question, PREEMPT, SearchParameters(victim_gangs=1))
+    assert found.solution.proven
+    assert [b.gang for b in found.bindings] == [single.name]
+    assert found.evicted() == ["old"]
