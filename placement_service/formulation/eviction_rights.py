@@ -145,13 +145,19 @@ class EvictionRights:
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
-        # Of a gang that keeps its minimum only extras go, and those are never protected.
-        only_extras = self.keeps_its_minimum(gang)
+        has_run = self._by_run_time(gang)
+        if self.keeps_its_minimum(gang):
+            # Of such a gang only extras go, and those are never protected.
+            return has_run._replace(may_be_preempted=True, may_be_reclaimed=True)
+        return has_run
+
+    def _by_run_time(self, gang: PodGang) -> Victim:
+        """The class that a gang has as a whole."""
         return Victim(
             gang.priority,
             gang.queue if self._policy.eviction is EvictionPolicy.RECLAIM else "",
-            only_extras or self._has_run(gang, gang.minimum_run_time),
-            only_extras or self._has_run(gang, gang.minimum_run_time_before_reclaim),
+            self._has_run(gang, gang.minimum_run_time),
+            self._has_run(gang, gang.minimum_run_time_before_reclaim),
         )
 
     def _has_run(self, gang: PodGang, minimum: int) -> bool:
@@ -178,11 +184,22 @@ class EvictionRights:
         )
 
     def keeps_its_minimum(self, gang: PodGang) -> bool:
-        """Whether only the extras of a gang may go, because it has not run long enough."""
-        reclaim = self._policy.eviction is EvictionPolicy.RECLAIM
-        return not self._has_run(gang, gang.minimum_run_time) and not (
-            reclaim and self._has_run(gang, gang.minimum_run_time_before_reclaim)
+        """Whether only the extras of a gang may go: nobody may take all of it yet."""
+        has_run = self._by_run_time(gang)
+        if self._policy.eviction is EvictionPolicy.REPACK:
+            return not has_run.may_be_preempted
+        return not (has_run.may_be_preempted and has_run.may_be_reclaimed) and all(
+            self.kind(winner, has_run) is None for winner in self._winners
         )
+
+    def are_all_said(self, gang: PodGang) -> bool:
+        """Whether `victim` says all rights on a gang.
+
+        It does not where one right is on the whole gang, and another one on its extras alone.
+        """
+        said = self.victim(gang)
+        every = said._replace(may_be_preempted=True, may_be_reclaimed=True)
+        return all(self.kind(w, said) is self.kind(w, every) for w in self._winners)
 
     def kind(self, winner: Winner, victim: Victim) -> EvictionKind | None:
         """By which right a winner takes the room of a victim, None without any."""

@@ -83,7 +83,9 @@ def open_running_gangs(
     nodes, growing = _RunningOn.of(snapshot.columns), _growing(snapshot)
     return replace(
         opened,
-        exact=opened.exact and not missed,
+        exact=opened.exact
+        and not missed
+        and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
         mends=any(
             (g.base_gang or g.name) in growing and not _keeps_its_levels(g, nodes) for g in missed
         ),

@@ -166,3 +166,33 @@ def test_a_share_of_a_gpu_gives_way_where_all_that_wait_may_use_its_room() -> No
     assert opened(question) == [0]
     other = replace(gang("other", pods=1, gpus=1), priority=0)
     assert opened(replace(question, gangs=(*question.gangs, other))) == []
+
+
+@pytest.mark.parametrize(
+    ("priority", "minimum_run_times", "minimum_runs", "exact"),
+    [
+        # Old enough for nobody who has a right to it: its extras may be reclaimed.
+        pytest.param(0, (0, 600), True, True, id="only extras are reclaimed"),
+        # As a whole for the more important one, its extras also for the guarantee.
+        pytest.param(5, (0, 600), False, True, id="one right says more"),
+        pytest.param(5, (600, 0), False, False, id="reclaimed whole, extras preempted"),
+        pytest.param(5, (600, 600), True, True, id="only extras by both rights"),
+    ],
+)
+def test_what_may_be_reclaimed_of_a_young_gang(
+    priority: int, minimum_run_times: tuple[int, int], minimum_runs: bool, exact: bool
+) -> None:
+    preempt, reclaim = minimum_run_times
+    young = replace(
+        running("young", "n0", "n0", minimum=1),
+        start=1000,
+        minimum_run_time=preempt,
+        minimum_run_time_before_reclaim=reclaim,
+        queue="queues/b",
+    )
+    mine = replace(urgent(gpus=4, priority=priority), queue="queues/a")
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b"))
+    result = open_running_gangs(replace(cluster(young, mine), queues=queues, as_of=1500), RECLAIM)
+    assert result.opened == {0}
+    assert (result.snapshot.gangs[0].priority == MUST_RUN) is minimum_runs
+    assert result.exact is exact

@@ -333,3 +333,19 @@ def test_what_queues_are_guaranteed_is_counted_in_every_goal_of_the_model_of_vic
     assert found.solution.proven
     assert [b.gang for b in found.bindings] == [single.name]
     assert found.evicted() == ["old"]
+
+
+def test_extras_of_a_gang_that_has_not_run_long_enough_to_be_reclaimed_are_reclaimed() -> None:
+    young = replace(
+        running("young", "n0", "n0", minimum=1),
+        start=1000,
+        minimum_run_time_before_reclaim=600,
+        queue="queues/b",
+    )
+    mine = replace(urgent(gpus=4, priority=0), queue="queues/a")
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b"))
+    question = replace(cluster(young, mine), queues=queues, as_of=1500)
+    found = answer(question, RECLAIM)
+    assert found.evicted() == ["young"]
+    assert [b.gang for b in found.bindings] == [mine.name]
+    assert found.solution.proven
