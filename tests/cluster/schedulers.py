@@ -146,7 +146,7 @@ class KaiBinder(StandIn):
 
     def step(self) -> None:
         self._free_unused()
-        for request in self._api.items(BIND_REQUESTS):
+        for request in _bind_requests(self._api):
             status, uid = request.get("status", {}), request["metadata"]["uid"]
             if status.get("phase") == "Succeeded" or _has_failed(request):
                 continue
@@ -182,7 +182,7 @@ class KaiBinder(StandIn):
         """Lets the GPUs go that nobody shares, or is about to."""
         used = {
             group
-            for request in self._api.items(BIND_REQUESTS)
+            for request in _bind_requests(self._api)
             if not _has_failed(request)
             for group in request["spec"].get("selectedGPUGroups", ())
         }
@@ -273,7 +273,7 @@ class KaiScheduler(GangScheduler):
         self._placed: list[tuple[Body, str]] = []
 
     def step(self) -> None:
-        for one in filter(_has_failed, self._api.items(BIND_REQUESTS)):
+        for one in filter(_has_failed, _bind_requests(self._api)):
             self._api.delete(BIND_REQUESTS, _name(one), one["metadata"]["namespace"])
         self._placed.clear()
         super().step()
@@ -282,7 +282,7 @@ class KaiScheduler(GangScheduler):
             self._write(pod, at)
 
     def decided(self) -> dict[Key, str]:
-        requests = self._api.items(BIND_REQUESTS)
+        requests = _bind_requests(self._api)
         return {
             (one["metadata"]["namespace"], one["spec"]["podName"]): one["spec"]["selectedNode"]
             for one in requests
@@ -320,6 +320,11 @@ class KaiScheduler(GangScheduler):
             # The pod has one: the first who writes wins.
             if error.status != 409:
                 raise
+
+
+def _bind_requests(api: Api) -> list[Body]:
+    """Those that name a pod; nothing makes them do so."""
+    return [request for request in api.items(BIND_REQUESTS) if "podName" in request["spec"]]
 
 
 def _has_failed(request: Body) -> bool:
