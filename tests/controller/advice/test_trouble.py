@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,11 @@ from tests.controller.conftest import controller
 from tests.controller.test_replicas import LEASE
 
 _NOW = "2026-01-01T00:00:00Z"
+
+pytestmark = pytest.mark.skipif(
+    "PLACEMENT_TROUBLE" not in os.environ,
+    reason="needs an API server that no other test uses: PLACEMENT_TROUBLE=1, and this file alone",
+)
 
 
 @pytest.fixture
