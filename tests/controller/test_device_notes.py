@@ -107,7 +107,7 @@ def test_plans_carry_the_notes_of_their_bindings() -> None:
 def test_advice_remembers_the_devices_and_nothing_else_that_pods_say() -> None:
     notes = ((ALLOCATED, "{}"), ("other", "x"))
     binding = Binding(("ml", "a"), "1", "n1", notes)
-    advice = Advice("id", ("ml", "g"), "koordinator-hints", (binding,), 1.0, 1)
+    advice = Advice("0" * 16, ("ml", "g"), "koordinator-hints", (binding,), 1.0, 1)
     there = {
         "metadata": {
             "namespace": "ml",
