@@ -188,6 +188,7 @@ class Scenario:
         *,
         taints: Sequence[str] = (),
         cordoned: bool = False,
+        closed_because: str = "",
         ready: bool = True,
         ports: Sequence[int] = (),
         labels: Mapping[str, str] | None = None,
@@ -202,7 +203,8 @@ class Scenario:
                     labels={**node.labels, **(labels or {})},
                     allocatable={**node.allocatable, CPU: cpus * 1000},
                     taints=tuple(Taint(key, "", Effect.NO_SCHEDULE) for key in taints),
-                    unschedulable=cordoned,
+                    unschedulable=cordoned or bool(closed_because),
+                    closed_because=closed_because,
                     ready=ready,
                     host_ports=tuple(HostPort(port) for port in ports),
                 )

@@ -71,6 +71,8 @@ class Node:
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
     #: The ComputeDomain that the node serves now, "" for none.
     compute_domain: str = ""
+    #: Why it is not known what is left here, "" where it is; else the node is unschedulable, too.
+    closed_because: str = ""
 
     @property
     def short_name(self) -> str:

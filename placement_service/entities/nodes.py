@@ -56,6 +56,7 @@ class Parts(NamedTuple):
     partitions: tuple[DevicePartition, ...] = ()
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
     compute_domain: str = ""
+    closed_because: str = ""
 
 
 class KindColumn(Generic[_K]):
@@ -326,6 +327,7 @@ def parts_of(node: Node) -> Parts:
         node.partitions,
         node.partition_policy,
         node.compute_domain,
+        node.closed_because,
     )
 
 

@@ -1,7 +1,7 @@
 """Which rule closes which node to a pod, in words, the first that does.
 
 The engine folds these rules into one mask; people want to know which it was.
-Only rules that look at one node and one pod: readiness, cordon, taints, node
+Only rules that look at one node and one pod: readiness, what nobody can count, cordon, taints, node
 selector and node affinity. Room and other pods are not looked at.
 """
 
@@ -40,6 +40,10 @@ class NodeRules:
         kind = np.array(seen, dtype=np.int64)[nodes.labels.number]
         kind = kind * max(1, len(nodes.taints.kinds)) + nodes.taints.number
         kind = (kind * 2 + nodes.ready) * 2 + nodes.unschedulable
+        unknown = nodes.parts.numbers(lambda parts: bool(parts.closed_because))
+        if unknown.any():
+            # Hardly two of them are closed for the same reason.
+            kind = np.where(unknown > 0, kind.max() + 1 + np.arange(len(nodes)), kind)
         if by_name or HOSTNAME in keys:
             kind = np.arange(len(nodes), dtype=np.int64)
         _, first, inverse = np.unique(kind, return_index=True, return_inverse=True)
@@ -57,9 +61,14 @@ class NodeRules:
         verdicts = self._of(template)
         per_kind = np.bincount(self._kind[nodes], minlength=len(self._samples))
         found: Counter[str] = Counter()
-        for verdict, count in zip(verdicts, per_kind.tolist(), strict=True):
+        unknown: Counter[str] = Counter()
+        for node, verdict, count in zip(self._samples, verdicts, per_kind.tolist(), strict=True):
             if verdict and count:
-                found[verdict] += count
+                (unknown if node.closed_because else found)[verdict] += count
+        if unknown:
+            # One of them says what it is about; all of them would be too long.
+            more = ", and others likewise" if len(unknown) > 1 else ""
+            found[min(unknown) + more] += sum(unknown.values())
         return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _of(self, template: PodTemplate) -> tuple[str, ...]:
@@ -72,6 +81,8 @@ def closed_by(node: Node, template: PodTemplate) -> str:
     """The first rule that closes a node to a pod, in words; empty for none."""
     if not node.ready:
         return "not ready"
+    if node.closed_because:
+        return f"closed, because {node.closed_because}"
     if node.unschedulable:
         return "cordoned"
     for taint in node.taints:

@@ -132,6 +132,7 @@ def twin(model: Node, name: str, labels: dict[str, str] | None = None) -> Node:
         unschedulable=False,
         ready=True,
         compute_domain="",
+        closed_because="",
         taints=tuple(t for t in model.taints if not t.key.startswith(_TROUBLE)),
         devices=tuple(
             replace(d, healthy=True, used_milli=0, used_memory_milli=0) for d in model.devices

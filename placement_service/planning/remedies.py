@@ -275,7 +275,8 @@ def _least_after(case: Case, models: Sequence[Node]) -> Ints:
 def uncordon(case: Case) -> Iterator[Uncordon]:
     """The fewest closed nodes that would have to be open."""
     nodes = case.snapshot.columns
-    closed = np.flatnonzero(nodes.unschedulable & nodes.ready).tolist()
+    known = nodes.parts.where(lambda parts: not parts.closed_because)
+    closed = np.flatnonzero(nodes.unschedulable & nodes.ready & known).tolist()
     if not closed:
         return
     every = changes.opened(case.snapshot, closed)

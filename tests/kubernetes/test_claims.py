@@ -185,7 +185,11 @@ def test_a_running_pod_whose_claim_nobody_knows_closes_its_node() -> None:
     translation = translated(
         node("n1"), pod("b", nodeName="n1", resourceClaims=claims("gone")),
     )  # fmt: skip
-    assert translation.request.snapshot.nodes[0].unschedulable
+    (one,) = translation.request.snapshot.nodes
+    assert one.unschedulable
+    assert one.closed_because == (
+        "pod ml/b holds something that cannot be counted (spec.resourceClaims[c0])"
+    )
     assert any("pod ml/b holds something that cannot be counted (spec.resourceClaims[c0])" in w
                for w in said(translation.warnings))  # fmt: skip
 

@@ -62,6 +62,7 @@ def test_pods_whose_requests_are_not_told_cannot_be_left_out() -> None:
 def test_added_nodes_are_empty_healthy_and_themselves() -> None:
     asked = two_racks()
     asked.snapshot.nodes[0].unschedulable = True
+    asked.snapshot.nodes[0].closed_because = "pod ml/x holds a claim"
     asked.snapshot.nodes[0].taints.add(key="node.kubernetes.io/unschedulable", effect=1)
     asked.snapshot.nodes[0].taints.add(key="team", value="a", effect=1)
     new = changes.with_nodes(asked, {"nodes/n1": 2})
@@ -72,6 +73,7 @@ def test_added_nodes_are_empty_healthy_and_themselves() -> None:
         assert one.labels[RACK] == "r1"
         assert one.allocatable == asked.snapshot.nodes[0].allocatable
         assert not one.unschedulable
+        assert not one.closed_because
         assert one.requested == v1.Resources()
         assert [taint.key for taint in one.taints] == ["team"]
 

@@ -12,6 +12,7 @@ from placement_service.api.validation.names import (
     GANG,
     MAX_AMOUNT,
     MAX_KEY,
+    MAX_TEXT,
     MAX_VALUE,
     NODE,
     POD,
@@ -90,6 +91,9 @@ def texts_of_nodes_are_short(request: Request) -> Iterator[Violation]:
         problem = lengths.problem(parts.compute_domain, MAX_KEY)
         if problem:
             yield "compute_domain", problem
+        problem = lengths.problem(parts.closed_because, MAX_TEXT)
+        if problem:
+            yield "closed_because", problem
 
     return _in_order(
         [

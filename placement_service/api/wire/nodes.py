@@ -133,7 +133,7 @@ def parse_nodes(snapshot: cluster_pb2.ClusterSnapshot, violations: list[Violatio
         allocatable.read(_parse_allocatable),
         _amounts(requested),
         taints.read(_parse_taints),
-        np.array([node.unschedulable for node in nodes], dtype=bool),
+        np.array([node.unschedulable or bool(node.closed_because) for node in nodes], dtype=bool),
         np.array([not node.not_ready for node in nodes], dtype=bool),
         parts.read(_parse_parts),
     )
@@ -229,7 +229,7 @@ def _parse_taints(contents: tuple[bytes, ...], found: Found) -> tuple[Taint, ...
 
 
 #: The rare parts of a node, as slices.
-_PartSlices = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], int, str]
+_PartSlices = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], int, str, str]
 
 
 def _part_slices(slices: Slices) -> list[_PartSlices]:
@@ -245,16 +245,18 @@ def _part_slices(slices: Slices) -> list[_PartSlices]:
                 tuple(part.partitions),
                 part.partition_policy,
                 part.compute_domain,
+                part.closed_because,
             )
             for part in slices.parts()
         ]
     policies = [node.partition_policy for node in nodes]
     domains = [node.compute_domain for node in nodes]
-    return [((), (), (), policy, domain) for policy, domain in zip(policies, domains, strict=True)]
+    reasons = [node.closed_because for node in nodes]
+    return [((), (), (), *rest) for rest in zip(policies, domains, reasons, strict=True)]
 
 
 def _parse_parts(content: _PartSlices, found: Found) -> Parts:
-    host_ports, devices, partitions, policy, compute_domain = content
+    host_ports, devices, partitions, policy, compute_domain, closed_because = content
     parsed = map(cluster_pb2.DevicePartition.FromString, partitions)
     return Parts(
         parse_host_ports(map(cluster_pb2.HostPort.FromString, host_ports)),
@@ -262,6 +264,7 @@ def _parse_parts(content: _PartSlices, found: Found) -> Parts:
         tuple([DevicePartition(tuple(p.devices), p.score, p.ring_bandwidth) for p in parsed]),
         _parse_partition_policy(policy, found),
         compute_domain,
+        closed_because,
     )
 
 
@@ -297,6 +300,7 @@ def node_to_proto(node: Node) -> cluster_pb2.Node:
         if node.partition_policy is PartitionPolicy.HONOR
         else cluster_pb2.PARTITION_POLICY_PREFER,
         compute_domain=node.compute_domain,
+        closed_because=node.closed_because,
     )
 
 

@@ -36,6 +36,7 @@ class NodeSlices(Protocol):
     not_ready: bool
     partition_policy: int
     compute_domain: str
+    closed_because: str
 
     def HasField(self, name: str) -> bool: ...
 
@@ -48,6 +49,7 @@ class PartSlices(Protocol):
     partitions: Sequence[bytes]
     partition_policy: int
     compute_domain: str
+    closed_because: str
 
 
 class _Kind(NamedTuple):
@@ -71,6 +73,7 @@ _NODE = {
     "partitions": _Kind(_FIELD.TYPE_BYTES),
     "partition_policy": _Kind(_FIELD.TYPE_INT32),
     "compute_domain": _Kind(_FIELD.TYPE_STRING),
+    "closed_because": _Kind(_FIELD.TYPE_STRING),
 }
 _PARTS = {
     "host_ports": _Kind(_FIELD.TYPE_BYTES, repeated=True),
@@ -78,6 +81,7 @@ _PARTS = {
     "partitions": _Kind(_FIELD.TYPE_BYTES, repeated=True),
     "partition_policy": _Kind(_FIELD.TYPE_INT32),
     "compute_domain": _Kind(_FIELD.TYPE_STRING),
+    "closed_because": _Kind(_FIELD.TYPE_STRING),
 }
 
 

@@ -126,6 +126,32 @@ def test_closed_nodes_are_counted_beside_the_room() -> None:
     )
 
 
+def test_a_node_on_which_something_cannot_be_counted_is_not_called_cordoned() -> None:
+    scenario = (
+        Scenario("r1: x1=8 x2=8 x3=8")
+        .node("x1", closed_because="pod ml/b holds a claim")
+        .node("x2", cordoned=True)
+        .gang("a", pods=2, gpus=8)
+    )
+    assert only(scenario).message == (
+        "the cluster has room for 1 of 2 pods of 8 nvidia.com/gpu. Closed: 1 of 3 nodes: closed, "
+        "because pod ml/b holds a claim; 1: cordoned."
+    )
+
+
+def test_many_nodes_on_which_something_cannot_be_counted_are_told_by_one_of_them() -> None:
+    scenario = (
+        Scenario("r1: x1=8 x2=8 x3=8")
+        .node("x1", closed_because="pod ml/b holds a claim")
+        .node("x2", closed_because="pod ml/a holds a claim")
+        .gang("a", pods=2, gpus=8)
+    )
+    assert only(scenario).message == (
+        "the cluster has room for 1 of 2 pods of 8 nvidia.com/gpu. Closed: 2 of 3 nodes: closed, "
+        "because pod ml/a holds a claim, and others likewise."
+    )
+
+
 def test_the_group_that_lacks_room_is_named() -> None:
     scenario = Scenario("r1: x1=8").gang(
         "a", Group("small", pods=1, gpus=1), Group("large", pods=2, gpus=8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from placement_service.entities.planning import AddNodes, Remedy
-from placement_service.entities.request import PodGang, Policy, Snapshot
+from placement_service.entities.planning import AddNodes, Remedy, Uncordon
+from placement_service.entities.request import Node, PodGang, Policy, Snapshot
 from placement_service.entities.solution import Solution
 from placement_service.formulation.problem import Problem
 from placement_service.planning.explain import remedies
@@ -23,9 +23,12 @@ class Idle:
         return None
 
 
-def found(asked: PodGang, *others: PodGang, seconds: float) -> tuple[Remedy, ...]:
-    """What lets a gang in on one node that is full, where nothing is placed."""
-    snapshot = Snapshot(nodes=(node("n1", used=8),), gangs=(asked, *others))
+FULL = node("n1", used=8)
+
+
+def found(asked: PodGang, *others: PodGang, seconds: float, on: Node = FULL) -> tuple[Remedy, ...]:
+    """What lets a gang in on one node, where nothing is placed."""
+    snapshot = Snapshot(nodes=(on,), gangs=(asked, *others))
     return remedies(
         snapshot,
         Policy(),
@@ -57,3 +60,11 @@ def test_a_lesser_remedy_that_a_better_plan_gives_to_others_is_no_proof_for_the_
 def test_nothing_helps_a_gang_that_waits_for_grove_or_has_no_pods() -> None:
     assert found(replace(SMALL, uninitialized=True), LARGE, seconds=60.0) == ()
     assert found(gang("none", pods=0, gpus=4, minimum=1), LARGE, seconds=60.0) == ()
+
+
+def test_a_node_on_which_something_cannot_be_counted_cannot_be_opened() -> None:
+    """Another one like it has nothing on it that cannot be counted."""
+    cordoned = replace(node("n1"), unschedulable=True)
+    assert Uncordon(("nodes/n1",), proven=True) in found(SMALL, seconds=60.0, on=cordoned)
+    closed = replace(cordoned, closed_because="pod ml/x holds a claim")
+    assert found(SMALL, seconds=60.0, on=closed) == (AddNodes("nodes/n1", 1, proven=True),)

@@ -29,6 +29,9 @@ _HUNDREDTHS: Final = (
     "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-core", "koordinator.sh/gpu",
 )  # fmt: skip
 
+#: Why a node is closed may quote what anyone has written; the service takes a thousand letters.
+_LONGEST_REASON: Final = 1000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
@@ -58,6 +61,7 @@ def read_nodes(
         reason = _uncountable(bound, node.compute_domain)
         if reason:
             node.unschedulable = True
+            node.closed_because = reason[:_LONGEST_REASON]
             warnings.append(one.problem("", f"is closed for new pods: {reason}"))
         nodes.append(node)
     return nodes

@@ -266,7 +266,7 @@ def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:
     node.ClearField("requested")
     node.ClearField("host_ports")
     node.unschedulable = node.not_ready = False
-    node.compute_domain = ""
+    node.compute_domain = node.closed_because = ""
     keep(node.taints, lambda taint: not taint.key.startswith(_TROUBLE))
     for device in node.devices:
         device.unhealthy = False

@@ -66,7 +66,7 @@ class ClusterSnapshot(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., pods: _Optional[_Iterable[_Union[RunningPod, _Mapping]]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[Reservation, _Mapping]]] = ..., disruption_budgets: _Optional[_Iterable[_Union[DisruptionBudget, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "labels", "allocatable", "requested", "taints", "unschedulable", "not_ready", "host_ports", "devices", "partitions", "partition_policy", "compute_domain")
+    __slots__ = ("name", "labels", "allocatable", "requested", "taints", "unschedulable", "not_ready", "host_ports", "devices", "partitions", "partition_policy", "compute_domain", "closed_because")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class Node(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_POLICY_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
     name: str
     labels: _containers.ScalarMap[str, str]
     allocatable: Resources
@@ -98,7 +99,8 @@ class Node(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[DevicePartition]
     partition_policy: PartitionPolicy
     compute_domain: str
-    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., unschedulable: _Optional[bool] = ..., not_ready: _Optional[bool] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DevicePartition, _Mapping]]] = ..., partition_policy: _Optional[_Union[PartitionPolicy, str]] = ..., compute_domain: _Optional[str] = ...) -> None: ...
+    closed_because: str
+    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., unschedulable: _Optional[bool] = ..., not_ready: _Optional[bool] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DevicePartition, _Mapping]]] = ..., partition_policy: _Optional[_Union[PartitionPolicy, str]] = ..., compute_domain: _Optional[str] = ..., closed_because: _Optional[str] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("index", "unhealthy", "used_milli", "used_memory_milli", "memory_bytes", "numa_node", "pcie_switch", "nics")

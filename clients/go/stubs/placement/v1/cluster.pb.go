@@ -347,6 +347,10 @@ type Node struct {
 	// compute_domain is the ComputeDomain that the node serves at the moment,
 	// empty if none. It serves pods of no other.
 	ComputeDomain string `protobuf:"bytes,12,opt,name=compute_domain,json=computeDomain,proto3" json:"compute_domain,omitempty"`
+	// closed_because says in words why it is not known what is left on this
+	// node, such as a pod that holds what cannot be counted. The node gets no new
+	// pods then, cordoned or not. Empty if it is known.
+	ClosedBecause string `protobuf:"bytes,13,opt,name=closed_because,json=closedBecause,proto3" json:"closed_because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -461,6 +465,13 @@ func (x *Node) GetPartitionPolicy() PartitionPolicy {
 func (x *Node) GetComputeDomain() string {
 	if x != nil {
 		return x.ComputeDomain
+	}
+	return ""
+}
+
+func (x *Node) GetClosedBecause() string {
+	if x != nil {
+		return x.ClosedBecause
 	}
 	return ""
 }
@@ -1493,7 +1504,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12+\n" +
 	"\x06queues\x18\x05 \x03(\v2\x13.placement.v1.QueueR\x06queues\x12=\n" +
 	"\freservations\x18\x06 \x03(\v2\x19.placement.v1.ReservationR\freservations\x12M\n" +
-	"\x12disruption_budgets\x18\a \x03(\v2\x1e.placement.v1.DisruptionBudgetR\x11disruptionBudgets\"\x86\x05\n" +
+	"\x12disruption_budgets\x18\a \x03(\v2\x1e.placement.v1.DisruptionBudgetR\x11disruptionBudgets\"\xad\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1e.placement.v1.Node.LabelsEntryR\x06labels\x129\n" +
@@ -1510,7 +1521,8 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	" \x03(\v2\x1d.placement.v1.DevicePartitionR\n" +
 	"partitions\x12H\n" +
 	"\x10partition_policy\x18\v \x01(\x0e2\x1d.placement.v1.PartitionPolicyR\x0fpartitionPolicy\x12%\n" +
-	"\x0ecompute_domain\x18\f \x01(\tR\rcomputeDomain\x1a9\n" +
+	"\x0ecompute_domain\x18\f \x01(\tR\rcomputeDomain\x12%\n" +
+	"\x0eclosed_because\x18\r \x01(\tR\rclosedBecause\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x01\n" +
