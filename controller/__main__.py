@@ -1,7 +1,6 @@
-"""``placement-controller``: reads the settings, runs, and ends in order on a signal.
-
-On SIGTERM the gang that is being bound is finished, what is known is reported, and the
-lease is given up, so that the next replica begins at once.
+"""``placement-controller``: reads the settings, runs, and shuts down on a signal. On SIGTERM it
+finishes the gang that is being bound, reports what is known, and gives up the lease, so that the
+next replica begins at once.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from placement.cluster import ApiError
 
 logger = logging.getLogger("controller")
 
-#: Seconds between two looks at whether a thread has failed.
+#: Seconds between two checks whether a thread has failed.
 _POLL = 0.2
 
 

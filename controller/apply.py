@@ -1,13 +1,12 @@
-"""An answer becomes bindings, gang by gang, bound in parallel until each result is known.
+"""Carries out an answer, gang by gang: binds pods in parallel until each result is known. Just
+before its turn a gang is compared with the cache once more. If anything that its plan depends on
+has changed (a pod, a node, the gang, its base), nothing of it is bound and it is planned anew. Once
+binding has begun, the first pod that cannot be bound stops those that have not begun. The next plan
+finds the bound pods in place: the fewer they are, the more freedom it has.
 
-Just before its turn a gang is compared with the cache once more. If anything that the plan
-rests on has changed (a pod, a node, the gang, its base), nothing of it is bound and it is
-planned anew. Once binding has begun, the first pod that cannot be bound stops those that have not
-begun: the fewer are bound, the more freedom the next plan has, which finds them in place.
-
-A binding carries the pod's uid, and the API server binds a pod once. After an unclear
-answer the pod itself is looked at; a pod whose binding stays unconfirmed counts as bound until
-it is confirmed, so that nothing is put in its place.
+A binding carries the pod's uid, and the API server binds a pod once. After an unclear answer the
+pod itself is read. A pod whose binding stays unconfirmed counts as bound, so that nothing is put in
+its place.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class GangPlan:
-    """What an answer wants for one gang.
+    """The bindings of one gang in an answer.
 
     `base` is the gang that must be bound before. Those of `depends_on` that the same answer
     binds must be bound as well; see `dependencies`.
@@ -63,11 +62,11 @@ class Result(StrEnum):
     CONFLICT = "conflict"
     """The pod is bound elsewhere, or was changed meanwhile."""
     GONE = "gone"
-    """The pod is gone, or on its way out, or another one of its name took its place."""
+    """The pod is gone, or being deleted, or another one of its name took its place."""
     REFUSED = "refused"
     """The API server does not allow it."""
     UNKNOWN = "unknown"
-    """No answer came, and the pod could not be looked at."""
+    """No answer came, and the pod could not be read."""
     SKIPPED = "skipped"
     """It was not begun, or the API server was too busy to take it."""
 
@@ -83,9 +82,8 @@ class BindAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one gang's plan.
-
-    `stale` says why the plan was not begun; otherwise `tried` has every binding.
+    """The result of one gang's plan. `stale` says why the plan was not begun; otherwise `tried` has
+    every binding.
     """
 
     plan: GangPlan
@@ -117,7 +115,7 @@ class Binder(Protocol):
     """Binds one pod. Called from several threads at once."""
 
     def bind(self, binding: Binding) -> BindAttempt:
-        """Tries until it is known what became of it, or time is up. Does not raise."""
+        """Tries until the result is known, or time is up. Does not raise."""
 
 
 def plans(
@@ -173,7 +171,7 @@ def _dependents_last(plans: Sequence[GangPlan]) -> Iterable[GangPlan]:
 
 
 def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_name: str) -> str:
-    """Why a plan made on `view` must not be begun any more; empty when it may."""
+    """Why a plan that was made on `view` must no longer be begun; empty when it may."""
     planned = view.states[plan.gang]
     now = cache.state(plan.gang)
     if now is None or now.uid != planned.uid:
@@ -224,7 +222,7 @@ class Applier:
         self._on_step = on_step
 
     def apply(self, plans: Sequence[GangPlan], view: ClusterView) -> Iterator[Outcome]:
-        """The outcome of each plan as it comes; ends early when we may not act any more."""
+        """The outcome of each plan as it comes; ends early when we may no longer act."""
         failed: set[Key] = set()
         for plan in plans:
             if not self._may_act():
@@ -251,8 +249,8 @@ class Applier:
         return Outcome(plan, tried)
 
     def _bind_one(self, binding: Binding, stop: threading.Event) -> BindAttempt:
-        # A gang that was begun is finished, also while stopping. Whether a request
-        # may still be sent, the binder knows.
+        # A gang that was begun is finished, also while stopping. The binder knows whether a request
+        # may still be sent.
         if stop.is_set():
             return BindAttempt(binding, Result.SKIPPED)
         self._on_step(Step.BIND)
@@ -286,7 +284,7 @@ class KubernetesBinder:
         self._sleep = sleep
 
     def bind(self, binding: Binding) -> BindAttempt:
-        """Tries until it is known what became of it, or time is up. Does not raise."""
+        """Tries until the result is known, or time is up. Does not raise."""
         end = self._clock() + self._timeout
         pause = 0.05
         sent = False
@@ -297,7 +295,7 @@ class KubernetesBinder:
             except ApiError as error:
                 why = str(error)
                 if error.status == 429:
-                    # Certainly not carried out.
+                    # It was certainly not carried out.
                     wait = max(pause, error.retry_after or 0.0)
                 elif error.status in (400, 403, 413, 422):
                     return BindAttempt(binding, Result.REFUSED, why)
@@ -360,8 +358,8 @@ class KubernetesBinder:
         except ApiError:
             return None
         if found.result is Result.SKIPPED:
-            # It is there and free, and yet the server refused: plan it again. After any
-            # other error the same request may be sent again.
+            # It exists and is free, but the server refused: plan it again. After any other error
+            # the same request may be sent again.
             refused = error.status in (404, 409)
             return BindAttempt(binding, Result.CONFLICT, str(error)) if refused else None
         return found

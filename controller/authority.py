@@ -15,7 +15,7 @@ from controller.steps import Step, StepObserver, ignored
 
 
 class Leadership(Protocol):
-    """Whether we may act, and since which term; terms count from 1, and 0 is for ever."""
+    """Whether we may act, and in which term; terms count from 1, and 0 is a term without end."""
 
     @property
     def leads(self) -> bool: ...
@@ -32,7 +32,7 @@ class AlwaysLeader:
 
 
 class Authority:
-    """The right to act of one term. May be asked by any thread.
+    """The right to act in one term. Any thread may ask.
 
     What was planned in one term is not carried out in another: a different leader may have
     overtaken it.
@@ -44,7 +44,7 @@ class Authority:
         self._stopped = threading.Event()
 
     def leads(self) -> bool:
-        """Whether what was begun may be carried on: we lead, and in the same term."""
+        """Whether what was begun may be continued: we lead, in the same term."""
         return self._leadership.leads and not self.is_new_term
 
     def may_act(self) -> bool:
@@ -62,7 +62,7 @@ class Authority:
         return self._leadership.term != self._term
 
     def begin_term(self) -> None:
-        """From now on plans count for the present term."""
+        """Plans from now on belong to the present term."""
         self._term = self._leadership.term
 
     @property
@@ -71,11 +71,11 @@ class Authority:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Nothing new is begun any more."""
+        """From now on nothing new is begun."""
         self._stopped.set()
 
     def wait(self, seconds: float) -> None:
-        """Waits so long, or until stopped."""
+        """Waits for so many seconds, or until stopped."""
         self._stopped.wait(seconds)
 
 
@@ -93,11 +93,11 @@ class Heartbeat:
         self._moved_at = clock()
 
     def beat(self) -> None:
-        """The present step moves."""
+        """The present step makes progress."""
         self._moved_at = self._clock()
 
     def step(self, step: Step) -> None:
-        """A step is entered, from whatever thread."""
+        """A step begins, in any thread."""
         self.beat()
         self._on_step(step)
 

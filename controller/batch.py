@@ -1,10 +1,10 @@
 """When to ask, and about which gangs: pure decisions from how long each has waited.
 
-Gangs that arrive together are planned together, so a batch stays open for a moment. A
-gang that got no place waits twice as long each time before it is a reason to ask again;
-but whenever something is asked, all gangs that wait are asked about, so that a gang of
-lower priority never slips past one that happens to be backing off. What may have changed
-the answer ends the wait: the gang itself, or room that appeared.
+Gangs that arrive together are planned together, so a batch stays open for a moment. A gang that got
+no place waits twice as long each time before it is a reason to ask again. But each request asks
+about all gangs that wait, so that a gang of lower priority never overtakes one that happens to be
+backing off. A change that may change the answer ends the wait: a change of the gang itself, or room
+that appeared.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a gang without a place waits, in seconds: doubling from one to the other."""
+    """How long a gang without a place waits, in seconds: from the shortest to the longest,
+    doubling.
+    """
 
     shortest: float
     longest: float
 
     def after(self, attempts: int) -> float:
         """The wait after so many attempts, at least one."""
-        # Beyond this power the longest one holds anyway, and floats would overflow.
+        # Beyond this power the longest wait applies anyway, and floats would overflow.
         return min(self.longest, self.shortest * 2.0 ** min(attempts - 1, 60))
 
 
@@ -42,9 +44,9 @@ class Backoff:
 class QueuedGang:
     """A gang that waits for a place.
 
-    `since` is when it began to, `due` from when on it is a reason to ask. `attempts` are
-    those without success since something about the gang changed, the last one at `tried`
-    with `freed` as it was then.
+    `since` is when it began to wait, and from `due` on it is a reason to ask. `attempts` counts
+    those without success since something about the gang changed; the last one was at `tried`, with
+    `freed` as it was then.
     """
 
     state: GangState
@@ -66,7 +68,7 @@ def refreshed(
     now: float,
     backoff: Backoff,
 ) -> Queue:
-    """The queue after what is known has changed: newcomers in, settled ones out."""
+    """The queue after a change of what is known: with new gangs, and without settled ones."""
     result = {}
     for key, state in states.items():
         if state.lifecycle is not Lifecycle.PENDING:
@@ -77,8 +79,8 @@ def refreshed(
         elif _differ(queued.state, state):
             queued = replace(queued, state=state, due=min(queued.due, now), attempts=0)
         elif queued.attempts and queued.freed != freed:
-            # Not at once: a node's pods leave it one by one, and somewhere a pod ends all the time.
-            # Gangs that were tried often wait longer, up to a limit.
+            # Not at once: the pods of a node leave it one by one, and in a large cluster pods end
+            # all the time. Gangs that were tried often wait longer, up to a limit.
             end = queued.tried + min(backoff.after(queued.attempts), 10 * backoff.shortest)
             queued = replace(queued, due=min(queued.due, end))
         result[key] = queued
@@ -86,7 +88,7 @@ def refreshed(
 
 
 def tried(queue: Queue, keys: Iterable[Key], *, freed: int, now: float, backoff: Backoff) -> Queue:
-    """The queue after these gangs were asked about and wait on."""
+    """The queue after these gangs were asked about and still wait."""
     result = dict(queue)
     for key in keys:
         if (queued := queue.get(key)) is not None:
@@ -107,7 +109,7 @@ def made_due(queue: Queue, keys: Iterable[Key], *, now: float) -> Queue:
 
 
 def wait(queue: Queue, *, now: float, window: Window) -> float:
-    """Seconds until the batch is to be closed: 0 means now, infinity that no gang waits."""
+    """Seconds until the batch is to be closed; 0 means now, infinity means that no gang waits."""
     due = [queued.due for queued in queue.values() if queued.due <= now]
     if not due:
         return min((queued.due for queued in queue.values()), default=math.inf) - now
@@ -118,7 +120,7 @@ def wait(queue: Queue, *, now: float, window: Window) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A gang that waits, with what its turn depends on. `base` is the gang that it scales,
+    """A gang that waits, with what decides its turn. `base` is the gang that it scales,
     `due` when its back-off ends."""
 
     key: Key
@@ -130,7 +132,7 @@ class Candidate:
 
 
 def chosen(candidates: Sequence[Candidate], *, most: int) -> tuple[Key, ...]:
-    """The gangs of one batch, bases before what scales them, at most so many.
+    """The gangs of one batch, bases before the gangs that scale them, at most so many.
 
     When not all fit, those that were not tried without success come first, then those whose
     back-off ends first: a gang that cannot be
@@ -161,7 +163,7 @@ def _turn(candidate: Candidate) -> tuple[bool, float, int, bool, float, Key]:
 
 
 def _differ(before: GangState, after: GangState) -> bool:
-    """Whether the service would be asked something else; a pod that got ready does not count."""
+    """Whether the service would be asked something else; a pod that became ready does not count."""
 
     def query(state: GangState) -> object:
         return state.generation, [

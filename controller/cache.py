@@ -56,13 +56,13 @@ class ClusterView:
     """The cluster at one moment, assumed bindings included. Nothing in it may be changed.
 
     `revision` grows with every change; `freed` with every change after which something may
-    fit that did not before. `node_revisions` has for each node when it last changed by
-    another's hand in a way that may leave less room: it changed, or got a pod.
-    `unreferenced` are pods of ours that could be bound if a PodGang referred to them.
-    `vacated_nodes` are the nodes that pods of a gang ran on and have left, or are about to
-    leave; the last ones, at most as many as the gang has pods. `others` are objects of further
-    kinds that bear on plans: queues, reservations, disruption budgets, gangs of other kinds.
-    `gangs` has PodGangs that stand for those too (see `other_gangs`).
+    fit that did not before. `node_revisions` says for each node at which revision somebody else
+    last changed it so that it may have less room: the node changed, or got a pod. `unreferenced`
+    are pods of ours that could be bound if a PodGang referred to them. `vacated_nodes` are the
+    nodes that pods of a gang ran on and have left, or are about to leave; the last ones, at most as
+    many as the gang has pods. `others` are objects of further kinds that bear on plans: queues,
+    reservations, disruption budgets, gangs of other kinds. `gangs` has PodGangs that stand for
+    those too (see `other_gangs`).
     """
 
     revision: int
@@ -111,7 +111,9 @@ class ClusterCache:
         self._regroup = False
 
     def of(self, resource: Resource) -> Sink:
-        """Where the watch of one resource puts what it sees; kinds of the same name are apart."""
+        """Where the watch of one resource stores what it sees; kinds of the same name are kept
+        apart.
+        """
         store = _store_of(resource)
         return _Store(self, store) if store in self._others else self
 
@@ -143,8 +145,9 @@ class ClusterCache:
         return [self._trimmer.trim(body) for body in bodies]
 
     def unsync(self, kind: str) -> None:
-        """A kind counts as unknown until it is listed again, and so do the bindings that no
-        watch has confirmed: the list will show them."""
+        """Until it is listed again a kind counts as unknown, and so do the bindings that no watch
+        has confirmed: the list will show them.
+        """
         with self._changed:
             self._synced.discard(kind)
             if kind == POD:
@@ -291,7 +294,7 @@ class ClusterCache:
             self._index(key, before, body)
         else:
             self._regroup |= self._others.get(kind) in POD_GROUPS
-            # Priorities and levels change what goes before what, and nodes where to.
+            # Priorities and levels change the order of gangs, and nodes change where pods may go.
             self._freed += 1
             if kind == NODE:
                 if body is None:
@@ -303,7 +306,7 @@ class ClusterCache:
                     self._stale.update(self._stores[POD_GANG])
 
     def _make_stand_ins(self) -> None:
-        """Makes the PodGangs anew that stand for gangs of other kinds."""
+        """Renews the PodGangs that stand for gangs of other kinds."""
         self._regroup = False
         real = {
             key: gang for key, gang in self._stores[POD_GANG].items() if key not in self._stand_ins
@@ -325,7 +328,7 @@ class ClusterCache:
         self._regroup = False
 
     def _note_node_change(self, key: Key, before: Body | None, body: Body | None) -> None:
-        """Notes that a pod of another came to a node, or takes more of it."""
+        """Notes that somebody else's pod came to a node, or takes more of it."""
         if body is None or not (node := node_of(body)) or not self._has_node(node):
             return
         assumed = self._assumed.get(key)
@@ -338,8 +341,9 @@ class ClusterCache:
             self._node_revisions[node] = self._revision
 
     def _remember(self, key: Key, before: Body | None, body: Body | None) -> None:
-        """Notes the node that a pod leaves, for what will replace it: images and models are
-        still there. Grove takes the reference away once the pod is being deleted."""
+        """Notes the node that a pod leaves, for the pod that will replace it: images and models are
+        still there. Grove removes the reference once the pod is being deleted.
+        """
         if before is None or not (node := node_of(before)):
             return
         stays = (
@@ -357,7 +361,7 @@ class ClusterCache:
             return
         if body is None or body["metadata"].get("uid", "") != assumed.uid or node_of(body):
             del self._assumed[key]
-            # Bound as we thought: nothing is new. Anything else leaves room.
+            # Bound as we assumed: nothing is new. Anything else leaves room.
             self._freed += body is None or node_of(body) != assumed.node
 
     def _index(self, key: Key, before: Body | None, body: Body | None) -> None:
@@ -433,7 +437,7 @@ def _bound(pod: Body, assumed: Assumed) -> Body:
 
 
 def _size(gang: Body) -> int:
-    """How many pods a gang has; of those that it lost Grove has taken the references away."""
+    """How many pods a gang has. Grove has removed the references to pods that it lost."""
     return sum(max(len(pods), group.get("minReplicas") or 0, 1) for group, pods in references(gang))
 
 

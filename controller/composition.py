@@ -84,7 +84,7 @@ class RunnableCycle(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The parts that differ from mode to mode: the cycle, and what it watches."""
+    """The parts that differ by mode: the cycle, and what it watches."""
 
     cycle: RunnableCycle
     watchers: Sequence[Watcher]
@@ -205,7 +205,7 @@ def _elector(settings: Settings, cluster: Cluster, metrics: Metrics) -> Elector 
     )
     # Read when asked for: a replica that hangs cannot set it.
     metrics.leader.set_function(lambda: float(elector.leads))
-    # Who leads from the start reads the cluster once, and not again as a new leader.
+    # A replica that leads from the start reads the cluster once, and not again as a new leader.
     elector.attempt()
     return elector
 
@@ -326,7 +326,7 @@ def _inquiry(shared: Shared) -> Inquiry:
 
 
 def _evictions(shared: Shared) -> Evictions | None:
-    """Nothing that runs is touched unless the settings say so."""
+    """Running pods are not touched unless the settings allow it."""
     settings, metrics = shared.settings, shared.metrics
     if settings.eviction == "none" or not settings.binds:
         return None

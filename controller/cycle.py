@@ -1,8 +1,8 @@
 """The cycle: collect, snapshot, translate, ask, apply, report, requeue.
 
 Everything that it remembers from one cycle to the next is a convenience: since
-when each gang waits, what was last reported. All of it may be lost at any line: the cluster says
-what is bound, and the next cycle begins with that.
+when each gang waits, what was last reported. The controller may lose all of it at any line: the
+cluster says what is bound, and the next cycle begins with that.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from placement.resources import DEVICES
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at a busy cluster.
+#: Seconds between two checks of a busy cluster.
 _TICK = 0.05
-#: Seconds between two looks at a quiet cluster.
+#: Seconds between two checks of a quiet cluster.
 _IDLE = 1.0
-#: Gangs of which an answer is the state: the service decided about what can be bound now.
+#: Gangs whose state an answer tells: the service decided about pods that can be bound now.
 _ANSWERABLE = frozenset({Lifecycle.PENDING, Lifecycle.SETTLED})
 
 
@@ -154,7 +154,7 @@ class Cycle:
         if view is None:
             return
         if self._evictions is not None:
-            # What gave way is gone: the gang is asked about at once.
+            # The evicted pods are gone: the gang is asked about at once.
             ended = self._evictions.advance(view)
             self._queue = batch.made_due(self._queue, ended, now=self._clock())
         had_turn: tuple[Key, ...] = ()
@@ -234,7 +234,7 @@ class Cycle:
         before, self._kept = self._kept, self._gated.look(view, now)
         ended = (before.first - self._kept.first) & view.states.keys()
         if not all(view.states[key].is_met for key in ended):
-            # Nothing was bound there, and others may have the room.
+            # Nothing was bound, and others may take the room.
             self._queue = batch.made_due(self._queue, self._queue, now=now)
 
     def _measure(self, view: ClusterView, now: float) -> None:
@@ -261,7 +261,7 @@ class Cycle:
         return max(pause, self._inquiry.not_before - now)
 
     def _askable(self) -> batch.Queue:
-        """The gangs that wait, but for those that wait for evicted pods to go."""
+        """The gangs that wait, except those that wait for evicted pods to go."""
         evicting = self._evicting()
         return {key: queued for key, queued in self._queue.items() if key not in evicting}
 
@@ -292,7 +292,7 @@ class Cycle:
             self._inquiry.put_off(self._options.backoff.longest)
             return Query(v1.ComputePlacementRequest(), ())
         request = query.request
-        # The sooner the answer, the less it is overtaken where others bind all the time.
+        # Where others bind all the time, an early answer is outdated less often.
         limit = min(
             self._options.time_limit, max(0.5, self._options.time_limit / 2**self._overtaken)
         )
@@ -304,8 +304,9 @@ class Cycle:
     # 4. Ask.
 
     def _note(self, query: Query, placement: v1.Placement, view: ClusterView) -> None:
-        """Remembers the answer about each gang that could be bound. The answer about a gang that
-        only kept its room, or was sent along, is not its state."""
+        """Remembers the answer about each gang that could be bound. About a gang that only kept its
+        room, or was sent along, the answer does not tell the state.
+        """
         sent = {key_of_resource(gang.name) for gang in query.request.gangs}
         known = {key for key in sent if view.states[key].lifecycle in _ANSWERABLE}
         for key in known:
@@ -357,7 +358,7 @@ class Cycle:
             elif occupied.isdisjoint(binding.node for binding in plan.bindings):
                 ready.append(plan)
             else:
-                # It may count on room that is not free yet.
+                # Its plan may use room that is not free yet.
                 self._stale.add(plan.gang)
         return ready
 

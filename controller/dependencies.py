@@ -1,8 +1,8 @@
 """Which gangs of one answer depend on the pods of others.
 
 A gang with required pod affinity is placed near pods that the same answer may only be
-about to place, and one with a spread that must hold is placed evenly with them. If those
-are not bound after all, its own place may break the rule it was found under.
+about to place, and one with a spread that must hold is placed evenly with them. If those are not
+bound after all, its own place may break the rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from placement.kubernetes.selectors import LabelSelector
 
 
 def depends_on(gangs: Mapping[Key, v1.PodGang]) -> dict[Key, frozenset[Key]]:
-    """The other gangs whose pods a gang's affinity or spread matches, where there are any."""
+    """The other gangs whose pods a gang's affinity or spread matches."""
     matched: dict[tuple[bytes, str], frozenset[Key]] = {}
     result: dict[Key, frozenset[Key]] = {}
     for key, gang in gangs.items():

@@ -1,9 +1,9 @@
 """Which devices a pod gets, in the form that the agents on its node read.
 
-Koordinator's agents on the node read an annotation of the pod, which its scheduler writes
-when it binds; a pod that has it before is given just those devices. It is written where a
-Device object lists the devices of the node. Network devices are chosen here: any that are
-free on the switches of the pod's GPUs.
+Koordinator's agents on the node read an annotation of the pod, which its scheduler writes when it
+binds. A pod that has the annotation before gets exactly those devices. It is written only where a
+Device object lists the devices of the node. Network devices are chosen here: any that are free on
+the switches of the pod's GPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement import v1
 from placement.kubernetes.device_annotations import ALLOCATED, read_allocated
 from placement.kubernetes.reading import At
 
-#: Annotations of a pod, in a form that does not change.
+#: Annotations of a pod, as an immutable value.
 Notes = tuple[tuple[str, str], ...]
 
 _CORE: Final = "koordinator.sh/gpu-core"
@@ -108,7 +108,7 @@ class DeviceNotes:
         free = {s: [d for d in by_switch.get(s, ()) if d.get("minor") not in taken] for s in mine}
         chosen = [devices.pop(0) for devices in free.values() if devices]
         while len(chosen) < wanted and any(free.values()):
-            # The switch that has most, because other pods need the rare ones.
+            # The switch with most free devices, because other pods need the scarce ones.
             chosen.append(max(free.values(), key=len).pop(0))
         taken.update(device["minor"] for device in chosen)
         return chosen

@@ -1,10 +1,7 @@
-"""Events of events.k8s.io: repeated ones are counted up, and not too often.
-
-The numbers in a note differ from one moment to the next, and a gang may have a thousand
-pods: about one topic an object has one event at a time, whatever the words.
-
-What was reported is remembered in this process only; after a restart it may be reported
-once more. An event that cannot be written is lost, as events are.
+"""Events of events.k8s.io: repeated ones are counted up, at limited rate. The numbers in a note
+change all the time, and a gang may have a thousand pods. So an object has one event at a time about
+one topic, whatever the words. What was reported is remembered in this process only; after a restart
+it may be reported once more. An event that cannot be written is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from placement.resources import EVENTS
 #: Annotation of an event: the digest of the latest request whose answer it tells, by which the
 #: service may have saved it.
 REQUEST: Final = "placement-service/request-digest"
-#: What the API server takes.
+#: The longest note that the API server accepts.
 _LONGEST_NOTE: Final = 1024
 #: Events remembered; the oldest are forgotten.
 _MOST_REMEMBERED: Final = 50_000
@@ -71,11 +68,12 @@ class Recorder:
         note: str,
         request: str = "",
     ) -> bool:
-        """Writes an event, or counts up the one with the same note; false when neither.
+        """Writes an event, or counts up the one with the same note; returns false if it does
+        neither.
 
         `topic` is finer than the reason and coarser than the note. `request` is the digest of the
-        request that was answered: the annotation `REQUEST` names the latest, for no two are alike,
-        and a note cannot be changed. Raises `ApiError`.
+        request that was answered: the annotation `REQUEST` names the latest one, because every
+        digest is different and a note cannot be changed. Raises `ApiError`.
         """
         metadata = about["metadata"]
         note = note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."

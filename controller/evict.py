@@ -1,11 +1,11 @@
 """Evicts pods, once each, and waits until their room is free.
 
-A plan goes through these steps, and a controller that dies at any of them is followed by one that
-continues: tried without effect for every victim, so that a disruption budget that allows none stops
-it before anything is lost; written to the journal; carried out, each eviction with the uid of its
-victim; and ended, when all victims are gone or its time is up. Until then the gang is not asked
-about, and its room counts as taken. Afterwards it is asked about like any other: the answer finds
-the room free.
+A plan goes through these steps; if the controller dies at any of them, the next one continues.
+First every eviction is tried as a dry run, so that a disruption budget that allows none stops the
+plan before anything is lost. Then the plan is written to the journal. Then it is carried out, each
+eviction with the uid of its victim. It ends when all victims are gone or its time is up. Until then
+the gang is not asked about, and its room counts as taken. Afterwards it is asked about like any
+other gang, and the room is free.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Evictions:
         )
 
     def advance(self, view: ClusterView) -> tuple[Key, ...]:
-        """Goes on with every plan; the gangs whose plan has ended."""
+        """Continues every plan; returns the gangs whose plan has ended."""
         if not self.recover():
             return ()
         ended = []
@@ -226,7 +226,7 @@ class Evictions:
         return dict(zip(victims, self._executor.map(one, victims), strict=True))
 
     def _is_over(self, plan: EvictionPlan, view: ClusterView) -> bool:
-        """Whether the room is free, the gang needs it no more, or time is up."""
+        """Whether the room is free, the gang no longer needs it, or time is up."""
         state = view.states.get(plan.gang)
         if state is None or state.uid != plan.uid or state.is_met or self._clock() >= plan.until:
             return True
@@ -249,8 +249,9 @@ def is_there(victim: Victim, view: ClusterView) -> bool:
 def with_room_taken(
     pods: Mapping[Key, Body], plans: Collection[EvictionPlan]
 ) -> Mapping[Key, Body]:
-    """The pods, those that wait for evicted ones to go as if they were bound already: nobody
-    else is planned into their room."""
+    """The pods, where those that wait for evicted pods to go count as bound: no other gang is
+    planned into their room.
+    """
     result = dict(pods)
     for plan in plans:
         for binding in plan.bindings:

@@ -1,8 +1,7 @@
-"""Eviction plans that were begun, written down where another controller finds them.
-
-Before its first pod is evicted a plan is written to a ConfigMap of our own namespace.
-The leader after a crash goes on with the same pods instead of choosing others. It is not
-kept on the gangs themselves: a user who may write those may not evict the pods of others.
+"""Eviction plans that were begun, stored where another controller finds them. Before its first pod
+is evicted a plan is written to a ConfigMap of our own namespace. After a crash the next leader
+continues with the same pods instead of choosing others. Plans are not kept on the gangs themselves:
+a user who may write a gang must not be able to evict the pods of others.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Journal:
             self._create(data)
 
     def erase(self, gang: Key) -> None:
-        """Takes the plan of a gang away, if it has one."""
+        """Deletes the plan of a gang, if it has one."""
         try:
             self._patch({_entry(gang): None})
         except ApiError as error:
@@ -74,5 +73,5 @@ class Journal:
 
 
 def _entry(gang: Key) -> str:
-    # No name of Kubernetes holds an underscore.
+    # No name in Kubernetes contains an underscore.
     return "_".join(gang)

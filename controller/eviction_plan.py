@@ -15,7 +15,7 @@ from placement import v1
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running pod that gives way; `uid` tells it from a later one of its name."""
+    """A running pod that gives way; `uid` distinguishes it from a later one of its name."""
 
     pod: Key
     uid: str
@@ -30,7 +30,7 @@ class EvictionPlan:
     """The pods that give way to a gang, and where the gang's pods go afterwards.
 
     `until` is when it is given up, in seconds since the epoch: another controller may have to
-    go on with it.
+    continue it.
     """
 
     gang: Key

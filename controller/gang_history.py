@@ -1,7 +1,6 @@
 """What is remembered of each gang: its last answer, its last plan, and since when it is in
-its present state. From that follows what is reported about it now.
-
-It is a convenience: the cluster says what is bound, and the next answer says the rest.
+its present state. What is reported about it now follows from that. It may be lost: the cluster says
+what is bound, and the next answer says the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class GangHistory:
     """The memory of one term. Times are in seconds, of any clock that never goes back.
 
     A gang that is half bound is reported as such after `half_bound_limit`; one whose pods are
-    missing, or whose plans come to nothing, after `waiting_notice`.
+    missing, or whose plans fail, after `waiting_notice`.
     """
 
     def __init__(self, *, half_bound_limit: float, waiting_notice: float) -> None:
@@ -36,7 +35,7 @@ class GangHistory:
 
     @property
     def half_bound(self) -> int:
-        """How many gangs run some pods and too few."""
+        """How many gangs run some pods, but too few."""
         return len(self._half_since)
 
     def look(self, states: Mapping[Key, GangState], now: float) -> None:

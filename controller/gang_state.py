@@ -1,7 +1,7 @@
 """The state of a gang: which pods run, which wait, and whether it is our turn.
 
-A pure reading of a PodGang and its pods, made again whenever one of them changes. It
-counts; whether and where something fits is for the service to say.
+A pure reading of a PodGang and its pods, made again whenever one of them changes. It only counts;
+the service decides whether and where something fits.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ class Lifecycle(StrEnum):
     """What is to be done about a gang."""
 
     FOREIGN = "foreign"
-    """Its pods, or its label while it has none, name another scheduler."""
+    """Its pods name another scheduler; while it has none, its label does."""
     ENDING = "ending"
     """It is being deleted."""
     UNINITIALIZED = "uninitialized"
     """Grove is still making its pods, and its status belongs to Grove alone."""
     WAITING = "waiting"
-    """Too few pods are there and ungated: binding some could not make it whole."""
+    """Too few pods exist without gates: binding them would not meet the minimum."""
     PENDING = "pending"
-    """Pods wait for a place, and with them the minimum could be met."""
+    """Pods wait for a place, and with them the minimum can be met."""
     SETTLED = "settled"
     """The minimum runs, and nothing waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Pods of one group by how far they are; `ready` ones are `bound` too, and `lost` ones,
-    whose node the cluster has no more, are neither: they will never run."""
+    """Pods of one group by state. `ready` pods are `bound` too. `lost` pods are neither: their node
+    is no longer in the cluster, so they will never run.
+    """
 
     name: str
     minimum: int
@@ -61,7 +62,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """The state of a gang; `uid` tells it from a later one of the same name."""
+    """The state of a gang; `uid` distinguishes it from a later one of the same name."""
 
     key: Key
     uid: str
@@ -81,7 +82,7 @@ class GangState:
 
     @property
     def is_half_bound(self) -> bool:
-        """Whether some pods are bound, and too few."""
+        """Whether some pods are bound, but too few."""
         return self.bound > 0 and not self.is_met
 
     @property
@@ -183,7 +184,7 @@ def state_of(
         for key in keys:
             pod = pods.get(key)
             if pod is None or pod["metadata"].get("deletionTimestamp"):
-                # One that is being deleted is no member any more: its replacement will be.
+                # A pod that is being deleted is no longer a member: its replacement will be.
                 continue
             is_its = is_ours(pod, scheduler_name)
             schedulers.add(is_its)
@@ -213,7 +214,7 @@ def state_of(
 
 
 def _may_become_ours(gang: Body, scheduler_name: str) -> bool:
-    """Whether the pods of a gang that has none yet may turn out to be ours. Grove's label names
+    """Whether a gang without pods may get pods that are ours. Grove's label names
     its own profile, which for any scheduler that it does not know is the default one."""
     label = (gang["metadata"].get("labels") or {}).get(_SCHEDULER_LABEL)
     return not is_initialized(gang) and label in (None, _DEFAULT_PROFILE, scheduler_name)

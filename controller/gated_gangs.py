@@ -1,10 +1,10 @@
 """Scaled gangs whose pods Grove still holds back, planned along so that their room is kept.
 
-Grove opens the gates of a scaled gang some seconds after its base is scheduled. Without
-this, any gang that arrives meanwhile gets the room that the scaled gang was about to use.
-A gated scaled gang is therefore part of the request and gets a place in the plan, but is
-never bound. While its base runs it comes before other gangs of its own priority, for a
-bounded time: a gate that never opens keeps room free no longer than that.
+Grove opens the gates of a scaled gang some seconds after its base is scheduled. Without this module
+any gang that arrives meanwhile would get the room that the scaled gang needs. Therefore a gated
+scaled gang is part of the request and gets a place in the plan, but is never bound. While its base
+runs it comes before other gangs of its own priority, for a limited time: a gate that never opens
+keeps room free no longer than that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kept:
 
 
 class GatedGangs:
-    """Since when each scaled gang could run but for Grove's gates. `keep` is for how many
+    """Since when each scaled gang waits only for Grove's gates. `keep` is for how many
     seconds its room is kept; 0 keeps none."""
 
     def __init__(self, *, keep: float) -> None:
@@ -68,7 +68,7 @@ class GatedGangs:
 
 
 def opened(pods: Mapping[Key, Body], gangs: Iterable[Body]) -> dict[Key, Body]:
-    """The pods, those of these gangs without Grove's gate."""
+    """The pods; those of these gangs come without Grove's gate."""
     result = dict(pods)
     for gang in gangs:
         for key in _members(gang):
@@ -79,7 +79,7 @@ def opened(pods: Mapping[Key, Body], gangs: Iterable[Body]) -> dict[Key, Body]:
 
 
 def _base(view: ClusterView, state: GangState) -> GangState | None:
-    """The state of the base of a gang that waits for nothing but Grove's gates, if anything."""
+    """The state of the base of a gang; None if the gang waits for more than Grove's gates."""
     if state.lifecycle not in (Lifecycle.WAITING, Lifecycle.PENDING):
         return None
     if any(g.bound + len(g.free) + g.gated < g.minimum for g in state.groups):

@@ -1,7 +1,7 @@
 """One answer per cycle: faulty parts of a request are left out, and after failures it waits.
 
-A gang that cannot be asked about is told why in its history. A service that fails is asked
-again later and later; when it fails for long, the gangs that wait are told so.
+If a gang cannot be asked about, its history gets the reason. A service that fails is asked again at
+growing intervals; when it fails for long, waiting gangs are reported with that reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: Requests of one cycle, each without the faulty parts of the one before.
 _MOST_REQUESTS: Final = 4
-#: Seconds; a service that came back is noticed within so long.
+#: Seconds within which a service that works again is noticed.
 _LONGEST_WAIT: Final = 10.0
 
 
@@ -70,11 +70,11 @@ class Inquiry:
         self.not_before = -math.inf
 
     def put_off(self, seconds: float) -> None:
-        """The service is not asked for so long."""
+        """The service is not asked for so many seconds."""
         self.not_before = self._clock() + seconds
 
     def ask(self, query: Query, history: GangHistory) -> Reply:
-        """Asks, without what the service finds fault with. Does not raise."""
+        """Asks, and leaves out what the service refuses. Does not raise."""
         for left in reversed(range(_MOST_REQUESTS)):
             self._refuse(query.refused, history)
             self._heartbeat.beat()

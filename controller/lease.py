@@ -1,10 +1,10 @@
 """One leader among replicas, by a Lease of coordination.k8s.io.
 
 Each replica judges by its own clock how long the lease has not changed; the times written
-in it are for people, so wrong clocks do no harm. A leader that could not renew in time
-stops acting before another may begin, also when its thread was held up: whatever acts asks `leads`,
-which compares times and trusts no flag. The clock goes on while a machine sleeps. A lease that is
-deleted is made again by its holder; others wait as long as if it were there.
+in it are for people, so wrong clocks do no harm. A leader that could not renew in time stops acting
+before another may begin, even if its thread was held up: every action first asks `leads`, which
+compares times and trusts no flag. The clock also counts while the machine sleeps. If a lease is
+deleted its holder makes it again; others wait as long as if it existed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def move(lease: dict[str, Any], *, me: str, unchanged_for: float) -> Move:
 
 
 def boot_clock() -> float:
-    """Seconds since the machine started, those that it slept included."""
+    """Seconds since the machine started, including those that it slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -85,8 +85,8 @@ class Elector:
         self._led = False
         self._complained = ""
         self._term = 0
-        # The version of the lease that was seen last, empty when there was none, when it was
-        # seen first, and for how long it promised its holder to lead.
+        # The version of the lease that was seen last (empty when there was none), when it was first
+        # seen, and how long its holder may lead by it.
         self._seen = ""
         self._seen_at = 0.0
         self._promised = 0.0
@@ -109,7 +109,7 @@ class Elector:
         self._give_up()
 
     def stop(self) -> None:
-        """Ends `run`. Whatever acts as the leader must have ended before."""
+        """Ends `run`. All that acts as the leader must have ended before."""
         self._stopped.set()
 
     def _pause(self) -> float:
@@ -119,7 +119,7 @@ class Elector:
         return min(self._timing.renew_period, left + _JUST) if waits else self._timing.renew_period
 
     def attempt(self) -> None:
-        """Looks at the lease once and does what is to be done."""
+        """Reads the lease once and does what is to be done."""
         now = self._clock()
         try:
             self._attempt(now)
@@ -130,12 +130,12 @@ class Elector:
         self._tell()
 
     def _complain(self, error: ApiError) -> None:
-        """Once, until it is another complaint: what is wrong here may stay so for long."""
+        """Logs an error once, until it is another one: errors here may last long."""
         if error.status == 409 or self._complained == str(error):  # 409: another was faster.
             return
         self._complained = str(error)
         logger.warning(
-            "the lease %s/%s cannot be had: %s",
+            "the lease %s/%s cannot be acquired: %s",
             self._namespace,
             self._name,
             error,
@@ -144,7 +144,7 @@ class Elector:
 
     def _attempt(self, now: float) -> None:
         path = LEASES.path_of(self._name, self._namespace)
-        # An answer that comes later than the next attempt is of no use.
+        # An answer after the next attempt is of no use.
         timeout = max(1.0, self._timing.renew_deadline / 2)
         try:
             lease = self._cluster.request("GET", path, timeout=timeout)
@@ -154,7 +154,7 @@ class Elector:
             if self._seen:
                 self._seen, self._seen_at = "", now
             if not self.leads and now - self._seen_at < self._promised:
-                # Deleted; its holder does not know yet, and goes on for a while.
+                # Deleted; its holder does not know yet, and continues for a while.
                 return
             body = self._body({}, now=_micro_time(), transitions=0)
             made = self._cluster.request(
@@ -187,7 +187,7 @@ class Elector:
         self._until = since + self._timing.renew_deadline
 
     def _give_up(self) -> None:
-        """Lets the next one begin at once, if the lease is ours."""
+        """Lets the next leader begin at once, if the lease is ours."""
         if not self.leads:
             return
         self._until = float("-inf")

@@ -1,4 +1,4 @@
-"""Log lines with fields: what a line is about (gang, pod, kind) is never only in prose."""
+"""Log lines with fields: what a line is about (gang, pod, kind) is always in a field, too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # It logs every connection; the controller logs what matters itself.
+    # It logs every connection; the controller itself logs what matters.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 

@@ -60,7 +60,9 @@ class Metrics:
             self.steps.labels(step.name.lower())
 
     def nothing_known(self) -> None:
-        """A replica that does not lead does not look; old values would stay for ever."""
+        """Clears the state: a replica that does not lead does not renew these values, so they would
+        stay for ever.
+        """
         for state in Lifecycle:
             self.gangs.labels(state.value).set(0)
         for gauge in (self.half_bound, self.unreferenced, self.oldest):

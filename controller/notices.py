@@ -1,7 +1,5 @@
-"""Why a gang waits, or how well it is placed, in the words that reports use.
-
-A notice is made from an answer, or from what prevented one; `report` writes it
-where people and machines look.
+"""Why a gang waits, or how well it is placed, in the words of the reports. A notice is made from an
+answer, or from what prevented one; `report` writes it where people and programs read it.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from placement import v1
 
 #: Longer texts are cut; an answer may list a reason for every group.
 _LONGEST: Final = 1500
-#: How the service names a gang that has what another one needs.
+#: How the service names a gang whose room another gang needs.
 _WITH_PRIORITY: Final = re.compile(r"(?P<name>[^\s,]+) \(priority -?[0-9]+\)")
 #: Gangs that one message names.
 _MOST_NAMED: Final = 3
@@ -35,9 +33,10 @@ EVICTING: Final = "Evicting"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`reason` is one CamelCase word, `message` a sentence or some; both are empty when
-    nothing keeps the gang waiting. `score` is its placement score, if known. `request` is the
-    digest of the request that was answered, which names its dump."""
+    """`reason` is one CamelCase word, `message` one or more sentences; both are empty when the gang
+    does not wait. `score` is its placement score, if known. `request` is the digest of the request
+    that was answered, which names its dump.
+    """
 
     reason: str = ""
     message: str = ""
@@ -106,7 +105,7 @@ def of_unreferenced(scheduler_name: str) -> Notice:
 
 
 def of_half_bound(state: GangState, why: Notice | None, outcome: Outcome | None) -> Notice:
-    """Some pods are bound and too few: exactly what is half done, and why."""
+    """Some pods are bound, but too few: exactly which, and why."""
     told = [
         f"group {group.name} runs {group.bound} of {group.minimum} pods"
         for group in state.groups
@@ -141,8 +140,10 @@ def _are(count: int) -> str:
 
 
 def _without_lift(message: str, about: Key, kept: Collection[Key]) -> str:
-    """The message without the priorities of gangs of `kept`: they were asked about with one
-    that is not theirs. A gang of the namespace of the one it is `about` is named without it."""
+    """The message without the priorities of the gangs `kept`: the request gave them another
+    priority than their own. A gang in the namespace of the gang `about` is named without its
+    namespace.
+    """
 
     def told(found: re.Match[str]) -> str:
         namespace, _, name = found["name"].rpartition("/")

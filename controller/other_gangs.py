@@ -1,10 +1,10 @@
 """Gangs that are no PodGang: PodGroups of KAI, Koordinator, Volcano and Kubernetes itself, and
 pods that name their gang in an annotation.
 
-The rest of the controller knows PodGangs. Each of these gangs gets one that stands for it, with
-its groups, its minimums and references to its pods. No cluster has it: what is to be said of it
-is said about the object that it stands for. Levels, queues and priorities are read from the
-original objects when the request is made.
+The rest of the controller knows PodGangs. For each of these gangs this module makes one, with its
+groups, its minimums and references to its pods. It is not in the cluster: reports about it are
+written on the object that it stands for. Levels, queues and priorities are read from the original
+objects when the request is made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def other_gangs(
     """A PodGang for each gang of these pods that no PodGang of the cluster refers to.
 
     `others` are the objects of other kinds that a plan is made from, `taken` the names of the
-    PodGangs that the cluster has. What cannot be read makes no gang.
+    PodGangs that the cluster has. Objects that cannot be read make no gang.
     """
     found: dict[Key, Body] = {}
     for gang in plain_gangs(pods, taken):
@@ -72,7 +72,7 @@ def other_gangs(
 
 
 def _gangs(pods: Mapping[Key, Body], others: Iterable[Body]) -> list[v1.PodGang]:
-    """Who belongs together, as the readers of all kinds see it."""
+    """Which pods belong together, by the readers of all kinds."""
     bodies = [*map(_open, pods.values()), *others]
     while True:
         try:
@@ -91,7 +91,7 @@ def _title(body: Body) -> str:
 
 
 def _open(pod: Body) -> Body:
-    """A pod as if it waited for a node alone: where it is does not say whose it is."""
+    """A pod as if it waited only for a node: where it runs does not decide which gang it is in."""
     spec = {k: v for k, v in pod["spec"].items() if k not in ("nodeName", "schedulingGates")}
     return {**pod, "spec": spec}
 

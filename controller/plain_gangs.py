@@ -1,4 +1,4 @@
-"""Gangs that are no object of their own: pods that name their gang in an annotation.
+"""Gangs without an object of their own: pods that name their gang in an annotation.
 
     placement-service/gang: train-7
     placement-service/gang-minimum: "4"                        (default: all of its pods)

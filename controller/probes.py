@@ -10,7 +10,7 @@ from typing import Self
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-#: Why not, in words; empty when all is well.
+#: Why a probe fails, in words; empty when all is well.
 Check = Callable[[], str]
 
 

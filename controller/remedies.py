@@ -1,7 +1,6 @@
-"""What would let waiting gangs in, asked besides the cycle and reported with the reasons.
-
-The service is asked about one gang at a time, in a thread of its own, with the plan that it
-made: no binding waits for it. What was found stands until the gang waits for other reasons.
+"""What would let waiting gangs in, asked outside the cycle and reported with the reasons. A thread
+of its own asks the service about one gang at a time, with the plan that the service made: no
+binding waits for it. The result is kept until the gang waits for other reasons.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 #: Remedies that cost people least come first.
 _ORDER: Final = ("uncordon", "relax", "reduce", "evict", "add_nodes")
 
-#: Reasons that no change of nodes or gangs does anything about.
+#: Reasons that no change of nodes or gangs can remove.
 _BEYOND: Final = frozenset(
     {
         v1.ReasonCode.REASON_CODE_UNINITIALIZED,
@@ -38,7 +37,7 @@ Explain = Callable[[v1.ExplainGangRequest, float], v1.ExplainGangResponse]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was found for a gang that waited for these reasons; "" while nothing is."""
+    """What was found for a gang that waited for these reasons; "" if nothing yet."""
 
     reasons: tuple[v1.ReasonCode, ...]
     text: str
@@ -73,7 +72,7 @@ class Remedies:
             if busy or not new or not self._seconds:
                 return
             name, reasons = waiting[new[0]]
-            # Whatever comes of it, the next answer brings the next gang.
+            # Whatever the result, the next gang is asked about after the next answer.
             self._known[new[0]] = _Known(reasons, "")
             asked = v1.ExplainGangRequest(question=request, gang=name, plan=placement)
             asked.time_limit.FromNanoseconds(round(self._seconds * 1e9))
@@ -83,7 +82,7 @@ class Remedies:
             self._asking.start()
 
     def told(self, key: Key, notice: Notice | None) -> Notice | None:
-        """The notice about a gang, with what would let it in."""
+        """The notice about a gang, together with what would let it in."""
         with self._lock:
             known = self._known.get(key)
         if notice is None or known is None or not (known.text and notice.reason):

@@ -1,17 +1,17 @@
-"""What became of gangs, written where people, Grove and autoscalers look.
+"""Reports the state of gangs where people, Grove and autoscalers read it.
 
 On a PodGang the condition Scheduled, the phase and the placement score; on a pod without
 a place the condition PodScheduled=False/Unschedulable; on both events, as kube-scheduler
-has them. What is to be written is a pure function of the gang's state and what is known about it,
-and it is written only where the cluster says otherwise: after a crash the next cycle writes what
-the last one could not.
+has them. What is written is a pure function of the gang's state and what is known about it, and
+only differences from the cluster are written: after a crash the next cycle writes what the last one
+could not.
 
 Where more room would not help (the service is down, pods are missing, a field cannot be
 honoured) the pod's reason is SchedulerError, so that no autoscaler adds nodes for nothing.
 
-A PodGang's status is Grove's alone until it says Initialized=True, for its own patch would
-undo ours. Conditions of others are carried along unchanged, and the write is refused by
-the API server when the object has changed since it was read.
+A PodGang's status belongs to Grove alone until it says Initialized=True, because Grove's own patch
+would undo ours. Conditions of others are kept unchanged, and the API server refuses the write if
+the object has changed since it was read.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Reporter:
         return frozenset(key for key in unwritten if key is not None)
 
     def _attempt(self, key: Key, write: Callable[[], None]) -> Key | None:
-        """Writes; the key when it failed, which the next cycle tries again."""
+        """Writes; returns the key if it failed, so that the next cycle tries again."""
         if not self._may_act():
             return key
         self._on_step(Step.WRITE)
@@ -282,7 +282,7 @@ class Reporter:
             self._record(gang, wanted)
 
     def _say(self, key: Key, original: Body, wanted: GangStatus) -> None:
-        """Says in an event on the object of another kind what a PodGang would have as status."""
+        """Reports in an event on an object of another kind what a PodGang would have as status."""
         uid = original["metadata"].get("uid", "")
         said = _Said(uid, wanted.scheduled, wanted.reason)
         if self._said.get(key) != said:
@@ -301,7 +301,7 @@ class Reporter:
         )
 
     def _write_gang(self, gang: Body, wanted: GangStatus) -> bool:
-        """Whether something had to be written, and is."""
+        """Writes what has to be written; returns whether something was."""
         metadata = gang["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
         for attempt in range(_CONFLICTS):
@@ -349,7 +349,7 @@ class Reporter:
             )
         except ApiError as error:
             if error.is_gone:
-                # Gone, or another one has its name.
+                # It is gone, or another one has its name.
                 return
             raise
         self._pod_writes[uid] = self._clock()
@@ -365,7 +365,7 @@ class Reporter:
 
 
 def report_eviction(recorder: Recorder, victim: Victim, plan: EvictionPlan) -> None:
-    """Says on a pod why it was evicted. An event that cannot be written is lost."""
+    """Reports on a pod why it was evicted. An event that cannot be written is lost."""
     namespace, name = victim.pod
     metadata = {"namespace": namespace, "name": name, "uid": victim.uid}
     try:

@@ -18,7 +18,7 @@ from placement.kubernetes.objects import POD, POD_GANG
 
 #: Seconds until what could not be written is tried again ...
 _RETRY: Final = 2.0
-#: ... and what cannot be written time and again.
+#: ... and the longest such wait, after failures in a row.
 _LONGEST_RETRY: Final = 15.0
 
 #: What is to be reported about a gang now, None when there is nothing.
@@ -26,7 +26,7 @@ NoticeOf = Callable[[GangState], Notice | None]
 
 
 class _Retry(NamedTuple):
-    """When something is tried again, and after what wait, in seconds."""
+    """When something is tried again, and the wait before that, in seconds."""
 
     at: float
     wait: float
@@ -100,7 +100,7 @@ class ReportSchedule:
         )
 
     def _unreferenced(self, now: float) -> tuple[Key, ...]:
-        """The pods without a gang that are to be reported. Their gang may be yet to come."""
+        """The pods without a gang that are to be reported. Their gang may still come."""
         return tuple(
             key
             for key, since in self._unreferenced_since.items()
@@ -116,8 +116,9 @@ class ReportSchedule:
     def _postpone(
         self, kind: str, keys: Iterable[Key], unwritten: Collection[Key], now: float
     ) -> None:
-        """Puts off what could not be written, twice as long each time, and nothing else: one
-        that is refused for ever does not hold up the others."""
+        """Postpones what could not be written, twice as long each time, and nothing else: a report
+        that is always refused does not delay the others.
+        """
         for key in keys:
             before = self._postponed.pop((kind, key), None)
             if key in unwritten:

@@ -1,8 +1,8 @@
 """The request of a cycle: a view of the cluster and the gangs that wait.
 
-Translation is `placement.kubernetes`; this module picks what it is given and what of its
-messages is sent. An object that cannot be read never stops the others: it is set aside,
-with everything that would be planned wrongly without it, and its gang gets the reason.
+`placement.kubernetes` translates; this module chooses which objects it gets, and which of its
+messages are sent. An object that cannot be read never stops the others: it is left out, with
+everything that would be planned wrongly without it, and its gang gets the reason.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def build_query(
     kept: Kept = NOTHING_KEPT,
     with_running: bool = False,
 ) -> Query:
-    """The request: where do the pods of the gangs that wait go.
+    """The request: where the pods of the waiting gangs should go.
 
     Besides them it holds what they depend on: their bases, and the running gangs that
-    share a base with them. What replaces a pod would like its node again. The gangs of
-    `also` have nothing that waits; about them it asks how well they stand, as far as there
-    is room. Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are
-    planned, and not asked about: nothing of them can be bound yet (see `gated_gangs`). With
-    `with_running` all gangs that run are sent, for they may have to give way.
+    share a base with them. A pod that replaces another one prefers its node. The gangs of `also`
+    have no waiting pods; the request asks how well they are placed, as far as it has room for them.
+    Waiting counts to `as_of`, in seconds since the epoch. Gangs of `kept` are planned, but not
+    asked about: none of their pods can be bound yet (see `gated_gangs`). With `with_running` all
+    gangs that run are sent, for they may have to give way.
     """
     messages, snapshot, refused = _translated(view, scheduler_name, kept, as_of)
-    # Other schedulers have gangs of the same kinds; theirs are not ours to decide.
+    # Gangs of the same kinds may belong to other schedulers, which decide about them.
     by_key = {
         key: gang
         for gang in messages
@@ -100,8 +100,8 @@ def build_query(
     )
     sent.update(dict.fromkeys(first))
     for key in first if not with_running else ():
-        # Ahead of others of its priority, and behind whatever has a higher one. Where gangs may
-        # give way they would do so for their equals.
+        # Before others of its priority, and behind all of a higher one. Not where gangs may be
+        # evicted: gangs of its own priority would be evicted for it.
         by_key[key].priority = min(by_key[key].priority + 1, _HIGHEST_PRIORITY)
     for key in sent:
         before = {
@@ -115,9 +115,8 @@ def build_query(
 
 
 def without(query: Query, error: InvalidRequestError) -> Query | None:
-    """The query without the gangs and nodes that the service finds fault with.
-
-    None when nothing of that sort can be left out.
+    """The query without the gangs and nodes that the service refuses. None if no gang or node can
+    be left out.
     """
     gangs: dict[int, list[str]] = {}
     nodes: set[int] = set()
@@ -161,15 +160,15 @@ def _translated(
     pods = {
         key: pod
         for key, pod in opened(view.pods, (view.gangs[key] for key in kept.gangs)).items()
-        # Who waits for another scheduler holds nothing and is not ours to place, and who was
-        # bound to a node that is gone runs nowhere.
+        # A pod that waits for another scheduler holds no room and is not ours to place, and a pod
+        # that was bound to a node that is gone runs nowhere.
         if (("", node) in view.nodes if (node := node_of(pod)) else is_ours(pod, scheduler_name))
     }
     gangs = {
         key: gang
         for key, gang in view.gangs.items()
         if view.states[key].lifecycle is not Lifecycle.FOREIGN
-        # The original is there, and says more.
+        # The original object is in the request, and says more.
         and (stands_for(gang) is None or is_plain(gang))
     }
     others: dict[tuple[str, Key, str], Body] = {}
@@ -204,7 +203,7 @@ def _set_aside(
     others: dict[tuple[str, Key, str], Body],
     refused: dict[Key, str],
 ) -> None:
-    """Takes out every object that something is wrong with."""
+    """Takes out every faulty object."""
     for problem in error.problems:
         kind, _, name = problem.object.partition(" ")
         namespace, _, own = name.rpartition("/")
@@ -215,7 +214,7 @@ def _set_aside(
         elif kind == "PodGang" and gangs.pop(key, None) is not None:
             refused[key] = fault
         elif kind == "Pod" and (pod := pods.pop(key, None)) is not None:
-            # What it takes of its node is not known: nobody else may go there.
+            # How much of its node it takes is not known: no other pod may go there.
             nodes.pop(("", node_of(pod)), None)
             for owner, gang in tuple(gangs.items()):
                 if any(key in members for _, members in references(gang)):
@@ -231,7 +230,7 @@ def _set_aside(
 def _refuse_scaled(
     refused: dict[Key, str], gangs: dict[Key, Body], pods: Mapping[Key, Body]
 ) -> None:
-    """Refuses the gangs whose base is refused: translation would think they have none."""
+    """Refuses the gangs whose base is refused: to the translation they would have no base."""
     for key, gang in tuple(gangs.items()):
         for member in (pods.get(k) for _, keys in references(gang) for k in keys):
             labels = (member["metadata"].get("labels") or {}) if member is not None else {}

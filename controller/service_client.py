@@ -1,9 +1,8 @@
 """Asks the placement service: one request, one answer, or the reason that there is none.
 
-Of the cluster only what has changed since the last cycle is sent (see `placement.client.Session`).
-Certificates are read from files that may be replaced while we run; the connection is made
-again when one was. A busy or absent service is not asked again here: by the next cycle
-there may be a better request.
+Only what has changed in the cluster since the last cycle is sent (see `placement.client.Session`).
+Certificates are read from files that may be replaced while we run; then the connection is made
+again. A busy or absent service is not asked again here: the next cycle may have a better request.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class ServiceClient:
     def explain(self, request: v1.ExplainGangRequest, seconds: float) -> v1.ExplainGangResponse:
         """What would let a gang in, within about so many seconds."""
         try:
-            # As much again for the way there and back: the snapshot goes with it.
+            # As much time again to send and receive: the snapshot is part of it.
             return self._connected().explain(request, timeout=2 * seconds + 1)
         except OSError as error:
             raise UnavailableError(f"the certificates cannot be read: {error}") from error

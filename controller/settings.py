@@ -30,7 +30,7 @@ _SERVICE_LINK: Final = re.compile(r"(SERVICE_(HOST|PORT)|PORT)(_.*)?")
 
 
 def _unknown_variables() -> list[str]:
-    """Variables that look like settings and are none: a misspelled one must not be overlooked."""
+    """Variables that look like settings but are not: a misspelled one must not be overlooked."""
     return sorted(
         name
         for name in os.environ

@@ -1,6 +1,6 @@
 """The numbered steps of a cycle, and an observer of them.
 
-Between any two of them the process may die; tests make it do so.
+The process may die between any two of them; tests kill it there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Step(IntEnum):
-    """What the controller is at. `EVICT` and `EVICTED`, `BIND` and `BOUND` come once per pod,
+    """What the controller is doing. `EVICT` and `EVICTED`, `BIND` and `BOUND` come once per pod,
     inside `APPLY`, and `WRITE` once per object that is reported on, inside `REPORT`. `ADVISE` comes
     with each write of advice, in a cycle of its own (see `advice`)."""
 
@@ -29,7 +29,7 @@ class Step(IntEnum):
     ADVISE = 13
 
 
-#: Is called with each step as it is entered, from the thread that enters it.
+#: Called with each step as it begins, from the thread that does it.
 StepObserver = Callable[[Step], None]
 
 

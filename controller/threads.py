@@ -1,4 +1,4 @@
-"""Threads whose end is noticed: a part that is missing would be missed by nobody."""
+"""Threads whose end is noticed: otherwise a controller could run on without one of its parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bindings of which it is not known whether they were made.
 
-Until it is known such a pod counts as bound, so that nothing is put in its place. Most
-often a watch says it first; when none does, the pod itself is read.
+Until then such a pod counts as bound, so that nothing is put in its place. Most often a watch tells
+first; otherwise the pod itself is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from placement.cluster import ApiError
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks, and until one is given up.
+#: Seconds between two reads of a pod, and until a read is given up.
 _EVERY: Final = 2.0
 
 
@@ -40,7 +40,7 @@ class UnconfirmedBindings:
         self._unknown[binding.pod] = binding
 
     def settle(self, now: float) -> None:
-        """Reads each pod, if it is time to. Ends with the first that cannot be read."""
+        """Reads each pod, when it is time for it. Ends with the first that cannot be read."""
         if not self._unknown or now < self._again_at:
             return
         self._again_at = now + _EVERY

@@ -1,9 +1,9 @@
 """Keeps the cache up to date: list once, then watch, for each kind in a thread of its own.
 
-A watch that ends or breaks is resumed where it was; only when the API server has forgotten
-that place (410) everything is listed anew. A kind that the cluster does not have (404: Grove
-is not installed yet) counts as empty and is looked for now and then. What to do about an
-error is a value, `after`; the thread only does it.
+A watch that ends or breaks is resumed where it was. Only when the API server no longer has that
+version (410) everything is listed anew. A kind that the cluster does not have (404: Grove is not
+installed yet) counts as empty and is looked for from time to time. What to do about an error is a
+value, `after`; the thread only does it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST = 0.2
 _LONGEST = 15.0
-#: Seconds; a watch that ends sooner, and told nothing, is broken.
+#: Seconds; a watch that ends sooner, without any event, is broken.
 _BRIEF = 1.0
 
 
@@ -59,12 +59,12 @@ def after(error: ApiError, failures: int, *, absent_poll: float, jitter: float) 
         return Next(Action.RESUME, max(backoff, error.retry_after or 0.0))
     if error.status == 0 or error.status >= 500 or error.status in (401, 403, 408):
         return Next(Action.RESUME, backoff)
-    # A place that the server does not understand; there is no use in naming it again.
+    # The server does not understand this version; it is of no use to name it again.
     return Next(Action.RELIST, backoff)
 
 
 class Sink(Protocol):
-    """Where a watch puts what it sees (see `cache.ClusterCache`)."""
+    """Where a watch stores what it sees (see `cache.ClusterCache`)."""
 
     def observe(self, kind: str, body: Body, *, deleted: bool = False) -> None: ...
 
@@ -76,7 +76,9 @@ class Sink(Protocol):
 
 
 class Watcher:
-    """One kind. `run` returns after `stop`; both, and `relist`, from any thread."""
+    """Watches one kind. `run` returns after `stop`. All three of `run`, `stop` and `relist` may be
+    called from any thread.
+    """
 
     def __init__(
         self,
@@ -147,7 +149,7 @@ class Watcher:
             revision = page.revision
         with self._lock:
             if self._relist:
-                # Begun before somebody asked for a new list, it may be older than they want.
+                # This list was begun before a new one was asked for, so it may be too old.
                 return ""
             self._cache.replace(kind, bodies)
         self._on_list(kind)
@@ -173,14 +175,14 @@ class Watcher:
                 for event in stream:
                     revision = self._take(event) or revision
         except ApiError as error:
-            # What was taken before it broke stays taken.
+            # Events before the break were stored already.
             raise _Broken(error, revision) from error
         finally:
             with self._lock:
                 self._stream = None
                 wanted = self._relist
         if revision == began and time.monotonic() - started < _BRIEF and not wanted:
-            # Whatever proxy is in between, asking again at once would go on without end.
+            # With some proxy in between, asking again at once would repeat without end.
             raise _Broken(ApiError(0, "the watch ended as it began"), revision)
         self._failures = 0
         return revision
@@ -200,7 +202,7 @@ class Watcher:
         """Waits as the error demands; returns where to go on, empty for a new list."""
         if isinstance(error, _Broken):
             revision = error.revision
-        # A list that succeeds does not count: with history that is lost at once each time,
+        # A list that succeeds does not count: if its version were lost at once each time,
         # everything would be listed without end.
         self._failures += 1
         todo = after(error, self._failures, absent_poll=self._absent_poll, jitter=self._jitter())
@@ -211,7 +213,7 @@ class Watcher:
         if todo.action is Action.ABSENT:
             level = logging.INFO if self._failures == 1 else logging.DEBUG
             self._cache.replace(kind, [])
-            # However long that lasts, it slows down nothing that goes wrong later.
+            # However long that lasts, it does not delay the recovery from later errors.
             self._failures = min(self._failures, 2)
         logger.log(
             level,

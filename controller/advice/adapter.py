@@ -16,11 +16,11 @@ class Progress(StrEnum):
     """How far an adapter is with advice."""
 
     WRITING = "writing"
-    """More has to be written, or another has to act before we go on."""
+    """More has to be written, or another writer has to act before we go on."""
     DONE = "done"
     """All is written: it is the scheduler's turn."""
     FAILED = "failed"
-    """It cannot be followed any more."""
+    """It can no longer be followed."""
 
 
 class Adapter(Protocol):
@@ -41,7 +41,7 @@ class Adapter(Protocol):
         """Whether an object says where an unbound pod goes: the pod then takes its room there."""
 
     def opened(self, pod: Body) -> Body:
-        """The pod as if it waited for nothing, for planning."""
+        """The pod without what holds it back, for planning."""
 
     def may_use(self, node: Body) -> bool:
         """Whether pods may be advised to go to a node."""
@@ -56,19 +56,19 @@ class Adapter(Protocol):
         """Writes what of the advice is not written yet."""
 
     def finish(self, advice: Advice, objects: Objects) -> None:
-        """Takes away what held pods that are where they should be by now."""
+        """Takes away what held pods that now run where they should."""
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Takes back what can be taken back; the pods wait for advice again."""
 
     def complete(self, rest: Collection[Binding], objects: Objects) -> None:
-        """Lets the rest of a gang go that its scheduler has in part, after `undo`."""
+        """After `undo`: releases the rest of a gang that the scheduler already has in part."""
 
     def left(self, objects: Objects) -> Collection[Mark]:
-        """The advice of which objects are left that may hold room."""
+        """The advice of which objects remain that may hold room."""
 
     def sweep(self, mark: Mark) -> None:
-        """Deletes such objects, of advice that stands on no pod any more."""
+        """Deletes such objects of advice that is no longer written on any pod."""
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
         """Lets the scheduler decide alone about pods that wait for advice."""

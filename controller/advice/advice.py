@@ -40,7 +40,7 @@ _ID: Final = re.compile("[0-9a-f]{16}")
 
 
 class Mark(NamedTuple):
-    """What tells one piece of advice from all others: another namespace may copy its id."""
+    """What distinguishes one piece of advice from all others: another namespace may copy its id."""
 
     namespace: str
     id: str
@@ -64,7 +64,7 @@ class Advice:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it stands on every pod that it is for."""
+        """Whether it is written on every pod that it is for."""
         return len(self.bindings) == self.size
 
     @property
@@ -88,9 +88,8 @@ class Advice:
 
 
 def read_advice(pods: Mapping[Key, Body]) -> dict[Mark, Advice]:
-    """All advice that is written on pods.
-
-    Anybody may write annotations on pods of theirs: what cannot be read is no advice.
+    """All advice that is written on pods. Anybody may annotate their own pods: what cannot be read
+    is not advice.
     """
     found: dict[Mark, Advice] = {}
     for pod in pods.values():

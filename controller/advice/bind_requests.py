@@ -1,4 +1,6 @@
-"""KAI's BindRequests as its own scheduler writes them: names, owners, labels, what is received."""
+"""KAI's BindRequests as its own scheduler writes them: names, owners, labels, and what the pod
+receives.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def bind_request(
     """The BindRequest of a pod, named, owned and labelled like KAI's own.
 
     A pod of whole GPUs gets a number of them; one with shares gets one of each of its groups.
-    Without `tries` a request that fails has failed for good.
+    Without `tries` a request fails for good when it fails once.
     """
     metadata = pod["metadata"]
     name = node["metadata"]["name"]
@@ -38,7 +40,7 @@ def bind_request(
     if len(name) <= _LONGEST_LABEL:
         labels["selected-node"] = name
     if pool := (node["metadata"].get("labels") or {}).get(KAI_NODE_POOL):
-        # A scheduler deletes requests whose node it does not know, and which name no pool.
+        # A scheduler deletes a request whose node it does not know if the request names no pool.
         labels[KAI_NODE_POOL] = pool
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     return {
@@ -60,7 +62,7 @@ def bind_request(
 
 
 def has_failed(request: Body) -> bool:
-    """Whether KAI counts a request no more: it has failed, and as often as it may."""
+    """Whether KAI no longer counts a request: it has failed as often as it may."""
     status = request.get("status") or {}
     limit = request["spec"].get("backoffLimit")
     tried = status.get("failedAttempts") or 0

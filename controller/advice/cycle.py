@@ -1,7 +1,6 @@
 """The cycle of advice: continue what is under way, ask about gangs that wait, write, release.
 
-All that it remembers from one cycle to the next is since when each gang waits; the rest
-stands in the cluster.
+From one cycle to the next it remembers only since when each gang waits; the rest is in the cluster.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from placement.resources import DEVICES
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at a cluster in which nothing happens.
+#: Seconds between two checks of a cluster in which nothing happens.
 _IDLE = 1.0
 _TICK = 0.05
 #: The part of the time to live that writing the advice of one answer may take.
@@ -153,11 +152,13 @@ class AdviceCycle:
         # 3. Ask, when one of them is due, and write, gang by gang.
         if self._is_due(waiting, request.room):
             self._advise(request, objects, waiting)
-        # 4. Whose advice did not come in time is the scheduler's alone.
+        # 4. Gangs whose advice did not come in time are left to their scheduler.
         self._let_go(request, self._cache.view())
 
     def _look(self, request: AdviceRequest, objects: Objects) -> Mapping[Key, _Waiting]:
-        """The gangs that wait, with what tells one from a later one of its name: its pods."""
+        """The gangs that wait. Each comes with its pods, which distinguish it from a later one of
+        its name.
+        """
         now = self._clock()
         waiting = {
             gang: _named(gang, members, objects) for gang, members in request.waiting.items()
@@ -216,8 +217,8 @@ class AdviceCycle:
             if not self._authority.may_act():
                 return
             self._heartbeat.step(Step.APPLY)
-            # The advice before this one has taken room, and written on its pods. Its time began
-            # to run only then, and it has to be carried on before that is over.
+            # The advice before this one has taken room, and is written on its pods. Its time runs
+            # since then, and it has to be carried on before it expires.
             is_late = self._clock() - now > self._options.advice_ttl / _PART_FOR_WRITING
             fresh = replace(advice, until=self._wall() + self._options.advice_ttl)
             if is_late or not self._lifecycle.begin(fresh, objects, expected):
@@ -260,7 +261,7 @@ class AdviceCycle:
         if not self._options.advice_timeout:
             return
         advised = {b.pod for one in read_advice(objects.pods).values() for b in one.bindings}
-        # No advice will come for pods of no gang, or of one that cannot be read.
+        # No advice will come for pods without a gang, or with one that cannot be read.
         alone = {key: (key,) for key in request.strays}
         for gang, members in (*request.waiting.items(), *alone.items()):
             one = _named(gang, members, objects)

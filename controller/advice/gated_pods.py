@@ -1,7 +1,6 @@
-"""Pods behind our scheduling gate: each is told where to go and released in one patch.
-
-A pod that waits for advice has the scheduling gate `placement-service/advice`. What tells its
-scheduler where to go differs: see the adapters that build on this.
+"""Pods behind our scheduling gate: one patch says where the pod should go, and releases it. A pod
+that waits for advice has the scheduling gate `placement-service/advice`. How its scheduler is told
+where to go differs: see the adapters that build on this.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _NODE_NAME: Final = "metadata.name"
 
 
 class GatedPods(ABC):
-    """See `adapter.Adapter`. `scheduler` is whose pods these are; empty stands for anybody's."""
+    """See `adapter.Adapter`. `scheduler` is whose pods these are; empty means any scheduler's."""
 
     scheduler = ""
 
@@ -47,10 +46,10 @@ class GatedPods(ABC):
 
     @abstractmethod
     def _changes(self, pod: Body, node: str, objects: Objects) -> Mapping[str, Any]:
-        """What of its spec tells a pod where to go, as a strategic merge patch."""
+        """The part of a pod's spec that says where to go, as a strategic merge patch."""
 
     def waits(self, pod: Body, objects: Objects) -> bool:
-        """Pods that only our gate holds: the gate asks for advice."""
+        """Pods that only our gate holds: the gate is the request for advice."""
         mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
         return mine and is_gated_by_us_alone(pod)
 
@@ -71,8 +70,9 @@ class GatedPods(ABC):
         return is_any_let_go(advice, objects)
 
     def act(self, advice: Advice, objects: Objects) -> Progress:
-        """Lets every pod go that is still gated; gated ones are all in place, so that the gang
-        is never let go in part for want of a plan."""
+        """Releases every pod that is still gated. All have their advice, so no gang is released in
+        part because a plan is missing.
+        """
         list(self._executor.map(lambda one: self._let_go(one, objects), advice.bindings))
         return Progress.DONE
 
@@ -91,7 +91,7 @@ class GatedPods(ABC):
         return
 
     def complete(self, rest: Collection[Binding], objects: Objects) -> None:
-        """Where to go cannot be taken back from the others, so these go there too, if they may."""
+        """The other pods cannot be called back, so these follow them, where that is allowed."""
         for binding in rest:
             try:
                 self._let_go(binding, objects)

@@ -1,7 +1,7 @@
 """Which of KAI's groups the shares of GPUs in one answer belong to.
 
-KAI tells the GPUs of a node apart only where they are shared: those who share one are its "GPU
-group". KAI's binder holds a GPU for a group that is new, and puts the others of the group there.
+KAI distinguishes the GPUs of a node only where they are shared: the pods that share one are its
+"GPU group". KAI's binder holds a GPU for a new group, and puts the other pods of the group there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _SEPARATOR: Final = ","
 
 
 class GpuGroups:
-    """The groups that there are, by node and device, and those that one answer makes: pods of
-    several gangs may share a GPU that is free now."""
+    """The existing groups, by node and device, and those that one answer makes: pods of several
+    gangs may share a GPU that is free now.
+    """
 
     def __init__(self, known: Mapping[str, Mapping[int, str]]) -> None:
         self._groups = {node: dict(groups) for node, groups in known.items()}

@@ -4,16 +4,17 @@ Two modes:
 
 - **hold** (nodes shared with a KAI scheduler): a gang waits with our scheduling gate on its
   pods, or with the label `kai.scheduler/node-pool: placement-service-hold` on its PodGroup, which
-  no KAI scheduler serves. When its BindRequests are there both go, and KAI accounts the gang as
-  usual. Without advice in time they go as well, and KAI decides alone.
-- **pool**: a node pool that no KAI scheduler serves. PodGroups and nodes carry its label; we
-  decide there alone, and nothing is released.
+  no KAI scheduler serves. Once its BindRequests exist both are removed, and KAI accounts the gang
+  as usual. Without advice in time they are removed as well, and KAI decides alone.
+- **pool**: a node pool that no KAI scheduler serves. PodGroups and nodes carry its label; only we
+  decide there, and nothing is released.
 
-A BindRequest has the name of its pod and is owned by it, as KAI's own: of two writers the
-first one wins. It has no back-off limit, so that one that fails is failed at once; but for those of
-gated pods: they have to fail, and be tried again, until the gates go. KAI counts them meanwhile.
-So KAI decides around them from its next cycle on, and what it decided in the one before is seen
-before any pod is bound. Without gates KAI may give the same room away until it sees them.
+A BindRequest has the name of its pod and is owned by it, as KAI's own: of two writers the first one
+wins. It has no back-off limit, so it fails for good at its first failure. Requests of gated pods
+are different: they fail and are tried again until the gates are removed, and KAI counts them
+meanwhile. From its next cycle on KAI plans around them, and we see what it decided in the cycle
+before, both before any pod is bound. Without gates KAI may give the same room away until it sees
+the requests.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from placement.resources import BIND_REQUESTS, KAI_POD_GROUPS, NODES
 SCHEDULER: Final = "kai-scheduler"
 _NO_POD: Final[Body] = {"spec": {}}
 _POD_GROUP: Final = "pod-group-name"
-#: Seconds by which KAI's binder goes on trying to bind a gated pod after the pod may go.
+#: Seconds for which KAI's binder still tries to bind a gated pod after the pod is released.
 _MORE: Final = 30.0
 
 
 class Kai:
     """See `adapter.Adapter`. With `pool` we own that node pool; without, gangs are held.
 
-    `settle` is how long the requests of gated pods stand before the pods go, in seconds.
+    `settle` is how long the requests of gated pods exist before the pods are released, in seconds.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class Kai:
         self._executor = executor
         self._pool = pool
         self._settle = settle
-        # The binder pauses 1, 2, 4, ... seconds.
+        # The binder waits 1, 2, 4, ... seconds between tries.
         self._tries = int(settle + _MORE).bit_length() + 1
         self._clock = clock
-        #: Since when the requests of gated pods stand, by the id of their advice.
+        #: Since when the requests of gated pods exist, by the id of their advice.
         self._stands: dict[str, float] = {}
 
     @property
@@ -92,8 +93,9 @@ class Kai:
         return is_gated_by_us_alone(pod) or (held and not gates(pod))
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:
-        """A request that has failed counts until KAI has taken it away; in a pool of ours nobody
-        else does."""
+        """A request that has failed counts until KAI has deleted it; in a pool of ours nobody else
+        would.
+        """
         found = objects.of(BIND_REQUESTS).get(_key(pod))
         return found is not None and not (self._pool and has_failed(found))
 
@@ -105,8 +107,9 @@ class Kai:
         return not self._pool or _pool_of(node) == self._pool
 
     def prepare(self, advice: Advice, objects: Objects) -> Progress:
-        """Writes the requests of gated pods: KAI counts them, and its binder fails, and tries
-        again. What KAI decided before it saw them is there after a cycle of its own."""
+        """Writes the requests of gated pods: KAI counts them, and its binder fails and tries again.
+        What KAI decided before it saw them shows after one of its cycles.
+        """
         if not any(is_gated(objects.pods.get(one.pod)) for one in advice.bindings):
             return Progress.DONE
         progress = self._write(advice, objects, tries=self._tries)
@@ -116,7 +119,7 @@ class Kai:
         return Progress.DONE if self._clock() - since >= self._settle else Progress.WRITING
 
     def is_committed(self, advice: Advice, objects: Objects) -> bool:
-        """From the first request of a pod without a gate on: it is carried out at once."""
+        """True from the first request of a pod without a gate: that one is carried out at once."""
         requests = objects.of(BIND_REQUESTS)
         pods = ((one.pod, objects.pods.get(one.pod)) for one in advice.bindings)
         return any(
@@ -127,8 +130,9 @@ class Kai:
         )
 
     def act(self, advice: Advice, objects: Objects) -> Progress:
-        """Lets gated pods go; else writes the requests between two looks at those of others, for
-        KAI may decide about the same nodes at the same moment."""
+        """Releases gated pods; else writes the requests, and reads those of others before and
+        after, because KAI may decide about the same nodes at the same moment.
+        """
         self._stands.pop(advice.id, None)
         gated = [one for one in advice.bindings if is_gated(objects.pods.get(one.pod))]
         requests = objects.of(BIND_REQUESTS)
@@ -148,7 +152,7 @@ class Kai:
         return progress
 
     def _overtaken(self, advice: Advice, objects: Objects) -> bool:
-        """Whether a request of another, which nobody knew of, is for a node of the advice."""
+        """Whether another writer's request, new to us, is for a node of the advice."""
         known = objects.of(BIND_REQUESTS)
         nodes = set(advice.nodes.values())
         found = self._cluster.request("GET", BIND_REQUESTS.path).get("items") or ()
@@ -185,7 +189,7 @@ class Kai:
         return _is_ours(found, advice) and not has_failed(found)
 
     def finish(self, advice: Advice, objects: Objects) -> None:
-        """Takes the hold away: KAI's binder may be done before we are."""
+        """Removes the hold: KAI's binder may be done before we are."""
         self._stands.pop(advice.id, None)
         if not self._pool:
             self._drop_hold(_groups(advice, objects), objects)
@@ -200,7 +204,7 @@ class Kai:
         self.release([binding.pod for binding in rest], objects)
 
     def left(self, objects: Objects) -> Collection[Mark]:
-        """Requests that were not carried out, and that no pod has gone along with."""
+        """Requests that were not carried out, and whose pods are not bound."""
         found = (
             mark_of(one)
             for key, one in objects.of(BIND_REQUESTS).items()
@@ -232,7 +236,7 @@ class Kai:
         except ApiError as error:
             if error.status != 409:
                 raise
-        # There is one already: ours of before a crash, or another writer was first.
+        # There is one already: ours from before a crash, or that of a faster writer.
         return self._cluster.request("GET", BIND_REQUESTS.path_of(name, namespace))
 
     def _drop_hold(self, groups: Iterable[Key], objects: Objects) -> None:

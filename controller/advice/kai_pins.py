@@ -1,8 +1,8 @@
 """KAI alone binds: gated pods get a node selector and are released.
 
-KAI keeps quotas, fairness and gangs to itself, and commits a gang whole. The pin is for the
-pod's life, and KAI looks for a domain of a required level before it looks at pins: where it
-finds none that is large enough by its own order, it rejects a gang that the pins would hold.
+KAI keeps quotas, fairness and gangs to itself, and commits a gang whole. The pin lasts for the
+pod's life. KAI looks for a domain of a required level before it looks at pins: it may choose a
+domain that is too small, and reject a gang that would fit at its pins.
 """
 
 from __future__ import annotations

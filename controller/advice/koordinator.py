@@ -96,12 +96,12 @@ class Koordinator:
             for binding in advice.bindings:
                 pod = objects.pods.get(binding.pod)
                 if pod is not None and GATE in gates(pod):
-                    # Devices that are named count where the plugin that gives them is told so.
+                    # Named devices count only if the hint names the plugin that assigns them.
                     extensions: dict[str, Any] = {_DEVICES: {}} if binding.notes else {}
                     hint = json.dumps(
                         {"preferredNodeNames": [binding.node], "extensions": extensions}
                     )
-                    # Devices that a waiting pod is noted to have are those that it is given.
+                    # A waiting pod gets the devices that are noted on it.
                     notes = {_HINT: hint, **dict(binding.notes)}
                     ungate(self._cluster, binding.pod, binding.uid, annotations=notes)
             return Progress.DONE
@@ -109,9 +109,9 @@ class Koordinator:
             (pod := objects.pods.get(b.pod)) is not None and GATE not in gates(pod)
             for b in advice.bindings
         ):
-            # Let go already: the Reservations are used up one by one.
+            # Released already: the Reservations are used up one by one.
             return Progress.DONE
-        # A pod that runs has used up its own; it may be gone.
+        # A pod that runs has used up its Reservation, which may be gone.
         open_bindings = [
             b for b in advice.bindings if not node_of(objects.pods.get(b.pod, _NO_POD))
         ]
@@ -134,7 +134,8 @@ class Koordinator:
 
     def undo(self, advice: Advice, objects: Objects) -> None:
         """Deletes the Reservations, or the devices on pods that still wait. Hints stay: they bind
-        nobody, while devices of one node would be asked of another."""
+        no pod. Devices do not: they would be asked of another node.
+        """
         if self._mode == "hints":
             for binding in advice.bindings:
                 pod = objects.pods.get(binding.pod)
@@ -188,7 +189,7 @@ class Koordinator:
 def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) -> dict[str, Any]:
     """The room of one pod on its node, for that pod alone and for once, for `ttl` seconds.
 
-    Its labels and annotations are laid over its template's: they make the Reservations of one
+    Its labels and annotations override those of its template: they make the Reservations of one
     advice a gang.
     """
     metadata, spec = pod["metadata"], pod["spec"]

@@ -1,6 +1,5 @@
-"""Objects that advice makes, found by the label that names it and not by the pods it is for.
-
-So they are found as well when a pod has gone, or has lost its annotation.
+"""Objects that advice makes, found by the label that names the advice and not by its pods. So they
+are also found when a pod is gone, or has lost its annotation.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 1. It is written whole or taken back whole: first on every pod of the gang, as an annotation;
    only then does the adapter act on it.
-2. Right before, the pods and the nodes are read again. What has changed is a conflict, and
-   nothing is written. They are read once more where time passes before anything is final: while
-   room is only held, or between a crash and the next leader.
-3. It expires. What was not followed by then is taken back.
-4. What became of it is counted, and said on the pods and in an event.
+2. Right before, the pods and the nodes are read again. If something has changed, that is a
+   conflict, and nothing is written. They are read once more where time passes before anything is
+   final: while room is only held, or between a crash and the next leader.
+3. It expires. Advice that was not followed by then is taken back.
+4. Its result is counted, and written on the pods and in an event.
 5. A pod that its kubelet refuses although it was put where advised is a conflict, too.
 6. The next leader after a crash finds the annotations: whole advice is carried on, and advice
    that is not whole is taken back.
@@ -40,7 +40,7 @@ from placement.resources import NODES, PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)
 
-#: Seconds until the watches must have shown what was written, and until it is forgotten.
+#: Seconds after which the watches must have shown what was written; then it is forgotten.
 _SETTLE: Final = 10.0
 _REMEMBERED: Final = 3600.0
 
@@ -80,15 +80,16 @@ class AdviceLifecycle:
         self._may_act = may_act
         self._count = count
         self._rejections = Rejections(cluster, steady)
-        # What the watches have not shown yet: when advice was begun, and when it ended.
+        # When advice was begun, and when it ended, as far as the watches have not shown it yet.
         self._begun: dict[Mark, float] = {}
         self._ended: dict[Mark, float] = {}
-        # Since when objects are left of advice that stands on no pod.
+        # Since when objects remain of advice that is written on no pod.
         self._left: dict[tuple[str, Mark], float] = {}
 
     def begin(self, advice: Advice, objects: Objects, expected: Collection[str] = ()) -> bool:
-        """Writes new advice; whether it stands. `expected` are the uids of pods that other
-        advice of the same answer sends to nodes, and the GPUs that they share."""
+        """Writes new advice; returns whether it is written whole. `expected` are the uids of pods
+        that other advice of the same answer sends to nodes, and the GPUs that they share.
+        """
         try:
             why = self._changed(advice, objects, expected)
             if why:
@@ -108,7 +109,7 @@ class AdviceLifecycle:
         return True
 
     def carry_on(self, objects: Objects) -> None:
-        """Goes on with all advice that stands on pods."""
+        """Continues all advice that is written on pods."""
         for memory in (self._begun, self._ended):
             for old in [one for one, at in memory.items() if self._steady() - at > _REMEMBERED]:
                 del memory[old]
@@ -141,11 +142,11 @@ class AdviceLifecycle:
         now = self._clock()
         adapter = self._adapters.get(advice.by)
         if adapter is None:
-            # Of a controller with other settings, which `placementctl release` ends.
+            # It is from a controller with other settings; `placementctl release` ends it.
             return
         if (ended := self._ended.get(advice.mark)) is not None:
             if self._steady() - ended >= _SETTLE:
-                # The watches would have shown it by now: the API server had not taken it.
+                # The watches would have shown it by now: the API server did not accept it.
                 list(self._executor.map(self._unmark, advice.bindings))
                 self._ended[advice.mark] = self._steady()
             return
@@ -163,17 +164,18 @@ class AdviceLifecycle:
         if any(node != nodes[key] for key, node in bound.items()):
             self._end(advice, adapter, objects, End.OVERRULED)
         elif len(bound) == len(advice.bindings):
-            # Also when some pods were deleted meanwhile: the others are where they should be.
+            # Even if some pods were deleted meanwhile: the others are where they should be.
             self._end(advice, adapter, objects, End.FOLLOWED)
         elif not now < advice.until <= now + self._ttl + _SETTLE:
-            # Also when the clock was set back: nothing is held for longer than it may.
+            # Even if the clock was set back: nothing is held for longer than it may.
             self._end(advice, adapter, objects, End.EXPIRED)
         elif not advice.is_whole or self._act(advice, objects) is Progress.FAILED:
             self._end(advice, adapter, objects, End.CONFLICT)
 
     def _sweep(self, standing: Collection[Mark], objects: Objects) -> None:
-        """Deletes what is left of advice that stands on no pod: all of its pods have gone, or
-        somebody took the annotations away, or the API server was late with a request."""
+        """Deletes the objects of advice that is written on no pod: all of its pods are gone, or
+        somebody removed the annotations, or the API server was late with a request.
+        """
         now = self._steady()
         left = {
             (adapter.name, mark): adapter
@@ -235,7 +237,7 @@ class AdviceLifecycle:
             answer = self._cluster.request("GET", PODS.path, query={"fieldSelector": fields})
             for pod in answer.get("items") or ():
                 metadata = pod["metadata"]
-                # What holds a GPU for shares comes with the first of them.
+                # The pod that holds a shared GPU comes with the first of the shares.
                 names = {metadata.get("uid"), (metadata.get("labels") or {}).get(KAI_GROUP)}
                 if names.isdisjoint(known) and names.isdisjoint(expected):
                     return f"pod {pod['metadata']['name']} came to node {node}"
@@ -269,7 +271,7 @@ class AdviceLifecycle:
         return "" if adapter.waits(pod, objects) else f"pod {name} does not wait any more"
 
     def _counts(self, advice: Advice) -> bool:
-        """Whether advice is somebody's: an adapter of ours ends it, or its time does."""
+        """Whether advice will end: by an adapter of ours, or because it expires."""
         return advice.by in self._adapters or advice.until > self._clock()
 
     def _mark(self, advice: Advice, binding: Binding) -> bool:
@@ -287,8 +289,9 @@ class AdviceLifecycle:
         return False
 
     def _end(self, advice: Advice, adapter: Adapter, objects: Objects, end: End) -> None:
-        """Ends advice; what it left is taken back first, for the annotations are its memory.
-        Where the scheduler holds some of the pods and waits for the others, those come, too."""
+        """Ends advice. Its objects are deleted first, because the annotations are its memory. Where
+        the scheduler has some of the pods and waits for the others, those are released, too.
+        """
         if end is End.FOLLOWED:
             adapter.finish(advice, objects)
             self._rejections.expect(advice)
@@ -336,8 +339,9 @@ class AdviceLifecycle:
 
 
 def _rest(advice: Advice, objects: Objects) -> list[Binding]:
-    """What our gate holds still, when others of the gang were let go and do not run: their
-    scheduler may wait for all of them."""
+    """The pods that our gate still holds, when others of the gang were released and do not run:
+    their scheduler may wait for all of them.
+    """
     pods = {b: pod for b in advice.bindings if (pod := objects.pods.get(b.pod)) is not None}
     has_begun = any(not (GATE in gates(pod) or node_of(pod)) for pod in pods.values())
     return [b for b, pod in pods.items() if has_begun and GATE in gates(pod)]

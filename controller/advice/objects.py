@@ -39,7 +39,7 @@ class ObjectCache:
         self._revision = 0
 
     def of(self, resource: Resource) -> ResourceCache:
-        """Where the watch of one resource puts what it sees."""
+        """Where the watch of one resource stores what it sees."""
         return ResourceCache(self, resource)
 
     @property
@@ -50,7 +50,7 @@ class ObjectCache:
 
     @property
     def revision(self) -> int:
-        """Grows with every change."""
+        """A number that grows with every change."""
         with self._changed:
             return self._revision
 

@@ -1,4 +1,4 @@
-"""Changes of single pods that several adapters make: gates taken away, conditions set."""
+"""Changes of single pods that several adapters make: remove gates, set conditions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def is_gated_by_us_alone(pod: Body) -> bool:
 
 
 def is_any_let_go(advice: Advice, objects: Objects) -> bool:
-    """Whether a pod of the advice does not wait for it any more."""
+    """Whether some pod of the advice no longer waits for it."""
     pods = (objects.pods.get(binding.pod) for binding in advice.bindings)
     return any(pod is not None and GATE not in gates(pod) for pod in pods)
 
 
 def without_gate(pod: Body) -> Body:
-    """A pod as if our gate had gone."""
+    """A pod without our gate."""
     spec = dict(pod["spec"])
     kept = [gate for gate in spec.pop("schedulingGates", None) or () if gate["name"] != GATE]
     if kept:
@@ -50,9 +50,8 @@ def ungate(
     spec: Mapping[str, Any] | None = None,
     annotations: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Takes our gate away, and changes more in the same patch. Gates of others stay.
-
-    A pod that is gone, or another of its name, is left alone. Raises `ApiError`.
+    """Removes our gate, and makes further changes in the same patch. Gates of others stay. A pod
+    that is gone is left alone, and so is another one of its name. Raises `ApiError`.
     """
     patch: dict[str, Any] = {
         "metadata": {"uid": uid, **({"annotations": annotations} if annotations else {})},
@@ -62,7 +61,7 @@ def ungate(
 
 
 def annotate(cluster: Cluster, key: Key, uid: str, changes: Mapping[str, str | None]) -> bool:
-    """Sets annotations, or takes them away (None); whether the pod was there."""
+    """Sets annotations, or removes those that are None; returns whether the pod was there."""
     patch = {"metadata": {"uid": uid, "annotations": dict(changes)}}
     return _patch(cluster, key, patch, MERGE_PATCH)
 
@@ -70,7 +69,7 @@ def annotate(cluster: Cluster, key: Key, uid: str, changes: Mapping[str, str | N
 def set_condition(
     cluster: Cluster, key: Key, uid: str, *, status: bool, reason: str, message: str, now: str
 ) -> None:
-    """Says on a pod what became of its advice."""
+    """Writes on a pod what became of its advice."""
     condition = {
         "type": CONDITION,
         "status": "True" if status else "False",

@@ -1,7 +1,7 @@
 """Pods that were bound as advised and that their kubelet refused, for want of room.
 
-It is how two writers that gave the same room away learn of it. The pod is lost; its owner
-makes another one, which waits for advice again.
+This is how two schedulers learn that they gave the same room away. The pod is lost; its owner makes
+another one, which waits for advice again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.gang_state import Key
 from placement.cluster import ApiError, Cluster
 from placement.resources import PODS
 
-#: Seconds in which a kubelet looks at a pod that is bound to its node.
+#: Seconds within which a kubelet accepts or refuses a pod that is bound to its node.
 _PATIENCE: Final = 300.0
 _NO_ROOM: Final = ("OutOf", "UnexpectedAdmissionError")
 

@@ -1,7 +1,7 @@
-"""The request for advice: all gangs that wait for it, as their scheduler's objects have them.
+"""The request for advice: all gangs that wait for it, as their scheduler's objects describe them.
 
-A pod that runs, or that advice under way sends somewhere, takes its room. Pods that wait for
-another scheduler alone hold nothing and are left out.
+A pod that runs takes its room, and so does one that advice under way sends to a node. Pods that
+wait for another scheduler alone hold nothing and are left out.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Room:
     nodes: frozenset[str] = frozenset()
 
     def is_more_than(self, before: Room) -> bool:
-        """Whether something has gone that took room, or a node has come."""
+        """Whether a pod that took room is gone, or a node was added."""
         return not (self.taken >= before.taken and self.nodes <= before.nodes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdviceRequest:
-    """The request, the gangs whose minimum waits for advice with those pods of theirs that do,
-    and who advises on each pod."""
+    """The request; the gangs whose minimum waits for advice, with their pods that wait; and the
+    adapter of each pod.
+    """
 
     request: v1.ComputePlacementRequest
     waiting: Mapping[Key, tuple[Key, ...]]
@@ -54,13 +55,13 @@ class AdviceRequest:
     #: KAI's names of shared GPUs, by node and device.
     gpu_groups: Mapping[str, Mapping[int, str]]
     room: Room
-    #: Pods that wait for advice and are of no gang that can be read: none will come.
+    #: Pods that wait for advice and have no gang that can be read: they will get none.
     strays: frozenset[Key]
 
 
 def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> AdviceRequest:
     """The request as of `now`, in seconds since the epoch."""
-    # What is over holds nothing, whoever is late to take it back.
+    # Advice that has expired holds no room, even if it is not taken back yet.
     standing = [one for one in read_advice(objects.pods).values() if one.until > now]
     advised = {binding.pod: binding for advice in standing for binding in advice.bindings}
     # It will be taken back: the rest of the gang must not be let go meanwhile.
@@ -136,8 +137,9 @@ def _left_alone(
     objects: Objects,
     bodies: Mapping[_Place, Body],
 ) -> set[Key]:
-    """Pods that wait, and others of their gang are no part of the request: those cannot be read,
-    or are with their scheduler already."""
+    """Pods that wait while others of their gang are not in the request: those cannot be read, or
+    their scheduler has them already.
+    """
     asked = {key for members in waiting.values() for key in members}
     outside = {
         group
@@ -200,7 +202,7 @@ def _translated(bodies: dict[_Place, Body], now: float) -> tuple[Translation, di
                 for place in [one for one in bodies if one[:2] == (kind, (namespace, own))]:
                     body = bodies.pop(place)
                     if kind == "Pod" and (node := node_of(body)):
-                        # What it takes of its node is not known: nobody else may go there.
+                        # How much of its node it takes is not known: no other pod may go there.
                         bodies.pop(("Node", ("", node), ""), None)
             if len(bodies) == before:
                 raise

@@ -1,7 +1,7 @@
-"""Whether the nodes of advice have room for it still, after others may have decided.
+"""Whether the nodes of advice still have room for it, after others may have decided.
 
-Between the plan and the writing lies time: a wait, or a crash. What is bound to the nodes, or is
-about to be, is then read once more, and counted as for a plan.
+Time passes between the plan and the writing: a wait, or a crash. Then what is bound to the nodes,
+or is about to be, is read once more, and counted as for a plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from placement.resources import BIND_REQUESTS, DEVICES, NODES, PODS, UNFINISHED
 def overbooked(
     cluster: Cluster, advice: Advice, objects: Objects, adapters: Sequence[Adapter], now: float
 ) -> str:
-    """Why advice cannot be carried out any more; empty when it can. `now` is in seconds since the
+    """Why advice can no longer be carried out; empty when it can. `now` is in seconds since the
     epoch. Raises `ApiError`."""
     nodes = sorted(set(advice.nodes.values()))
     there: dict[Key, Body] = {}
@@ -49,14 +49,14 @@ def overbooked(
     )
     for node_name, used in after.items():
         for resource, amount in used.items():
-            # What was too much without it is not the advice's fault.
+            # Advice is not to blame where the node is overbooked without it.
             if amount > 0 and amount > before.get(node_name, {}).get(resource, 0):
                 return f"{resource} on {node_name} was given away"
     return ""
 
 
 def what_pods_meet(node: Body) -> tuple[object, ...]:
-    """What of a node bears on where pods go; the rest of it changes all the time."""
+    """The parts of a node that decide where pods go; the rest of it changes all the time."""
     spec, metadata = node.get("spec") or {}, node["metadata"]
     allocatable = (node.get("status") or {}).get("allocatable")
     return (
@@ -78,7 +78,7 @@ def _is_ready(node: Body) -> bool:
 def _used(
     objects: Objects, adapters: Sequence[Adapter], now: float
 ) -> Mapping[str, Mapping[str, int]]:
-    """By node and resource, what is asked for beyond what there is; negative where some is left."""
+    """By node and resource, how much too much is asked for; negative where some is left."""
     built = build_request(objects, adapters, now)
     held = {
         pod["metadata"].get("labels", {}).get(KAI_GROUP)
@@ -141,5 +141,5 @@ def _pods(
         for node in wanted
     )
     on_nodes = chain.from_iterable(answer.get("items") or () for answer in listed)
-    # Lists do not say of each of their objects what it is.
+    # In a list the objects do not name their kind.
     return pods | {key_of(pod): {"apiVersion": "v1", "kind": "Pod", **pod} for pod in on_nodes}

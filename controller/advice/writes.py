@@ -1,6 +1,5 @@
-"""One place through which all advice is written: nothing is sent once another replica leads.
-
-Between any two writes the process may die; tests make it do so before each of them.
+"""All advice is written through this module: nothing is sent once another replica leads. The
+process may die between any two writes; tests kill it before each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def guarded(cluster: Cluster, heartbeat: Heartbeat, *, may_act: Callable[[], boo
             heartbeat.beat()
             return
         heartbeat.step(Step.ADVISE)
-        # After the step: a process that stood still there may have lost its lease.
+        # Asked after the step: a process that was held up there may have lost its lease.
         if not may_act():
             raise ApiError(0, "not sent: another replica leads")
 

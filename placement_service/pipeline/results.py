@@ -55,8 +55,8 @@ def gang_results(
 ) -> Iterator[GangResult]:
     """Every gang of a plan, in the snapshot's order.
 
-    `reached` are the fewest domains that any plan needed for a gang. What a gang waits for that
-    the plan evicts is no question of room.
+    `reached` are the fewest domains that any plan needed for a gang. A gang that the plan evicts is
+    told for which gang, and not what room it lacks.
     """
     fewest = dict(solution.fewest_domains)
     placed = {gang.gang: gang.placed for gang in score.gangs}

@@ -223,8 +223,9 @@ class _Search:
         return None, refuted
 
     def _in_turns(self, snapshot: Snapshot, leaving: frozenset[str]) -> tuple[Move, ...] | None:
-        """The moves where each step takes whoever has room by then, as a first answer places them;
-        None where somebody has no room in the end."""
+        """The moves in steps: each step places the pods that have room by then, as a first answer
+        does. None if some pod has no room in the end.
+        """
         home = {
             pod.name: pod.node
             for gang in snapshot.gangs
@@ -246,7 +247,7 @@ class _Search:
         return None
 
     def _with_room(self, snapshot: Snapshot, leaving: frozenset[str]) -> list[Binding]:
-        """Where those who leave have room while all of them still hold what they have."""
+        """Where leaving pods have room while all of them still hold their present room."""
         waiting = changes.displaced(snapshot, leaving)
         problem = formulate(waiting, self._policy)
         found = first_answer(problem, deadline=self._deadline, minimums_only=True)
@@ -273,7 +274,8 @@ class _Search:
     def _is_hopeless(self, shut: Snapshot, chosen: Collection[int]) -> bool:
         """Whether counting shows that no further moves make room.
 
-        Whoever need not move, though it could not come back to where it is, asks for nothing here.
+        A gang that need not move asks for nothing here, even where it could not be placed again on
+        its nodes.
         """
         waiting: set[str] = set()
         absent: dict[str, tuple[str, ...]] = {}

@@ -156,8 +156,8 @@ def test_what_stays_wrong_is_said_once(
     for is_down in (True, True, False, True):
         server.is_down = is_down
         first.attempt()
-    assert [record.getMessage() for record in caplog.records if "had" in record.message] == [
-        "the lease n/l cannot be had: down"
+    assert [record.getMessage() for record in caplog.records if "acquired" in record.message] == [
+        "the lease n/l cannot be acquired: down"
     ] * 2
 
 

@@ -151,7 +151,7 @@ def test_pods_without_gpus_may_stay_in_a_freed_domain(client: PlacementClient) -
 
 
 def test_gangs_on_closed_nodes_may_stay_there(client: PlacementClient) -> None:
-    """Nothing has room for what runs on the closed node, but it need not move.
+    """No node has room for the pod on the closed node, but it need not move.
 
     As far as is known it might, so the bound counts it as the least further gang.
     """

@@ -339,7 +339,7 @@ def _count_use(
 ) -> None:
     """What runs in queues without being part of a gang of the request.
 
-    A member that is being deleted is no part of it any more, but of its queue until it is gone.
+    A pod that is being deleted is left out of its gang, and counts in the queue until it is gone.
     """
     if not queues:
         return
