@@ -50,7 +50,7 @@ class ReasonState(Enum):
 class Reason:
     """Why a gang, or some of its pods, wait; `asked` and `found` are in pods.
 
-    `subject` is the name of what binds: a queue, a reservation, a claim, a resource.
+    `subject` is the name of what binds: a queue, a reservation, a claim, a budget, a resource.
     """
 
     code: ReasonCode

@@ -4,7 +4,7 @@ Gangs are left out of the plan one at a time, those of lowest priority and then
 of fewest pods first, and only where counting says that enough comes free. When no single gang is
 enough, several are left out together, and those that need not be are put back. What is named was
 tried: with these gangs left out the gang fits beside all the others. There may be other sets, and
-smaller ones.
+smaller ones. Running gangs that must run, or that a disruption budget protects, are not left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 from placement_service.entities.request import Snapshot
 from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind
 from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import ClassIdx, GangIdx
+from placement_service.formulation.open_gangs import MUST_RUN
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_units import OutOfTime
@@ -74,6 +76,7 @@ class Rivals:
         self.problem = problem
         self._builder = builder
         self._residual = residual
+        self._plan = plan
         sets: dict[GangIdx, list[GangIdx]] = {i: [i] for i in plan}
         for i in plan:
             base = problem.gangs[i].base
@@ -84,6 +87,7 @@ class Rivals:
                 (
                     Rival(tuple(sorted(gangs)), _takes(problem, gangs, plan))
                     for gangs in sets.values()
+                    if all(problem.gangs[i].priority < MUST_RUN for i in gangs)
                 ),
                 key=self._price,
             )
@@ -119,7 +123,9 @@ class Rivals:
 
         `lacks` are all that must come free, as far as counting can say.
         """
-        able = np.array([gang.base not in r.gangs for r in self._rivals], dtype=bool)
+        able = np.array(
+            [gang.base not in r.gangs and self._may_go([r]) for r in self._rivals], dtype=bool
+        )
         enough, helps = able.copy(), np.zeros(len(able), dtype=bool)
         for lack in lacks:
             gains, room = self._gains(headroom, lack)
@@ -158,7 +164,14 @@ class Rivals:
             fewer = [k for k in chosen if k != i]
             if fewer and not self._late() and self._place_without(gang, fewer) is not None:
                 chosen = fewer
-        return chosen
+        return chosen if self._may_go([self._rivals[i] for i in chosen]) else []
+
+    def _may_go(self, rivals: Sequence[Rival]) -> bool:
+        """Whether disruption budgets let the running ones of some rivals go."""
+        if not self.problem.budgets:
+            return True
+        gone = {i for rival in rivals for i in rival.gangs}
+        return budgets_hold(self.problem, {i: u for i, u in self._plan.items() if i not in gone})
 
     def _priority(self, rival: Rival) -> int:
         return max(self.problem.gangs[i].priority for i in rival.gangs)

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.request import Snapshot
 from placement_service.entities.solution import Solution, TierName
@@ -32,6 +33,7 @@ from placement_service.explain.capacity_bounds import CLUSTER, Headroom, Kind, K
 from placement_service.explain.capacity_reasons import Finding, Shortfalls
 from placement_service.explain.extra_reasons import Extras
 from placement_service.explain.node_reasons import NodeRules
+from placement_service.explain.protected_gangs import ProtectedGangs
 from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
@@ -52,9 +54,12 @@ def explain(
     score: Score,
     /,
     *,
+    asked: Snapshot | None = None,
     deadline: float,
 ) -> tuple[Reasons, ...]:
     """The reasons of each gang in the snapshot's order.
+
+    `asked` is the snapshot of the request, where preparing it made another one.
 
     At least one for every gang that is not placed; none for a gang without
     waiting pods. All gangs are counted before any is tried. Past `deadline` (in
@@ -63,7 +68,7 @@ def explain(
     """
     if _nobody_waits(problem, solution, score):
         return ((),) * len(problem.gangs)
-    explainer = _Explainer(snapshot, problem, solution, score, deadline)
+    explainer = _Explainer(snapshot, asked or snapshot, problem, solution, score, deadline)
     for gang, outcome in zip(problem.gangs, score.gangs, strict=True):
         if not outcome.placed:
             explainer.count(gang)
@@ -86,6 +91,7 @@ class _Explainer:
     def __init__(
         self,
         snapshot: Snapshot,
+        asked: Snapshot,
         problem: Problem,
         solution: Solution,
         score: Score,
@@ -93,6 +99,7 @@ class _Explainer:
     ) -> None:
         self.problem = problem
         self.snapshot = snapshot
+        self._asked = asked
         self.deadline = deadline
         self.solution = solution
         self.placed = {gang.gang: gang.placed for gang in score.gangs}
@@ -138,6 +145,21 @@ class _Explainer:
             )
         return self._rivals
 
+    @cached_property
+    def _protected(self) -> ProtectedGangs | None:
+        """None where the policy lets nobody give way."""
+        if self.problem.policy.eviction is EvictionPolicy.NONE:
+            return None
+        return ProtectedGangs(
+            self._asked,
+            self.snapshot,
+            self.problem,
+            self.builder,
+            self.after.residual,
+            self.plan,
+            lambda: self.late,
+        )
+
     # --- gangs that are not placed ----------------------------------------
 
     def count(self, gang: Gang) -> None:
@@ -182,6 +204,7 @@ class _Explainer:
             gang.previous,
             gang.queue_rows,
             tuple(g.running_count for g in source.groups),
+            self._protected and self._protected.key(gang),
         )
 
     def extras(self, gang: Gang) -> Reasons:
@@ -258,7 +281,7 @@ class _Explainer:
         if alone:
             reserved = () if self.late else self._reserved.of(gang)
             counted = self._both([f.reason for f in alone], [f.reason for f in beside])
-            return (*reserved, *counted)
+            return (*reserved, *counted, *self._kept_from(gang))
         reasons = [replace(f.reason, state=ReasonState.AFTER_PLAN) for f in beside]
         try:
             fits_alone = self._fits(gang, self.empty)
@@ -271,14 +294,19 @@ class _Explainer:
         if fits_alone:
             if not beside:
                 reasons.append(self._unknown(gang, ReasonState.AFTER_PLAN))
-            reasons.append(self._outcompeted(gang, beside))
+            reasons += self._outcompeted(gang, beside)
         else:
             reasons.append(self._unknown(gang, ReasonState.EMPTY_QUEUE))
+            reasons += self._kept_from(gang)
         if not self._is_proven(TierName.ADMITTED):
             reasons.append(
                 self._not_searched("the search ended before a proof that the gang has to wait")
             )
         return tuple(reasons)
+
+    def _kept_from(self, gang: Gang) -> Reasons:
+        """Running gangs whose room it could have if nothing protected them."""
+        return () if self._protected is None or self.late else self._protected.of(gang)
 
     @staticmethod
     def _both(alone: Sequence[Reason], beside: Sequence[Reason]) -> Reasons:
@@ -315,21 +343,27 @@ class _Explainer:
         finally:
             headroom.residual.undo(mark)
 
-    def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reason:
+    def _outcompeted(self, gang: Gang, beside: Sequence[Finding]) -> Reasons:
         lacks = [
             Lack(*part, f.level, f.pin) for f in beside for part in self._counted_alone(f.needs)
         ]
         lacks += [Lack(*part) for part in self._counted_alone(self.shortfalls.needs(gang))]
         rivals = () if self.late else self.rivals.of(gang, self.after, lacks)
+        kept = self._kept_from(gang)
+        if kept and not rivals:
+            return kept
         own = f"its own priority is {gang.priority}"
         if rivals:
             names = [self._with_priority(gang, i) for i in rivals]
-            noun, verb = ("gang", "waits") if len(rivals) == 1 else ("gangs", "wait")
+            noun = "gang" if len(rivals) == 1 else "gangs"
+            running = [bool(self.problem.gangs[i].home) for i in rivals]
+            verb = "go" if all(running) else "wait or go" if any(running) else "wait"
+            verb += "" if len(rivals) > 1 else "es" if running[0] else "s"
             text = f"the gang fits if {noun} {words.listed(names)} {verb}; {own}."
         else:
             text = f"alone the gang would fit; {own}."
         counted = beside[0].reason if beside else None
-        return Reason(
+        reason = Reason(
             ReasonCode.OUTCOMPETED,
             text,
             level=counted.level if counted else "",
@@ -338,6 +372,7 @@ class _Explainer:
             found=counted.found if counted else 0,
             state=ReasonState.AFTER_PLAN,
         )
+        return (reason, *kept)
 
     def _with_priority(self, gang: Gang, other: int) -> str:
         source = self.snapshot.gangs[other]

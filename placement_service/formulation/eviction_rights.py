@@ -46,6 +46,20 @@ class Victim(NamedTuple):
     may_be_reclaimed: bool
 
 
+class GuaranteeLack(NamedTuple):
+    """A queue for whose guarantee a gang may not reclaim from another, in thousandths of a GPU.
+
+    `of_victim`: the queue of the other does not use more than it is guaranteed. Else the queue
+    is the gang's own or one above, and what it uses with what the gang asks for is too much.
+    """
+
+    queue: str
+    guaranteed: int
+    used: int
+    asked: int
+    of_victim: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """Winners that may use no more than the room of some victims."""
@@ -71,6 +85,20 @@ def for_sharing(column: str, sharing: int) -> str:
 def whole_column(column: str) -> str:
     """The column of which a sharing may use a part; any other column is its own."""
     return column.partition(_FOR_SHARING)[0]
+
+
+class _Pair(NamedTuple):
+    """Two queues that are compared."""
+
+    mine: str
+    theirs: str
+
+
+class _Asked(NamedTuple):
+    """The GPUs of all pods of a gang, and those of its minimum at least."""
+
+    every: int
+    least: int
 
 
 class EvictionRights:
@@ -134,14 +162,14 @@ class EvictionRights:
             found[gang.name] = frozenset(mine)
         return found
 
-    def _asked(self, gang: PodGang) -> tuple[int, int]:
+    def _asked(self, gang: PodGang) -> _Asked:
         """The GPUs that a gang asks for with all its pods, and those of its minimum at least."""
         every = least = 0
         for group in gang.groups:
             sets = [(self._gpus(s.template), len(s.pods)) for s in group.pod_sets if s.pods]
             every += sum(gpus * pods for gpus, pods in sets)
             least += group.missing * min((gpus for gpus, _ in sets), default=0)
-        return every, least
+        return _Asked(every, least)
 
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
@@ -214,13 +242,34 @@ class EvictionRights:
         return None
 
     def _may_reclaim(self, winner: Winner, theirs: str) -> bool:
-        if self._policy.eviction is not EvictionPolicy.RECLAIM or not (winner.queue and theirs):
-            return False
-        mine_down, theirs_down = self._from_root(winner.queue), self._from_root(theirs)
-        for mine, other in zip(mine_down, theirs_down, strict=False):
-            if mine != other:
-                return mine in winner.reclaims_for and self._used[other] > self._guaranteed(other)
-        return False
+        pair = self._first_that_differ(winner.queue, theirs)
+        return (
+            pair is not None
+            and pair.mine in winner.reclaims_for
+            and self._used[pair.theirs] > self._guaranteed(pair.theirs)
+        )
+
+    def lack_of_guarantee(self, gang: PodGang, victim: PodGang) -> GuaranteeLack | None:
+        """Why a gang may not reclaim from a running one in another queue, None where it may."""
+        pair = self._first_that_differ(gang.queue, victim.queue)
+        if pair is None:
+            return None
+        mine, theirs = pair
+        if mine not in self._reclaims_for.get(gang.name, ()):
+            asked = self._asked(gang).least
+            return GuaranteeLack(mine, self._guaranteed(mine), self._used[mine], asked, False)
+        if self._used[theirs] <= self._guaranteed(theirs):
+            return GuaranteeLack(theirs, self._guaranteed(theirs), self._used[theirs], 0, True)
+        return None
+
+    def _first_that_differ(self, mine: str, theirs: str) -> _Pair | None:
+        """The first two queues that differ on the ways down, where the policy compares any."""
+        if self._policy.eviction is not EvictionPolicy.RECLAIM or not (mine and theirs):
+            return None
+        for pair in map(_Pair, self._from_root(mine), self._from_root(theirs)):
+            if pair.mine != pair.theirs:
+                return pair
+        return None
 
     def _guaranteed(self, queue: str) -> int:
         return self._queues[queue].guaranteed.get(GPUS, 0) * UNITS_PER_GPU

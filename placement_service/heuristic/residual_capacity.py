@@ -103,6 +103,11 @@ class ResidualCapacity:
         self._journal.append((pod_class, nodes, counts))
         self._apply(pod_class, nodes, -counts)
 
+    def give(self, nodes: Ints, amounts: Ints) -> None:
+        """Change what is left on distinct nodes by amounts[n, R]; `undo` does not take it back."""
+        self.free[nodes] += amounts
+        self._changes.append(nodes)
+
     def use_slot(self, domain: int, size: int) -> None:
         """Fill one slot of the layout."""
         self._journal.append((SLOT, np.array([domain]), np.array([size])))

@@ -39,6 +39,7 @@ class Explain(Protocol):
         score: Score,
         /,
         *,
+        asked: Snapshot,
         deadline: float,
     ) -> Sequence[Sequence[Reason]]: ...
 

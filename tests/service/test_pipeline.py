@@ -277,7 +277,7 @@ def test_an_answer_that_was_explained_past_its_time_is_not_called_repeatable(
         nonlocal now
         now += 1.0
 
-    def explaining(*_: object, deadline: float) -> list[list[Reason]]:
+    def explaining(*_: object, deadline: float, **_others: object) -> list[list[Reason]]:
         nonlocal now
         now = deadline if explaining_ends == "late" else deadline - 0.1
         return []
@@ -456,7 +456,7 @@ def test_the_best_answer_so_far_is_always_at_hand() -> None:
         assert nodes_of(offered[-1]) == {"nodes/n2"}
         return Found(start, Limit.TIME)
 
-    def slow(*_: object, deadline: float) -> list[list[Reason]]:
+    def slow(*_: object, deadline: float, **_others: object) -> list[list[Reason]]:
         raise SystemExit
 
     question = request(open_snapshot())

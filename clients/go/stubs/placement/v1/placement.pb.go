@@ -915,8 +915,8 @@ type Reason struct {
 	Found int32 `protobuf:"varint,6,opt,name=found,proto3" json:"found,omitempty"`
 	// state that asked and found were measured on.
 	State ReasonState `protobuf:"varint,7,opt,name=state,proto3,enum=placement.v1.ReasonState" json:"state,omitempty"`
-	// subject names what binds: the queue, the reservation, the claim or the
-	// resource; empty for other reasons.
+	// subject names what binds: the queue, the reservation, the claim, the
+	// disruption budget or the resource; empty for other reasons.
 	Subject       string `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

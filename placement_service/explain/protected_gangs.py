@@ -1,0 +1,323 @@
+"""Running gangs that keep room which a waiting gang could have, and what protects them.
+
+A waiting gang could have the room of gangs of lower priority, of those that its queue may reclaim
+from, or of all that may be moved. Some of them must not be disturbed all the same: they are not
+preemptible, a disruption budget covers them, they have not run long enough, or the guaranteed
+amount of a queue says so. What is named was tried: without these gangs the waiting one fits beside
+all others. There may be other sets, and smaller ones.
+
+Rules of what runs about other pods count as if it stayed, and devices that a gang has as if it
+kept them; so where they matter nothing is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
+from placement_service.entities.placement import Reason, ReasonCode, ReasonState
+from placement_service.entities.request import Snapshot
+from placement_service.explain import wording as words
+from placement_service.formulation.arrays import Ints
+from placement_service.formulation.eviction_rights import (
+    EvictionRights,
+    GuaranteeLack,
+    whole_column,
+)
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Plan, Units, kept_by_demand
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules.queues import UNITS_PER_GPU
+from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+
+#: Trials of doing without one of the gangs found.
+MAX_RETURNS = 4
+
+
+class Protection(NamedTuple):
+    """What keeps gangs, as said of one and of several; `subject` is the name of what binds."""
+
+    one: str
+    several: str
+    subject: str = ""
+
+
+#: Of gangs that may give way.
+NONE = Protection("", "")
+
+_NOT_PREEMPTIBLE = Protection("is not preemptible", "are not preemptible")
+_YOUNG = Protection(
+    "has not run for its minimum run time", "have not run for their minimum run times"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Room:
+    """What a running gang holds: `amounts[n, R]` on the distinct `nodes`."""
+
+    nodes: Ints
+    amounts: Ints
+
+
+class ProtectedGangs:
+    """The running gangs of one answer that stay though others could have their room."""
+
+    def __init__(
+        self,
+        asked: Snapshot,
+        snapshot: Snapshot,
+        problem: Problem,
+        builder: Builder,
+        residual: ResidualCapacity,
+        plan: Plan,
+        late: Callable[[], bool],
+    ) -> None:
+        """`asked` is the snapshot of the request, `snapshot` that of the problem.
+
+        `residual` holds the plan; every call leaves it as it was. No more trials begin once it is
+        `late`.
+        """
+        self._asked = asked
+        self._problem = problem
+        self._builder = builder
+        self._residual = residual
+        self._plan = plan
+        self._late = late
+        self._rights = EvictionRights(asked, problem.policy)
+        self._moves = problem.policy.eviction is EvictionPolicy.REPACK
+        names = {name: r for r, name in enumerate(problem.columns)}
+        #: The column of which each is a part that only some may use.
+        self._whole = [names.get(whole_column(name), r) for name, r in names.items()]
+        over = np.zeros(problem.node_count, dtype=bool)
+        for resource in asked.columns.requested:
+            over |= asked.columns.free(resource) < 0
+        #: Nodes that hold more than they have: who goes there leaves less than it had.
+        self._overbooked = over
+        self._rooms = {
+            index: self._room_of(index)
+            for index in sorted(range(len(asked.gangs)), key=self._price)
+            if self._stays(index)
+        }
+        self._budgets = [
+            _budget(source, asked, problem, plan, snapshot) for source in asked.disruption_budgets
+        ]
+
+    def key(self, gang: Gang) -> object:
+        """Equal for gangs that may take from the same others."""
+        return self._rights.winner(self._asked.gangs[gang.index])
+
+    def of(self, gang: Gang) -> tuple[Reason, ...]:
+        """One reason where protected gangs are in the way, and nothing else."""
+        protected: dict[int, Protection] = {}
+        able: list[int] = []
+        for index in (i for i in self._rooms if i != gang.index):
+            protection = self._protection(gang, index)
+            if protection is NONE:
+                able.append(index)
+            elif protection is not None:
+                protected[index] = protection
+        # Whoever is moved needs another place; those that are evicted do not.
+        given = [] if self._moves else able
+        if not protected or self._place_without(gang, given) is not None:
+            return ()
+        if given and self._place_without(gang, list(protected)) is not None:
+            given = []
+        chosen = self._in_the_way(gang, given, list(protected))
+        if not chosen or not self._is_protected(chosen, given, protected):
+            return ()
+        return (self._reason(gang, {i: protected[i] for i in chosen}, beside=not given),)
+
+    def _in_the_way(self, gang: Gang, given: Sequence[int], protected: Sequence[int]) -> list[int]:
+        """Some of the protected gangs without which, and without the `given`, a gang fits."""
+        units = self._place_without(gang, [*given, *protected])
+        if units is None:
+            return []
+        taken = np.zeros_like(self._residual.free)
+        for d, node, count in units:
+            taken[node] += count * self._problem.request[gang.demands[d].pod_class]
+        short = taken - self._residual.free
+        for index in given:
+            short[self._rooms[index].nodes] -= self._rooms[index].amounts
+        crowded = np.any(short > 0, axis=1)
+        chosen = [i for i in protected if crowded[self._rooms[i].nodes].any()]
+        if not chosen or self._place_without(gang, [*given, *chosen]) is None:
+            return []
+        for i in chosen[::-1][:MAX_RETURNS]:
+            fewer = [k for k in chosen if k != i]
+            if fewer and self._place_without(gang, [*given, *fewer]) is not None:
+                chosen = fewer
+        return chosen
+
+    def _is_protected(
+        self, chosen: Sequence[int], given: Sequence[int], protected: Mapping[int, Protection]
+    ) -> bool:
+        """Whether the gangs together could not go, even if budgets alone protect them."""
+        names = {budget.name for budget in self._budgets}
+        return any(protected[i].subject not in names for i in chosen) or any(
+            sum(b.pods.get(i, 0) for i in (*chosen, *given)) > b.left for b in self._budgets
+        )
+
+    # --- protections ----------------------------------------------------------
+
+    def _protection(self, gang: Gang, index: int) -> Protection | None:
+        """What keeps a running gang from giving way to another; None where that has no claim."""
+        mine, theirs = self._asked.gangs[gang.index], self._asked.gangs[index]
+        preempts = mine.priority > theirs.priority and not mine.never_preempts
+        lack = None if self._moves or preempts else self._rights.lack_of_guarantee(mine, theirs)
+        right = self._rights.kind(self._rights.winner(mine), self._rights.victim(theirs))
+        if not (self._moves or preempts or lack or right):
+            return None
+        if theirs.not_preemptible:
+            return _NOT_PREEMPTIBLE
+        for budget in self._budgets:
+            if index in budget.pods and budget.may_bind:
+                return budget.protection
+        if self._rights.keeps_its_minimum(theirs):
+            return _YOUNG
+        if self._moves or right:
+            return NONE if self._problem.gangs[index].home else None
+        return _of_guarantee(lack) if lack else _YOUNG
+
+    def _stays(self, index: int) -> bool:
+        """Whether pods of a gang run that the request tells, and the plan disturbs none."""
+        if index not in self._plan and not self._problem.gangs[index].home:
+            return any(s.bound_pods for g in self._asked.gangs[index].groups for s in g.pod_sets)
+        home = self._problem.gangs[index].home
+        return bool(home) and self._plan.get(GangIdx(index), ()) == home
+
+    def _price(self, index: int) -> tuple[object, ...]:
+        gang = self._asked.gangs[index]
+        return gang.priority, sum(group.running_count for group in gang.groups), gang.name
+
+    def _room_of(self, index: int) -> _Room:
+        """What a gang that stays holds in every column that others could use."""
+        nodes = self._asked.columns
+        held: dict[int, Ints] = {}
+        for d, node, count in self._problem.gangs[index].home:
+            pod_class = self._problem.gangs[index].demands[d].pod_class
+            held[node] = held.get(node, 0) + count * self._problem.request[pod_class]
+        if not held:
+            for s in (s for group in self._asked.gangs[index].groups for s in group.pod_sets):
+                request = np.array([s.template.requests.get(c, 0) for c in self._problem.columns])
+                for pod in s.bound_pods:
+                    if pod.node in nodes.row_of:
+                        row = nodes.row_of[pod.node]
+                        held[row] = held.get(row, 0) + request
+        rows = [row for row in held if not self._overbooked[row]]
+        amounts = np.array([held[row] for row in rows]).reshape(len(rows), len(self._whole))
+        return _Room(np.array(rows, dtype=np.int64), np.maximum(amounts, amounts[:, self._whole]))
+
+    def _place_without(self, gang: Gang, others: Sequence[int]) -> Units | None:
+        """Where a trial places the gang when some others are gone."""
+        if self._late():
+            return None
+        mark = self._residual.mark()
+        rooms = [self._rooms[i] for i in others]
+        for room in rooms:
+            self._residual.give(room.nodes, room.amounts)
+        try:
+            return self._builder.place(self._residual, gang)
+        except OutOfTime:
+            return None
+        finally:
+            self._residual.undo(mark)
+            for room in rooms:
+                self._residual.give(room.nodes, -room.amounts)
+
+    # --- words ----------------------------------------------------------------
+
+    def _reason(self, gang: Gang, chosen: Mapping[int, Protection], *, beside: bool) -> Reason:
+        """`beside`: it fits beside all others, and not only where others give way, too."""
+        own = self._asked.gangs[gang.index]
+        alike: dict[Protection, list[str]] = {}
+        for index, protection in chosen.items():
+            source = self._asked.gangs[index]
+            name = f"{words.gang_word(source.name, own.name)} (priority {source.priority})"
+            alike.setdefault(protection, []).append(name)
+        said = "; ".join(
+            f"gang {names[0]} {protection.one}"
+            if len(names) == 1
+            else f"gangs {words.listed(names)} {protection.several}"
+            for protection, names in alike.items()
+        )
+        them = "it" if len(chosen) == 1 else "them"
+        others = "" if beside else " where gangs that may give way do"
+        subjects = {protection.subject for protection in alike}
+        return Reason(
+            ReasonCode.OUTCOMPETED,
+            f"{said}; without {them} the gang would fit{others}; "
+            f"its own priority is {own.priority}.",
+            state=ReasonState.AFTER_PLAN,
+            subject=subjects.pop() if len(subjects) == 1 else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """A disruption budget: how many pods of which gangs it covers, and may still go."""
+
+    name: str
+    allowed: int
+    left: int
+    pods: Mapping[int, int]
+
+    @property
+    def may_bind(self) -> bool:
+        """Whether more could go than it allows."""
+        return sum(self.pods.values()) > self.left
+
+    @property
+    def protection(self) -> Protection:
+        some = {0: "no eviction", 1: "1 eviction"}.get(self.allowed, f"{self.allowed} evictions")
+        budget = f"in disruption budget {self.name.rpartition('/')[2]}, which allows {some}"
+        return Protection(f"is {budget}", f"are {budget}", self.name)
+
+
+def _budget(
+    source: DisruptionBudget, asked: Snapshot, problem: Problem, plan: Plan, snapshot: Snapshot
+) -> _Budget:
+    """A budget and the pods of it that run; `left` is what it allows beside a plan."""
+    pods: dict[int, int] = {}
+    for index, gang in enumerate(asked.gangs):
+        covered = sum(
+            len(s.bound_pods)
+            for group in gang.groups
+            for s in group.pod_sets
+            if s.bound_pods and source.matches(gang.namespace, s.template.labels)
+        )
+        if covered:
+            pods[index] = covered
+    gone = 0
+    for open_gang in (problem.gangs[index] for index in pods):
+        kept = kept_by_demand(open_gang, plan.get(open_gang.index, ()))
+        request = snapshot.gangs[open_gang.index]
+        for home in open_gang.home:
+            member = open_gang.demands[home.demand].members[0]
+            labels = request.groups[member.group].pod_sets[member.pod_set].template.labels
+            if source.matches(request.namespace, labels):
+                gone += home.units * member.pods - kept.pop(home.demand, 0)
+    allowed = max(0, source.allowed)
+    return _Budget(source.name, allowed, allowed - gone, pods)
+
+
+def _of_guarantee(lack: GuaranteeLack) -> Protection:
+    queue = words.queue_word(lack.queue)
+    guaranteed, used, asked = (
+        f"{amount / UNITS_PER_GPU:g}" for amount in (lack.guaranteed, lack.used, lack.asked)
+    )
+    if lack.of_victim:
+        text = f"in queue {queue}, which uses {used} of the {guaranteed} GPUs guaranteed to it"
+        return Protection(f"runs {text}", f"run {text}", lack.queue)
+    text = (
+        f"could be reclaimed only within the {guaranteed} GPUs guaranteed to queue {queue}, "
+        f"which uses {used}, and the gang asks for {asked}"
+    )
+    if lack.used + lack.asked <= lack.guaranteed:
+        text += "; gangs that come first ask for the rest"
+    return Protection(text, text, lack.queue)

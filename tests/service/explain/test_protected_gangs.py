@@ -1,0 +1,185 @@
+"""Reasons that name the running gangs which stay, and what protects them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from placement_service.entities.eviction import EvictionPolicy
+from placement_service.entities.placement import Reason, ReasonCode
+from placement_service.entities.queues import GPUS
+from placement_service.entities.request import Policy
+from placement_service.explain.gang_reasons import explain
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import home_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.score import score
+from tests.scenario import NOW, Group, Scenario
+
+
+def ask(
+    scenario: Scenario, eviction: EvictionPolicy, *, nothing_goes: bool = False
+) -> tuple[Reason, ...]:
+    """Why gang "urgent" waits in the first answer, or where nothing goes."""
+    asked, policy = scenario.snapshot(), Policy(eviction=eviction)
+    prepared = prepare(asked, policy)
+    problem = formulate(asked, policy, prepared)
+    solution = first_answer(problem)
+    if nothing_goes:
+        solution = to_solution(problem, home_plan(problem))
+    plan = name_plan(asked, policy, prepared, solution.assignments)
+    result = score(asked, policy, plan.bindings, plan.evictions)
+    reasons = explain(prepared.snapshot, problem, solution, result, asked=asked, deadline=math.inf)
+    found = zip(asked.gangs, reasons, strict=True)
+    return next(r for g, r in found if g.name.endswith("/urgent"))
+
+
+def preempt(scenario: Scenario) -> list[str]:
+    """What is said of others that have the room of an urgent gang."""
+    urgent = scenario.gang("urgent", pods=1, gpus=8, priority=100)
+    reasons = ask(urgent, EvictionPolicy.PREEMPT)
+    return [r.message for r in reasons if r.code is ReasonCode.OUTCOMPETED]
+
+
+def old(name: str = "old", *nodes: str, gpus: int = 8) -> Group:
+    """The group of a running gang with a pod on each of some nodes."""
+    return Group("w", gpus=gpus, told=nodes, labels={"app": name})
+
+
+FULL = Scenario("r1: x1=0/8")
+TWO = Scenario("r1: x1=0/8 x2=0/8")
+
+
+def test_a_gang_that_is_not_preemptible_is_named() -> None:
+    scenario = FULL.gang("old", old("old", "x1"), not_preemptible=True)
+    assert preempt(scenario) == [
+        "gang old (priority 0) is not preemptible; without it the gang would fit; "
+        "its own priority is 100."
+    ]
+
+
+def test_a_budget_is_named_and_how_much_it_allows() -> None:
+    scenario = FULL.gang("old", old("old", "x1", "x1", gpus=4))
+    for allowed, said in ((0, "no eviction"), (1, "1 eviction")):
+        assert preempt(scenario.budget(allowed, app="old")) == [
+            f"gang old (priority 0) is in disruption budget b0, which allows {said}; "
+            "without it the gang would fit; its own priority is 100."
+        ]
+    reasons = ask(
+        scenario.budget(0, app="old").gang("urgent", pods=1, gpus=8, priority=100),
+        EvictionPolicy.PREEMPT,
+    )
+    assert reasons[-1].subject == "namespaces/ml/poddisruptionbudgets/b0"
+
+
+def test_a_budget_that_the_plan_has_used_up_is_named() -> None:
+    """Either of two gangs may go, and one of them goes for another gang."""
+    scenario = (
+        TWO.gang("one", old("old", "x1"))
+        .gang("two", old("old", "x2"))
+        .budget(1, app="old")
+        .gang("first", pods=1, gpus=8, priority=200)
+    )
+    message = preempt(scenario)[-1]
+    assert "is in disruption budget b0, which allows 1 eviction; without it" in message
+
+
+def test_a_gang_that_has_not_run_long_enough_is_named() -> None:
+    scenario = FULL.gang("old", old("old", "x1"), start=NOW - 10, minimum_run_time=60)
+    assert preempt(scenario) == [
+        "gang old (priority 0) has not run for its minimum run time; without it the gang would "
+        "fit; its own priority is 100."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        (
+            4,
+            8,
+            "gang old (priority 0) could be reclaimed only within the 4 GPUs guaranteed to queue "
+            "a, which uses 0, and the gang asks for 8",
+        ),
+        (
+            8,
+            16,
+            "gang old (priority 0) runs in queue b, which uses 16 of the 16 GPUs guaranteed to it",
+        ),
+    ],
+)
+def test_a_guarantee_that_forbids_reclaiming_is_named(mine: int, theirs: int, said: str) -> None:
+    scenario = (
+        TWO.queue("a", guaranteed={GPUS: mine})
+        .queue("b", guaranteed={GPUS: theirs})
+        .gang("old", old("old", "x1", "x2"), queue="b")
+        .gang("urgent", pods=1, gpus=8, queue="a")
+    )
+    *_, reason = ask(scenario, EvictionPolicy.RECLAIM)
+    assert reason.message == (f"{said}; without it the gang would fit; its own priority is 0.")
+    assert reason.subject == ("queues/a" if mine == 4 else "queues/b")
+
+
+def test_what_may_not_be_moved_is_named() -> None:
+    scenario = (
+        Scenario("r1: x1=4/8 x2=4/8")
+        .gang("one", old("one", "x1", gpus=4), not_preemptible=True)
+        .gang("two", old("two", "x2", gpus=4), not_preemptible=True)
+        .gang("urgent", pods=1, gpus=8)
+    )
+    *_, reason = ask(scenario, EvictionPolicy.REPACK)
+    assert reason.message == (
+        "gang one (priority 0) is not preemptible; without it the gang would fit; "
+        "its own priority is 0."
+    )
+
+
+def test_several_causes_are_told_apart() -> None:
+    scenario = (
+        Scenario("r1: x1=0/8")
+        .gang("one", old("one", "x1", gpus=4), not_preemptible=True)
+        .gang("two", old("two", "x1", gpus=4))
+        .budget(0, app="two")
+    )
+    assert preempt(scenario) == [
+        "gang one (priority 0) is not preemptible; gang two (priority 0) is in disruption budget "
+        "b0, which allows no eviction; without them the gang would fit; its own priority is 100."
+    ]
+
+
+def test_others_that_may_give_way_are_said_to_be_needed_as_well() -> None:
+    scenario = FULL.gang("loose", old("loose", "x1", gpus=4)).gang(
+        "fixed", old("fixed", "x1", gpus=4), not_preemptible=True
+    )
+    assert preempt(scenario) == [
+        "gang fixed (priority 0) is not preemptible; without it the gang would fit where gangs "
+        "that may give way do; its own priority is 100."
+    ]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(FULL.gang("old", old("old", "x1"), priority=100), id="as important"),
+        pytest.param(
+            FULL.gang("old", old("old", "x1", gpus=4), not_preemptible=True), id="not all of it"
+        ),
+    ],
+)
+def test_who_does_not_help_is_not_named(scenario: Scenario) -> None:
+    assert preempt(scenario) == []
+
+
+def test_a_budget_with_room_protects_nobody() -> None:
+    """Where nothing was evicted all the same, a plan is missing and not a right."""
+    scenario = (
+        FULL.gang("old", old("old", "x1"))
+        .gang("urgent", pods=1, gpus=8, priority=100)
+        .budget(1, app="old")
+    )
+    reasons = ask(scenario, EvictionPolicy.PREEMPT, nothing_goes=True)
+    assert not [r for r in reasons if "budget" in r.message]
