@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from placement_service.api.settings import Settings, faults, unknown_variables
 
-#: Seconds between two looks at whether it was told to stop: a signal that another thread
+#: Seconds between two checks whether it was told to stop: a signal that another thread
 #: takes, as when the process stood still, does not end the wait of the main one.
 _GLANCE = 0.2
 
@@ -42,7 +42,8 @@ def main() -> None:
         sys.exit("placement-service: the settings are wrong\n" + "\n".join(wrong))
     configure_logging(settings)
 
-    # What strangers do to their own connections is no news. gRPC reads it when it is loaded.
+    # What clients do to their own connections is not worth a log line. gRPC reads this when it is
+    # loaded.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from placement_service.api.server import make_server
 

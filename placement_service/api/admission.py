@@ -1,10 +1,10 @@
 """Which calls may send their request now, which may stay with it, and which are refused.
 
-A call costs nothing until it is let in to send its request: a few at a time, and of one
-connection fewer still, so that calls whose message never comes keep nobody out. With its
-request a call takes a place; places are bounded by number, those of the computing and the
-waiting, and by bytes. Where all are taken, the latest that waits of who has most gives way to a
-caller who has fewer. All of it runs on the edge's event loop.
+A call costs nothing until it may send its request. Only a few calls may do so at a time, and fewer
+of one connection, so that calls whose message never arrives do not keep others out. With its
+request a call takes a place. Places are limited by number (calls that are computed, and calls that
+wait) and by bytes. When all are taken, a caller that has fewer places gets that of the latest
+waiting call of the caller that has most. All of this runs on the edge's event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_EXPECTED = 512
 #: Seconds that a request may take to arrive while others wait to send theirs.
 PATIENCE = 2.0
 
-#: Seconds between two looks at that.
+#: Seconds between two checks of that.
 _GLANCE = 0.2
 
 _T = TypeVar("_T")
@@ -52,7 +52,7 @@ class Admission:
         self._arrival_seconds = arrival_seconds
         #: Calls that hold a place, in the order in which they came.
         self._inside: list[Place] = []
-        #: Whether newcomers are refused.
+        #: Whether new calls are refused.
         self.draining = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -70,7 +70,7 @@ class Admission:
         return sum(place.size for place in self._inside)
 
     def drain(self) -> None:
-        """Admits no more calls from now on; those inside go on."""
+        """Admits no more calls from now on; calls that are inside continue."""
         self.draining = True
 
     async def wait_until_empty(self, timeout: float) -> bool:
@@ -135,7 +135,7 @@ class Admission:
 
     @property
     def _waiting(self) -> list[Place]:
-        """Those inside that wait for their turn."""
+        """Admitted calls that wait for their turn."""
         return [place for place in self._inside if place.waits]
 
     def _send_away(self, place: Place | None, why: str = "") -> None:
@@ -178,7 +178,7 @@ class Admission:
                 await me.turn
         except TimeoutError:
             if not me.turn.done() or me.turn.cancelled():
-                # It may well have been ready to send; it was we who did not let it.
+                # It may have been ready to send: the server did not let it.
                 why = (
                     f"its turn to send its request did not come within {self._arrival_seconds:g} s"
                 )
@@ -205,7 +205,7 @@ class Admission:
             ]
             if not able:
                 return
-            # Many calls of one caller are behind the first of another, as long as they take.
+            # Many calls of one caller come after the first call of another.
             hosts: Counter[str] = Counter()
             for peer, count in self._arriving.items():
                 hosts[_host(peer)] += count
@@ -242,9 +242,9 @@ def _size(place: Place) -> int:
 def _gives_way(
     calls: Sequence[_C], peer: str, weight: Callable[[_C], int], more: int = 1
 ) -> _C | None:
-    """The latest call of the address, and there of the connection, that has most.
-
-    None where the connection that asks for `more` would then have as much as is left to that one.
+    """The call that has to leave: the latest of the address that has most, and there of the
+    connection that has most. None where the connection that asks for `more` would then have as much
+    as that one still has.
     """
     hosts, peers = Counter[str](), Counter[str]()
     for call in calls:
@@ -281,7 +281,7 @@ class Place:
 
     @property
     def waits(self) -> bool:
-        """Whether it has come, and its turn has not."""
+        """Whether it has arrived and still waits for its turn."""
         return self.turn is not None and not self.turn.done()
 
 

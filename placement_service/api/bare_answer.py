@@ -1,8 +1,8 @@
 """The answer that places nothing, made at the edge from the bytes of a request.
 
-It leaves when time ends before a compute process has read the request. Of each gang it needs the
-name, and whether the gang runs already. The gangs are read one at a time, with breaks, so that
-the edge stays free for others.
+It is sent when time ends before a compute process has read the request. For each gang it needs the
+name, and whether the gang runs already. The gangs are read one at a time, with breaks, so that the
+edge stays free for others.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ _REVISION: Final = ClusterSnapshot.REVISION_FIELD_NUMBER
 
 
 async def bare_answer(question: memoryview, label: str) -> placement_pb2.Placement | None:
-    """A placement of nothing for a ComputePlacementRequest that was not read.
-
-    None where that is no answer: a request that is only to be checked was not checked, and what
-    cannot be read here, or is longer than what may come back, is for the compute process to refuse.
+    """A placement of nothing for a ComputePlacementRequest that was not read. None where that would
+    be no answer: for a request that should only be checked, and for one that cannot be read here or
+    whose answer would be too long. The compute process refuses those.
     """
     try:
         if await envelope.is_set(question, _VALIDATE_ONLY):

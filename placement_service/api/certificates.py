@@ -1,7 +1,7 @@
 """The server's certificates, from files that are renewed while it runs.
 
-New files count only when they are whole: a renewal that is half done, an authority that is empty,
-or a file that cannot be read changes nothing until it is repaired.
+New files are used only when they are complete: half a renewal, an empty authority, or a file that
+cannot be read changes nothing until it is repaired.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from placement_service.pipeline.place import place
 from placement_service.pipeline.stages import Budget, Stages
 from placement_service.solver_process.pool import SolverPool
 
-#: Objects that are left after computations before a collection is worth it.
+#: Objects that must be left after computations before garbage is collected.
 COLLECT_AFTER = 20_000
 
 #: Characters of a reason that are left when an answer is too large.
@@ -86,9 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
     jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(channel, jobs), daemon=True).start()
     threading.Thread(target=_tell_when_warm, args=(channel, solver), daemon=True).start()
-    # What is loaded by now stays: no collection needs to look at it again.
+    # What is loaded by now stays for ever: garbage collection need not look at it.
     gc.freeze()
-    # Collections come between computations, when nobody waits, and never in the middle of one.
+    # Garbage is collected between computations, when nobody waits, and never during one.
     gc.disable()
     try:
         channel.send(Kind.READY)
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def end() -> None:
-    """Ends this process and its solver, whatever they do."""
+    """Ends this process and its solver, whatever they are doing."""
     os.killpg(0, signal.SIGKILL)
 
 
@@ -165,7 +165,7 @@ class _Computation:
         self._offered_part = False
 
     def run(self) -> None:
-        """Sends what comes of it. Raises OSError when the edge is gone."""
+        """Sends the result. Raises OSError when the edge is gone."""
         try:
             with told(self._passed):
                 summary, answer = self._answer()
@@ -186,7 +186,7 @@ class _Computation:
                 self._channel.send(Kind.WHOLE, whole.digest + whole.told)
 
     def _answer(self) -> tuple[str, bytes]:
-        """What to say of the answer, and its bytes."""
+        """What the log says about the answer, and its bytes."""
         head = self._job.head
         if head.call is Call.TRANSLATE_OBJECTS:
             with heard(self._job.switch):

@@ -37,13 +37,13 @@ logger = logging.getLogger(__name__)
 #: Seconds that a process may take to load, before another one is tried.
 BOOT_SECONDS = 60.0
 
-#: Pauses between attempts to start a process that does not come up, in seconds.
+#: Pauses between attempts to start a process that does not start, in seconds.
 BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: Seconds in which a process must stop when its caller left, or got another answer; longer where
-#: it took longer to start. Waiting as long as a new process takes to start costs at most twice the
-#: better choice; and on a busy machine, where everything is late, processes are not killed faster
-#: than they start.
+#: Seconds within which a process must stop when its caller left, or got another answer; longer
+#: where it took longer to start. To wait as long as a new process takes to start costs at most
+#: twice the better choice. And on a busy machine, where everything is late, processes are not
+#: killed faster than they start.
 CANCEL_SECONDS = 0.5
 
 
@@ -109,9 +109,9 @@ class ComputeProcess:
         return frame
 
     async def stopped(self, within: float) -> bool:
-        """Asks it to stop its job; whether it did within so many seconds."""
+        """Asks it to stop its job; returns whether it did within so many seconds."""
         if self._sending:
-            # It would take what we ask for the rest of the job.
+            # It would read what we ask as the rest of the job.
             return False
         try:
             async with asyncio.timeout(within):
@@ -126,7 +126,7 @@ class ComputeProcess:
     def kill(self) -> None:
         """Ends the process and its solver, whatever they do."""
         self.ended.set()
-        # Its group lasts as long as anything in it, and its number as long as we did not wait.
+        # Its group lasts as long as any process in it, and its number until we wait for it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
 
@@ -190,7 +190,8 @@ class Waiting(NamedTuple):
 class ComputePool:
     """`size` compute processes, lent to one caller at a time.
 
-    Of those who wait next comes a connection that has the fewest, and of these who came first.
+    The next turn goes to a connection that has the fewest processes, and among those to the call
+    that came first.
     """
 
     def __init__(

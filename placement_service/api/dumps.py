@@ -41,7 +41,7 @@ class Dumps:
         self._lock = threading.Lock()
         self._saved: dict[str, str] = {}
         if folder is not None:
-            # Left by a server that was killed while it wrote.
+            # It was left by a server that was killed while writing.
             for pattern in _UNFINISHED:
                 for path in folder.glob(pattern):
                     path.unlink(missing_ok=True)

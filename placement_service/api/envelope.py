@@ -1,9 +1,8 @@
 """The outermost fields of messages, read and written without looking into them.
 
-The edge keeps a request as the bytes that came. Of these it must know two small things, the
-time limit and the label, and it must stay free to answer others whatever the bytes are: so it
-steps from field to field, and takes a break every so often. The compute process finds messages that
-are malformed further inside.
+The edge keeps a request as the bytes that came. It must know two of its values, the time limit and
+the label, and must stay free to answer others whatever the bytes are. So it steps from field to
+field, with a break every so often. The compute process finds what is malformed inside the fields.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Header:
 async def read_header(
     request: memoryview, *, time_limit: int, label: int, question: int = 0, base: int = 0
 ) -> Header:
-    """What stands in the fields of those numbers; 0 is no field.
+    """The contents of the fields with those numbers; 0 is no field.
 
     `base` is a field of the message in `question`, where that is one. Raises InvalidRequest
     when the bytes are no message.
@@ -134,7 +133,7 @@ def amended(message: bytes, field: int, change: Message) -> bytes:
 
 @lru_cache(_FRAMES_KEPT)
 def framed(field: int, size: int) -> tuple[bytes, bytes]:
-    """What stands before so many bytes in a field."""
+    """The bytes that precede so many bytes of content in a field."""
     varint = bytearray()
     while size > 0x7F:
         varint.append(size & 0x7F | 0x80)
@@ -165,7 +164,7 @@ async def is_set(message: memoryview, field: int) -> bool:
 
 
 async def _tagged(data: memoryview, tags: Iterable[int]) -> _Found:
-    """What stands behind some tags, in order."""
+    """What follows some tags, in order."""
     return await _visit(data, tags, _check_count)
 
 
@@ -176,7 +175,7 @@ def _check_count(found: _Found) -> None:
 
 
 async def _visit(data: memoryview, tags: Iterable[int], look: Callable[[_Found], None]) -> _Found:
-    """What stands behind some tags, in order; `look` sees it grow, and may take from it."""
+    """What follows some tags, in order; `look` sees the list grow, and may take from it."""
     found: _Found = {tag: [] for tag in tags}
     position = 0
     try:
@@ -186,7 +185,7 @@ async def _visit(data: memoryview, tags: Iterable[int], look: Callable[[_Found],
             if position < len(data):
                 await asyncio.sleep(0)
     except (IndexError, InvalidRequest) as error:
-        # An error keeps the frames that it passed, and they the request.
+        # An error keeps the frames that it passed, and these keep the request.
         found.clear()
         raise (not_a_message() if isinstance(error, IndexError) else error) from None
     return found

@@ -1,11 +1,11 @@
 """What the edge and a compute process say to each other: kind, size, and bytes.
 
-The edge sends a `JOB`, before it as a `SNAPSHOT` what the process lacks for it, and `CANCEL`
-when nobody waits for it any more. The compute process says `READY` once, `WARM` when its solver
-is, and for each job `HELD` once it is read, any number of `PROGRESS`, `BEST`, `STAGE` and
-`DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may come at any
-time, `WHOLE` after a job. Nothing is pickled: a compute process reads what strangers send, so the
-edge trusts only its lengths.
+The edge sends each snapshot that the process lacks as a `SNAPSHOT`, then a `JOB`, and `CANCEL` when
+nobody waits for it any longer. The compute process sends `READY` once, and `WARM` when its solver
+is ready. For each job it sends `HELD` once the job is read, any number of `PROGRESS`, `BEST`,
+`STAGE` and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may
+come at any time, `WHOLE` after a job. Nothing is pickled: a compute process reads data from
+outside, so the edge trusts only its lengths.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Kind(IntEnum):
     PROGRESS = 5
     """A StreamPlacementResponse; for a question of planning, a Progress."""
     BEST = 6
-    """A byte, the `Standing`, and the answer to send should there be no later one."""
+    """A byte, the `Standing`, and the answer to send if no later one comes."""
     DEFECT = 7
     """What failed, for the log; the job goes on."""
     SUMMARY = 8
-    """What is proven, in a word, and on the next line the answer in a few, for the log."""
+    """For the log: what is proven, in one word, and on the next line the answer in a few words."""
     DONE = 9
     """The answer of the call."""
     REFUSED = 10
@@ -88,7 +88,7 @@ SMALL: Final = 2**16
 
 _JOB = struct.Struct("!Bddd")
 
-#: No machine runs so long, in seconds.
+#: In seconds; no machine runs so long.
 _LATEST = 1e9
 
 
@@ -120,7 +120,7 @@ def stage_frame(passed: Passed) -> bytes:
 
 
 def read_stage(content: bytes) -> Passed:
-    """Raises ValueError when it is none, or from no clock that there is."""
+    """Raises ValueError when it is not a stage, or its times are impossible."""
     try:
         number, begin, end = _STAGE.unpack(content)
     except struct.error as error:
@@ -178,7 +178,7 @@ class Channel:
                 self._socket.sendall(content)
 
     def add(self, kind: Kind, content: bytes) -> None:
-        """Sends a frame that nobody waits for before the next one: small frames go together."""
+        """Sends a frame together with the next one; for small frames that nobody waits for."""
         with self._lock:
             self._waiting += HEAD.pack(kind, len(content)) + content
 

@@ -1,4 +1,4 @@
-"""Health as gRPC defines it, answered whatever else goes on.
+"""Health as gRPC defines it, answered whatever else happens.
 
 The service of the library keeps a lock while it writes to those who watch, so that a watcher that
 does not read could hold up the end of the server. This one never waits for watchers.

@@ -1,7 +1,8 @@
 """``python -m placement_service.api.healthcheck``: is the service on this machine healthy?
 
-For probes where the kubelet's own cannot be used, which speaks no TLS. It takes address
-and certificates from the service's settings, and shows the service its own certificate.
+For probes where the kubelet's own gRPC probe cannot be used, because it does not support TLS. It
+takes address and certificates from the service's settings, and presents the service's own
+certificate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kubernetes objects as they are: to the request that they stand for, and its answer.
+"""Turns Kubernetes objects into the request that they stand for, and answers it.
 
 Translation is the library that the command line uses (`placement.kubernetes`), so that no
 other language needs one.

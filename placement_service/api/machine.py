@@ -47,7 +47,7 @@ def concurrent_requests() -> int:
 
 
 def give_back_memory() -> None:
-    """Hands memory that was freed back to the system, which the C library else keeps."""
+    """Gives freed memory back to the system; otherwise the C library keeps it."""
     # Other C libraries have no such call.
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

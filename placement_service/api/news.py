@@ -40,7 +40,7 @@ class News:
 
 
 def telling(method: Method, news: News) -> Callable[[bytes], None]:
-    """What takes the progress of a call, which most callers are not told of."""
+    """The function that takes the progress of a call; most callers get none."""
     if method.steps:
         return lambda progress: news.tell(envelope.wrapped(progress, method.progress))
     return news.tell if method.call in TOLD_OF_PROGRESS else lambda _: None

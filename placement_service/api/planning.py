@@ -132,7 +132,9 @@ class Planning:
 
     @property
     def deadline(self) -> float:
-        """When to begin nothing more: what is begun then still has to end, and to leave."""
+        """When nothing more is begun: what is under way still has to end, and the answer to be
+        sent.
+        """
         return self.answer_by - _RESERVE * max(0.0, self.answer_by - time.monotonic())
 
     def answer(self, asked: Asked, request: Request) -> Answer:
@@ -230,7 +232,7 @@ class Planning:
                 found.solution.assignments,
             )
             shown = replace(request, snapshot=found.snapshot, previous=plan.bindings)
-            # How it lies is not what is asked.
+            # The question is not how well it is placed.
             until = min(self.answer_by, time.monotonic() + _TO_SHOW)
             placement = self.place(shown, until)
             response.placement.MergeFrom(placements.placement_to_proto(placement))
@@ -324,7 +326,7 @@ class Planning:
         )
 
     def _told(self, message: PlacementMessage, request: Request) -> _Plan:
-        """The plan that a caller has; raises InvalidRequest when it breaks a rule."""
+        """The plan that the caller sent; raises InvalidRequest when it breaks a rule."""
         told = placements.parse_placement(message)
         judge = self.stages.judge(request.snapshot, request.policy)
         broken, score = judge.judge(told.bindings, told.evictions)

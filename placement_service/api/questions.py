@@ -67,7 +67,7 @@ def _objects(told: bytes, held: Held) -> Question:
     kubernetes = _kubernetes()
     asked = kubernetes.question(told, partial(held.base, kind=kubernetes.ObjectsVersion))
     try:
-        # Callers do not see what objects stand for, so nobody goes on from there.
+        # Callers do not see the request that objects stand for, so none uses it as a base.
         request, version = versions.read(asked.message, None)
     except InvalidRequest as error:
         raise kubernetes.named(error, asked.message) from error

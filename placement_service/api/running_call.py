@@ -15,7 +15,7 @@ from placement_service.api.methods import Method
 from placement_service.api.settings import Settings
 from placement_service.api.tracing import Trace
 
-#: gRPC tells of a call without deadline as one in the far future, in seconds.
+#: gRPC gives a call without deadline one in the far future, in seconds.
 _FOREVER = 10 * 365 * 86400.0
 
 #: Characters of a label in a log line.
@@ -26,7 +26,7 @@ _SHOWN = 80
 class Budget:
     """Times on the clock of the event loop, which is the machine's monotonic one.
 
-    `late` is when the best answer leaves, whatever the compute process does.
+    `late` is when the best answer is sent, whatever the compute process does.
     """
 
     arrival: float
@@ -36,7 +36,7 @@ class Budget:
 
     @property
     def turn_by(self) -> float:
-        """When it is too late to begin."""
+        """After this it is too late to begin."""
         return self.answer_by - 0.1 * (self.answer_by - self.arrival)
 
     @property
@@ -85,7 +85,7 @@ class RunningCall:
     dump: str = field(default="", init=False)
 
     def hurry(self) -> None:
-        """End with the best answer, now or once there is one."""
+        """Ends the call with the best answer, now or once there is one."""
         self.hurried = True
         found = self.standing is not Standing.NOTHING
         if found and self.end is not None and not self.end.expired():
@@ -115,7 +115,7 @@ class RunningCall:
 
 
 def shown_title(label: str) -> str:
-    """What a request is called in log lines; callers name it, or not."""
+    """The name of a request in log lines; callers may give it one."""
     if not label:
         return "a request without a label"
     return ascii(label if len(label) <= _SHOWN else label[:_SHOWN] + "...")

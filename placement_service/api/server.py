@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between two looks at the files of certificates.
 RENEWAL_SECONDS = 1.0
 
-#: Seconds that a connection gets to shake hands, answer a ping, stay idle, and grow old.
+#: Seconds: for the handshake of a connection, for an answer to a ping, until it is closed as idle,
+#: and its greatest age.
 HANDSHAKE, PING_EVERY, PING_ANSWER, IDLE, OLD = 10, 30, 15, 15 * 60, 60 * 60
 
 _T = TypeVar("_T")
@@ -181,7 +182,7 @@ class _Edge:
     async def start(self) -> int:
         certificates = read_certificates(self._settings)
         if certificates is not None:
-            # The next listener of this server may share its port; a foreign listener there is a
+            # The next listener of this server may share its port; that of another program is a
             # mistake.
             _demand_free(self._settings.host, self._settings.port)
         if self._settings.is_open:
@@ -198,7 +199,7 @@ class _Edge:
         return port
 
     async def _serve_when_ready(self) -> None:
-        """Until a compute process is there, calls had better go to another replica."""
+        """Reports healthy once a process is ready; until then calls go to another replica."""
         await self.pool.ready.wait()
         if not self._admission.draining:
             self._health.set(health_pb2.HealthCheckResponse.SERVING)
@@ -210,8 +211,8 @@ class _Edge:
     async def stop(self, grace: float) -> None:
         end = self._loop_time() + grace
         self.drain()
-        # While the last ones run, newcomers are told to go elsewhere. gRPC's own
-        # stop would refuse them without a reason.
+        # While the last calls run, new ones are told to go elsewhere. gRPC's own stop would refuse
+        # them without a reason.
         await self._admission.wait_until_empty(grace)
         for task in tuple(self._background):
             task.cancel()
@@ -240,8 +241,8 @@ class _Edge:
                 ("grpc.keepalive_timeout_ms", PING_ANSWER * 1000),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-                # What nobody reads yet is not to arrive: without this gRPC takes in more and
-                # more of it, the faster it comes.
+                # Data that nobody reads yet must not arrive: without this gRPC buffers more and
+                # more of it.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.max_connection_idle_ms", IDLE * 1000),
                 ("grpc.max_connection_age_ms", OLD * 1000),
@@ -272,8 +273,8 @@ class _Edge:
     async def _renew(self, port: int, certificates: Certificates) -> None:
         """Puts a new listener in place of the last one when the files have changed.
 
-        gRPC can also ask for certificates with each connection, but then it changes what
-        other connections are using: servers died of it.
+        gRPC can also ask for certificates with each connection, but then it changes what other
+        connections are using: servers crashed.
         """
         complaint = ""
         while True:

@@ -1,9 +1,9 @@
 """The calls of the API at the edge: bytes in, bytes out, and always in time.
 
 This module ties a call to a computation: its deadline becomes a budget, its end (cancelled,
-timed out or done) ends the computation, and errors become statuses. The bytes are read,
-answered and written in a compute process; whatever goes wrong there, the best answer that it
-handed out leaves here by the deadline.
+timed out or done) ends the computation, and errors become statuses. A compute process reads the
+bytes, answers them and writes the answer. Whatever goes wrong there, this module sends the best
+answer that it handed out by the deadline.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class PlacementCalls:
     def handlers(self) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """The handlers for gRPC, one for each service.
 
-        All calls are streams of bytes to it, though most answer once: only so may we wait for
-        a message no longer than we like, and for a reader no longer either.
+        To gRPC all calls are streams of bytes, though most answer once: only then can we limit how
+        long we wait for a message, and for a reader.
         """
         return tuple(
             grpc.method_handlers_generic_handler(
@@ -140,7 +140,7 @@ class PlacementCalls:
 
     @asynccontextmanager
     async def _counted(self, method: Method, trace: Trace) -> AsyncIterator[None]:
-        """Counts a call when it ends, however it does."""
+        """Counts a call when it ends, for whatever reason."""
         code = grpc.StatusCode.OK
         begin = asyncio.get_running_loop().time()
         try:
@@ -174,7 +174,7 @@ class PlacementCalls:
         return message
 
     async def _send(self, context: Context, message: bytes, before: Awaitable[None]) -> None:
-        """Sends the last message; gives up on a caller who does not read."""
+        """Sends the last message; gives up a caller that does not read."""
 
         async def send() -> None:
             await before
@@ -265,8 +265,8 @@ class PlacementCalls:
                 await process.begin(call.head(), call.request, self._lacking(process, call))
                 return await self._followed(process, call)
         except TimeoutError:
-            # It is far behind, and its caller must not wait for it. It is told to stop when it is
-            # given back.
+            # The process is late, and its caller must not wait for it. It is told to stop when it
+            # is given back.
             if call.hurried:
                 logger.info("%s: the best answer so far leaves, as was asked", call.title)
                 detail = "The search was told to end."
@@ -282,7 +282,7 @@ class PlacementCalls:
             making.cancel()
 
     async def _make_bare(self, call: RunningCall) -> None:
-        """Has the answer that nothing is placed at hand, for a request that is read slowly."""
+        """Prepares the answer that nothing is placed, for a request that is read slowly."""
         if call.method.call in OBJECT_CALLS:
             return
         # Few requests take so long to read; it takes part of the time for the others.
@@ -305,7 +305,7 @@ class PlacementCalls:
         return base
 
     def _lacking(self, process: ComputeProcess, call: RunningCall) -> Sequence[bytes]:
-        """What a process has to be told before a call; raises SnapshotUnknown."""
+        """The snapshots that a process has to be sent before a call; raises SnapshotUnknown."""
         if call.base is None:
             self._metrics.snapshots.labels("whole").inc()
             return ()
@@ -321,7 +321,7 @@ class PlacementCalls:
         return told
 
     async def _followed(self, process: ComputeProcess, call: RunningCall) -> bytes:
-        """The answer that a process comes to."""
+        """The answer of a process."""
         while True:
             frame = await process.next_frame()
             if frame is None:
@@ -356,7 +356,7 @@ class PlacementCalls:
                     raise Internal(dump=self._defect(call, body.decode(errors="replace").strip()))
 
     async def _keep(self, call: RunningCall, held: bytes) -> None:
-        """Keeps what a request says of its snapshot, once a process made something of it."""
+        """Keeps what a request says of its snapshot, once a process has read it."""
         method = call.method
         if held and method.base:
             told = await envelope.only(call.question, method.snapshot, method.base)
@@ -388,7 +388,7 @@ class PlacementCalls:
 
 @asynccontextmanager
 async def _heard(method: Method, call: RunningCall, context: Context) -> AsyncIterator[None]:
-    """Hears whether the caller of a call that may be steered wants it to finish."""
+    """Listens whether the caller of a call that may be steered wants it to finish."""
     if method.call not in STEERED:
         yield
         return
@@ -402,5 +402,5 @@ async def _heard(method: Method, call: RunningCall, context: Context) -> AsyncIt
         yield
     finally:
         hearing.cancel()
-        # Whatever became of it, the call is over.
+        # Whatever the result, the call is over.
         await asyncio.gather(hearing, return_exceptions=True)

@@ -3,8 +3,7 @@
 `check_message` counts the lists of a message before anything is read.
 `check_tables` looks at products (resource names by nodes, say), because the
 stages keep a table for each: a small request can ask for a very large one.
-Unlike the rules of `validation` these stop at once: such a request is not worth
-reading.
+Unlike the rules of `validation` these stop at the first fault: such a request is not worth reading.
 """
 
 from __future__ import annotations

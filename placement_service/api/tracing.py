@@ -1,8 +1,8 @@
 """Traces of calls by OpenTelemetry, from the caller's span to the stages of the search.
 
 Nothing of OpenTelemetry is imported unless the setting `tracing` is on; it is installed with
-`placement-service[tracing]`. What its environment variables (``OTEL_...``) say holds: where
-spans are sent, how many, and under what name.
+`placement-service[tracing]`. Its environment variables (``OTEL_...``) say where spans are sent, how
+many, and under what name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class Trace(Protocol):
-    """What becomes known of one call."""
+    """Records what happens in one call."""
 
     def passed(self, passed: Passed) -> None:
         """A stage is over."""

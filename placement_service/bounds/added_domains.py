@@ -1,4 +1,4 @@
-"""At least how many further domains all waiting gangs need, by counting.
+"""The least number of further domains that all waiting gangs need, by counting.
 
 As `added_nodes`, but whole domains are added: at their own level and inside it they are new
 domains, above it they make their parents larger. Also the most copies of a gang that fit beside all
@@ -97,7 +97,7 @@ class AddedDomains:
 
 
 def most_copies(counting: Counting, gang: Gang, most: int) -> int:
-    """At most so many further gangs like a pending one run beside all other pending ones."""
+    """The most further gangs like a pending one that run beside all other pending ones."""
     others = [one for one in counting.problem.pending if one.index != gang.index]
     if not gang.placeable or not counting.fits_alone(gang):
         return 0

@@ -1,4 +1,4 @@
-"""At least how many further nodes all waiting gangs need, by counting.
+"""The least number of further nodes that all waiting gangs need, by counting.
 
 Every row of `counting` says what all gangs together weigh and what the nodes offer, domain by
 domain. A further node adds to its own domain, so the least number of nodes of one kind that
@@ -120,7 +120,7 @@ class AddedNodes:
 
 
 def _steps(lacks: Ints, each: Ints) -> Ints:
-    """How many times `each` makes up for what lacks; `NEVER` where it never does."""
+    """How many times `each` is needed to cover what lacks; `NEVER` where that is never enough."""
     found = -(-lacks // np.maximum(each, 1))
     return np.where(lacks <= 0, 0, np.where(each > 0, found, NEVER))
 

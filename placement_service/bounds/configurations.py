@@ -1,6 +1,6 @@
 """Configurations: the sets of parts that fill a domain together, priced exactly.
 
-Take units of which no node holds two, whichever two. Units that the same nodes accept are of
+Take units of which no node holds any two. Units that the same nodes accept are of
 one shape; a part of t units of a shape that must share a domain is of one kind (shape, t). A
 set of parts fits into a domain only if its units can be given nodes of their own, one each, of
 nodes that accept them. Domains with the same number of nodes of each type, which is the set of
@@ -12,8 +12,8 @@ domain's types one is open, the one with most nodes; for the nodes of all others
 give them to shapes is tried, and the open nodes go to the shapes by a max-plus convolution:
 what m units are worth never falls with m, so no node need be left empty.
 
-Whatever is left out here, such as small pods, pins and what parts of several shapes need in
-one domain, makes the sets larger and their values bounds all the same.
+What is left out here (small pods, pins, and what parts of several shapes need in one domain) only
+makes the sets larger, so their values are still bounds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PartKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationParameters:
-    """Beyond these limits fewer cases are told apart, and bounds are weaker."""
+    """Beyond these limits fewer cases are distinguished, and bounds are weaker."""
 
     #: Nodes of one domain up to which configurations are priced.
     nodes: int = 128
@@ -195,7 +195,7 @@ class Configurations:
         return tuple(self._signature(n, tuple(mine), most) for n, mine in domains.items())
 
     def _told(self, nodes: Sequence[int], most: int) -> tuple[list[int], int]:
-        """All types but the widest that can be told apart within so many ways, and these ways."""
+        """The types but the widest that can be distinguished in so many ways, and these ways."""
         there = [t for t, n in enumerate(nodes) if n]
         more = {t: comb(nodes[t] + int(self._open[t].sum()) - 1, nodes[t]) for t in there}
         del more[self._widest(nodes)]
@@ -373,7 +373,7 @@ class _Rows:
     def best(self, worth: Ints, signatures: Sequence[Signature]) -> tuple[Ints, Ints]:
         """The most that each signature is worth [G], and the units of each shape there [G, S]."""
         small = int(worth.max(axis=1, initial=0).sum()) < SMALL
-        # Ways of one domain are tried with the open nodes of another; these values go unread.
+        # Ways of one domain are tried with the open nodes of another; these values are not read.
         worth = np.pad(worth.astype(np.int32) if small else worth, ((0, 0), (0, self.most)), "edge")
         best = np.zeros(len(signatures), dtype=np.int64)
         units = np.zeros((len(signatures), self.shapes), dtype=np.int64)
@@ -423,7 +423,7 @@ def _convolve(worth: Ints, open_shapes: Bools, ways: Ints, most: int) -> list[tu
     for shape in np.flatnonzero(open_shapes).tolist():
         before = steps[-1][1]
         row = worth[shape]
-        # What is left of the nodes stays empty, so values rise with them from the start.
+        # The rest of the nodes stays empty, so values never fall with more nodes.
         after = before + row[ways[:, shape]][:, None]
         for j in range(1, most + 1):
             # Where a further unit is worth nothing, one node less is as good.
@@ -437,7 +437,7 @@ def _convolve(worth: Ints, open_shapes: Bools, ways: Ints, most: int) -> list[tu
 
 
 def _rises(row: Ints, given: Ints, j: int) -> bool:
-    """Whether the j-th node more is worth anything, whatever was given before."""
+    """Whether a j-th further node is worth anything, however many were given before."""
     top = int(given.max(initial=0)) + j
     return bool((row[j : top + 1] > row[j - 1 : top]).any())
 

@@ -1,4 +1,4 @@
-"""Bounds by counting: rows that every valid plan obeys, without any node in them.
+"""Bounds by counting: rows that every valid plan obeys, and that name no node.
 
 For a reference request r let fit(r, x) be how often r fits into x. It is
 superadditive, so whatever lies on a node n, the fits of its pods add up to at
@@ -11,9 +11,9 @@ down together, because floor(a/t) + floor(b/t) <= floor((a+b)/t): for t >= 1
     sum of weights over all admitted gangs <= capacity
 
 t = 1 is plain counting; t = 5 says "racks hold at most floor(c/5) parts of
-five". Pods of which no node holds two, whatever their kinds, are counted one a
-node over the nodes that fit any of them (Hall's condition). Every row holds for
-every valid plan, so no later stage can undo a bound that came from rows.
+five". Pods of which no node holds two, whatever their kinds, are counted as one per node over the
+nodes that fit any of them (Hall's condition). Every row holds for every valid plan, so no later
+stage can undo a bound that came from rows.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ Parts = tuple[PartTimes, ...]
 
 @dataclass(frozen=True, slots=True)
 class GangClass:
-    """Pending gangs alike in rows, priority, `Counting.least_beyond` (`beyond`) and
-    `Gang.precedence`; the oldest first."""
+    """Pending gangs that are alike in rows, priority, `Counting.least_beyond` (`beyond`) and
+    `Gang.precedence`; the oldest first.
+    """
 
     gangs: tuple[GangIdx, ...]
     priority: int
@@ -85,7 +86,7 @@ class Row:
 
 
 class Counting:
-    """Rows of a problem, and what counting says of single gangs.
+    """Rows of a problem, and what counting says about single gangs.
 
     There are K ways to count, each a reference and a node set: `units[K, S]` is
     what a unit of a pod class counts, `room[K, N]` what a node offers.

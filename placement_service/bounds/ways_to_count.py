@@ -42,7 +42,7 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
     found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
 
     def add(units: Ints, room: Ints) -> None:
-        # Room for all that is asked for is as good as any larger room.
+        # Room beyond all that is asked for makes no difference.
         asked = float(demand.astype(float) @ units)
         if asked >= MAX_SUM:
             return
@@ -50,7 +50,7 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
         if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
             found.setdefault((units.tobytes(), room.tobytes()), (units, room))
 
-    # Pods that run and may go fit their own node only: there are many such sets, of little use.
+    # Running pods that may go fit only their own node: there are many such sets, of little use.
     masks = sorted(fits.values(), key=lambda mask: np.count_nonzero(mask) == 1)
     sets = _confined(problem, fits, _node_sets(masks, parameters.node_sets))
     for reference in _references(problem, demand, parameters.references):

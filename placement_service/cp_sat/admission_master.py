@@ -2,8 +2,8 @@
 
 A small integer program over classes of identical gangs. It knows domains only through rows
 (`bounds.counting`) and through patterns of what fits one domain, so its size does not grow with
-nodes or pods, and everything that it leaves out makes it a relaxation: its optimum bounds every
-plan, and its solution is the target that the decoder then tries to place.
+nodes or pods. What it leaves out only makes it a relaxation: its optimum bounds every plan, and its
+solution is the target that the decoder then tries to place.
 
 Patterns (Gilmore and Gomory 1961): at the level with most parts, let a domain
 have c nodes that fit a unit of which no node holds two. The parts of two and
@@ -175,8 +175,8 @@ class AdmissionMaster:
 
     def solve(self, terms: Terms[Var], *, maximize: bool, seconds: float, effort: float) -> Answer:
         """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target."""
-        # One worker with full linearisation closes these models; two leave the
-        # bound at the trivial value on some, measured.
+        # One worker with full linearisation closes these models. Two leave some bounds at the
+        # trivial value, as measured.
         found = optimise(
             self.cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
         )

@@ -1,10 +1,10 @@
-"""The aggregate model: parts of a kind are counted per domain, whichever gang they belong to.
+"""The aggregate model: it counts parts of a kind per domain, whatever gang they belong to.
 
 Where the exact model (`exact_model`) asks of every gang which of its units lie on
 which class of nodes, this one asks only how many parts of which kind open in
 which domain (`part_types`, `domain_forest`), and how many units of which pod class lie on
 which class of nodes (`node_classes`, `node_packing`). It says the same about gangs that kinds can
-describe, is much smaller, and does not tell like gangs apart:
+describe, is much smaller, and does not distinguish gangs that are alike:
 
     z[G]         gangs of a group placed
     set[F, D]    whole sets of a family in domain D
@@ -16,8 +16,8 @@ describe, is much smaller, and does not tell like gangs apart:
 In order: the variables (`aggregate_variables`), the constraints (`aggregate_constraints`), cuts
 where they are asked for (`packing_cuts`), and here the goals.
 
-Where it counts too little: a part that is split counts as using two domains, or as many as counting
-proves. Parts that fill a large share of a domain are told apart, and count the domains that they
+It may count too little: a part that is split counts as using two domains, or as many as counting
+proves. Parts that fill a large share of a domain are distinguished, and count the domains that they
 use one by one.
 """
 

@@ -1,4 +1,4 @@
-"""What lies in which block, as counts: between the models of blocks and plans."""
+"""The content of blocks as counts: the form between the models of blocks and plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Held = Mapping[tuple[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class LargePart:
-    """What one large gang of a class has where: parts and extras, by kind and block."""
+    """The parts and extras of one large gang of a class, by kind and block."""
 
     cls: int
     parts: Mapping[tuple[Kind, int], int]

@@ -1,8 +1,8 @@
-"""What a model of blocks counts, given out to gangs and nodes.
+"""Assigns the counts of a model of blocks to gangs and nodes.
 
 First the parts that need a rack, each in a slot of its size; then single whole nodes, in
-the racks with least left; then the pods that are smaller than a node, best fit. A gang of
-which a small pod finds no room is left out.
+the racks with least left; then the pods that are smaller than a node, best fit. A gang is left out
+if one of its small pods finds no room.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BlockDecoding:
                 if piece.kind.size == 1:
                     self._on_nodes(seat, piece, block, order)
         for seat in seats:
-            # Small pods may go to any node, so all that takes a whole one comes before.
+            # Small pods may go to any node, so pods that take a whole one come first.
             self._whole_extras(seat, order)
         plan: dict[GangIdx, Units] = dict(self.blocks.fixed)
         for seat in seats:
@@ -110,7 +110,7 @@ class BlockDecoding:
                         seat.extras = Counter({(i, b): n for (i, b), n in part.extras.items()})
                         self._spread(seat, Counter(part.parts))
                         yield seat
-        # Large before small: what is left of the parts is given to as few blocks as it can.
+        # Large before small: the remaining parts of a gang come from as few blocks as possible.
         split.sort(key=lambda seat: -sum(p.kind.size * p.times for p in self._pieces(seat.gang)))
         for seat in split:
             self._spread(seat, loose)
@@ -256,7 +256,7 @@ class BlockDecoding:
         """Nodes where a small pod may go, the best first."""
         inside = self.blocks.block
         if self.blocks.units[self.problem.gangs[seat.gang].demands[demand].pod_class]:
-            # A whole node that the model did not give cannot be made up for here.
+            # A whole node that the model did not assign cannot be found here.
             return
         if demand in seat.racks:
             yield np.flatnonzero(self.blocks.rack == seat.racks[demand])

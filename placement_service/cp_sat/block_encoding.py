@@ -1,4 +1,4 @@
-"""What of a plan lies in which block, as counts: the way back from `block_decoding`."""
+"""The content of each block in a plan, as counts: the inverse of `block_decoding`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class BlockEncoding:
         return Filled(whole, away, split, loose, tuple(large), extras, used, contents)
 
     def _place(self, index: int, units: Units) -> _Place | None:
-        """Where a gang lies, None where blocks do not say it."""
+        """Where a gang lies; None where blocks cannot describe it."""
         blocks, gang = self.blocks, self.gangs[index]
         nodes: dict[int, list[int]] = {}
         for d, n, count in units:

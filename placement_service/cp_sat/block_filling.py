@@ -1,4 +1,4 @@
-"""A model of some blocks, filled with gangs whole, and with parts of those that are not.
+"""A model of some blocks, filled with whole gangs, and with parts of gangs that are split.
 
     y[c, b]        gangs of a class wholly in block b
     split[c]       gangs of a class in several blocks
@@ -32,8 +32,7 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
 K = TypeVar("K")
 
-#: Gangs of a class that are told apart for the first time: more at once are not worth their
-#: variables.
+#: Gangs of a class that are newly distinguished: more at once are not worth their variables.
 MOST_NEW = 2
 
 
@@ -98,7 +97,7 @@ class BlockFilling:
                 most = mine.times * self.placed[mine.base]
                 self.cp.add(self.placed[c] <= most)
                 if not pooled and limits[c] == mine.times * limits[mine.base]:
-                    # What is left of a set later would be far from its base.
+                    # A rest of the set that is placed later would be far from its base.
                     self.cp.add(self.placed[c] >= most)
         if pooled:
             self._pool()

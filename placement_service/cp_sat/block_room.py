@@ -1,4 +1,4 @@
-"""What blocks hold: parts in racks after patterns, whole nodes by pool, small pods by counting.
+"""What blocks hold: parts in racks by patterns, whole nodes by pool, small pods by counting.
 
 parts of kind k in b:   their sum = sum_q u[k, b, q]
 size t >= 2:            sum_{k of size t} u[k, b, q] <= sum_{r in (b, q), p} p_t use[r, p]
@@ -109,7 +109,7 @@ class BlockRoom:
             self.cp.add_hint(v, filled.used.get(key, 0))
         times: Counter[tuple[RackSort, Sizes]] = Counter()
         for (sort, content), racks in filled.racks.items():
-            # Any pattern will do that has room for what lies there.
+            # Any pattern with room for what lies there will do.
             above = (p for p in self._patterns.get(sort, ()) if _holds(dict(p), content))
             found = next(above, None)
             if found is not None:
@@ -118,7 +118,7 @@ class BlockRoom:
             self.cp.add_hint(v, times[at])
 
     def _nodes_hold_small_pods(self, block: int, some: Sequence[Counted]) -> None:
-        """Rows that can be broken, and that small pods have a part in."""
+        """Rows that can be broken, and that count small pods."""
         ways = self.blocks.ways(block)
         if not some or not len(ways.rows):
             return

@@ -1,4 +1,4 @@
-"""Blocks, the racks in them, and what gangs ask of a block.
+"""Blocks, the racks in them, and what gangs need in a block.
 
 Blocks are the domains of the broadest level that gangs name, racks those of the level
 that their parts of several whole nodes are bound to; racks lie in blocks. A whole node is
@@ -77,7 +77,7 @@ class ExtraUnits:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a gang asks of a block.
+    """What a gang needs in a block.
 
     `kinds` are its parts and how many of them, `counts` its units by pod class. `splits`
     is what it costs at least, in domains, when it is not in one block; None where it must be.

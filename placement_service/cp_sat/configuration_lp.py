@@ -181,7 +181,7 @@ class _Relaxation:
             solver.Constraint(-infinity, len(s.domains)) for s in self.configurations.signatures
         ]
         objective = solver.Objective()
-        # Values near one, where tolerances mean what they say.
+        # Values near one, where the solver's tolerances are meaningful.
         self._unit = max((abs(w) for w in self.value.values()), default=1)
         for v, w in self.value.items():
             objective.SetCoefficient(self._variables[v], w / self._unit)
@@ -205,7 +205,7 @@ class _Relaxation:
         """The value, the duals of rows and kinds, and those of signatures."""
         if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
-        # All of them now: once a column is added they are not valid any more.
+        # All of them are read now: once a column is added they are no longer valid.
         rows = np.array([c.dual_value() for c in self._row_limits]) * self._unit
         kinds = np.array([c.dual_value() for c in self._kind_limits]) * self._unit
         signatures = np.array([c.dual_value() for c in self._signature_limits]) * self._unit
@@ -279,7 +279,9 @@ class _Relaxation:
     def _try(
         self, point: Duals, duals: Duals | None = None, signatures: Floats | None = None
     ) -> bool:
-        """Price at a point: learn the bound and add columns; whether any was worth adding."""
+        """Prices at a point: updates the bound and adds columns; returns whether any was worth
+        adding.
+        """
         prices = np.rint(point.kinds * self.scale).astype(np.int64)
         best, columns = self.configurations.price(prices)
         bound = self._lagrangian(point.rows, prices, best)

@@ -30,7 +30,7 @@ _EFFORT = 2.0
 
 
 def most_copies(question: CopiesQuestion, *, deadline: float) -> int | None:
-    """At most so many of the copies run while all other pending gangs do; None: not known."""
+    """The most of the copies that run while all other pending gangs do; None if it is not known."""
     master = AdmissionMaster(Counting(Topology(question.problem)))
     admitted = [(one.placed, one.gangs) for one in master.admissions()]
     for z, gangs in admitted:
@@ -46,9 +46,8 @@ def most_copies(question: CopiesQuestion, *, deadline: float) -> int | None:
 
 
 def fewest_domains(question: DomainsQuestion, *, deadline: float) -> int:
-    """At least so many further domains are needed for parts that must share one, by patterns.
-
-    0 where patterns say nothing.
+    """The least number of further domains, by patterns, for parts that must share one; 0 where
+    patterns say nothing.
     """
     counting = Counting(Topology(question.problem))
     whole = whole_units(counting)

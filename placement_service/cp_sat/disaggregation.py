@@ -234,7 +234,7 @@ class Disaggregation:
     def _together(
         self, nodes: Sequence[int], slots: Mapping[int, int], wish: _Wish
     ) -> Sequence[int]:
-        """Nodes of the domains with most left first, broad domains before narrow ones."""
+        """The nodes of the domains with most room first, broad domains before narrow ones."""
         rows = self.forest.holds[self.forest.depth_of[wish.vertex] + 1 :]
         if not len(rows):
             return nodes

@@ -2,8 +2,8 @@
 
 Levels need not nest. A level joins the forest when each of its domains lies
 wholly inside or wholly outside every domain of the broader levels that joined
-before; so hierarchies of different hardware can stand side by side. Rules about other levels have
-to be kept elsewhere.
+before; so the hierarchies of different hardware fit into one forest. Rules about other levels are
+kept elsewhere.
 """
 
 from __future__ import annotations

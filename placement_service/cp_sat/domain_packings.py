@@ -1,13 +1,12 @@
 """What fits into one domain together: the maximal multisets of parts.
 
-The aggregate model lets parts into a domain as long as their units, all mixed, fill its
-nodes, and its linear relaxation cuts parts into fractions as well. Which whole parts go
-into one domain together is often far less. Where a domain holds only a few of them that
-can be found out beforehand.
+The aggregate model accepts parts in a domain as long as all their units together fit its nodes, and
+its linear relaxation also splits parts into fractions. Often far fewer whole parts fit into one
+domain together. Where a domain holds only a few parts, that can be found out beforehand.
 
-A multiset is left out only if counting or CP-SAT has proven that its units do not fit on
-the nodes of the domain; what is not settled in time counts as fitting. So the parts that
-any plan puts there are below one of the multisets that are found.
+A multiset is left out only if counting or CP-SAT has proven that its units do not fit on the nodes
+of the domain; what is not settled in time counts as fitting. So the parts of any plan in the domain
+are below one of the multisets that are found.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Multiset = tuple[int, ...]
 
 @dataclass(slots=True)
 class Budget:
-    """How many multisets may still be tried, how many of them by CP-SAT, and until when.
+    """How many multisets may still be tried, how many of these by CP-SAT, and until when.
 
     `deadline` is in `time.monotonic` seconds.
     """
@@ -42,14 +41,14 @@ class Budget:
     deadline: float
 
     def share(self, parts: int) -> Budget:
-        """Takes away what is due to one of so many parts."""
+        """Takes the share of one of so many parts."""
         mine = Budget(self.trials // parts, self.proofs // parts, self.deadline)
         self.trials -= mine.trials
         self.proofs -= mine.proofs
         return mine
 
     def give_back(self, rest: Budget) -> None:
-        """Takes back what is left of a share."""
+        """Takes back the rest of a share."""
         self.trials += rest.trials
         self.proofs += rest.proofs
 
@@ -138,10 +137,9 @@ class DomainPackings:
         return found
 
     def _fits(self, units: Ints) -> bool:
-        """False only if it is proven that so many units of each pod class do not fit.
-
-        What holds more than something refuted is refuted with it. CP-SAT might not settle it
-        by itself: then it would count as fitting, and what is below it as not maximal.
+        """False only if it is proven that so many units of each pod class do not fit. Whatever
+        holds more than a refuted multiset is refuted, too. CP-SAT alone might not settle it: then
+        it would count as fitting, and smaller multisets as not maximal.
         """
         if (self._refuted <= units).all(axis=1).any():
             return False

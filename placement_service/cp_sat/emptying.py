@@ -7,8 +7,8 @@
     sum_d GPUs[d] y[d] <= GPUs of all domains less those in use
     minimise sum pods[g] z[g] + sum pods[g, d] m[g, d]
 
-It forgets where they go, but for the number of GPUs there, so its optimum bounds every plan, in
-however many steps.
+It does not say where pods go, and only counts the GPUs there. So its optimum bounds every plan, in
+any number of steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def fewest_leaving(question: EmptyingQuestion, *, deadline: float) -> EmptyingAn
 def _leave(
     cp: cp_model.CpModel, gang: MovableGang, emptied: dict[int, Var]
 ) -> list[tuple[Var, int]]:
-    """What a gang has to do with the domains, and what that costs."""
+    """What leaves of a gang for the domains, and what that costs."""
     by_domain: dict[int, list[tuple[int, int]]] = {}
     for domain, group, pods in gang.inside:
         if domain in emptied:

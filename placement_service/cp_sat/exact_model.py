@@ -1,8 +1,8 @@
 """The exact model: some gangs on some nodes, with every rule.
 
 It is used on the whole problem when that is small, and on neighbourhoods of it
-when it is not. Nodes enter as classes (see `node_classes`), pods as counts per demand
-and class, so pods and nodes of a kind are never told apart:
+when it is not. Nodes enter as classes (see `node_classes`), pods as counts per demand and class, so
+pods and nodes of a kind are never distinguished:
 
     z[g]      gang g is placed
     x[d, J]   units of demand d on nodes of class J

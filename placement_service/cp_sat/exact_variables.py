@@ -86,7 +86,7 @@ class ExactVariables:
         self._scopes()
 
     def _levels(self) -> list[LevelIdx]:
-        """The levels whose domains tell nodes apart."""
+        """The levels whose domains distinguish nodes."""
         problem = self.problem
         levels = {
             level
@@ -101,7 +101,7 @@ class ExactVariables:
         return sorted(level for level in levels if level >= 0)
 
     def _marks(self) -> list[Bools]:
-        """What tells nodes apart besides their domains."""
+        """What distinguishes nodes besides their domains."""
         problem = self.problem
         marks = [self.whole, problem.node_gpus > 0]
         named = (problem.levels[i] for i in problem.scope_levels)

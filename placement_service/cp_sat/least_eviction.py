@@ -8,9 +8,9 @@
     sum_{n in k} x[d, n]     <= units of d * y[s, k]                sum_k y[s, k] = 1
     minimise sum_v pods[v] z[v]
 
-A gang that shares one domain is looked at domain by domain, the cheapest by counting first:
-who leaves elsewhere helps nobody. That ends where no other domain can be cheaper than the best.
-Rules between pods are left out: with them more may have to go, never less.
+A gang that shares one domain is solved domain by domain, the cheapest by counting first: gangs that
+leave elsewhere do not help. This ends when no other domain can be cheaper than the best. Rules
+between pods are left out: with them more may have to go, never less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from placement_service.formulation.planning_questions import (
 #: A number of pods that nobody reaches.
 _NEVER: Final = 1 << 40
 
-#: Seconds with which no solve is worth while.
+#: Seconds below which no solve is worth starting.
 _SHORTEST: Final = 0.01
 
 
@@ -67,7 +67,9 @@ class _Part(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """How often each leaver leaves, None where it is not known; pods in all; the least proven."""
+    """How often each leaver leaves (None where it is not known), the pods in all, and the proven
+    least number.
+    """
 
     times: tuple[int, ...] | None
     pods: int
@@ -108,7 +110,7 @@ class _Cluster:
         for node, leaving in self._on_node.items():
             for v, row, times in leaving:
                 leaver = self.question.leavers[v]
-                # The whole gang frees what its extras free, too.
+                # The whole gang also frees what its extras free.
                 if leaver.part_of < 0:
                     free[node] += leaver.most * times * self.question.amounts[row]
         return free
@@ -146,8 +148,9 @@ class _Cluster:
         )
 
     def _least(self, nodes: Ints) -> int:
-        """At least so many pods leave: what is missing of each resource, by who frees most of it
-        for a pod."""
+        """The least number of pods that leave: what is missing of each resource, divided by the
+        most that one pod frees.
+        """
         question = self.question
         need = np.zeros(question.free.shape[1], dtype=np.int64)
         for of, units in question.needs:
@@ -280,7 +283,9 @@ class _Cluster:
                 model.row(row, most=0)
 
     def _keep_together(self, model: LinearModel, leaving: dict[int, int]) -> None:
-        """Who is gone whole has no extras left; budgets; what was refused is not tried again."""
+        """A gang that leaves whole has no extras left; budgets hold; refused choices are not tried
+        again.
+        """
         question = self.question
         for v, z in leaving.items():
             leaver: Leaver = question.leavers[v]

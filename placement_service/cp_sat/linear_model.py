@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 #: The relative error that float arithmetic may cause in a bound.
 ROUNDING = 1e-9
-#: How far a bound may be from a whole number and still mean that number.
+#: How far from a whole number a bound may be and still mean that number.
 SLACK = 1e-4
 
 _FEASIBLE = solution_pb2.SOLUTION_STATUS_FEASIBLE
@@ -93,7 +93,7 @@ class LinearModel:
         self._entries += [(number, v, w / scale) for (v, _), w in zip(terms, weights, strict=True)]
 
     def mark(self) -> tuple[int, int, int]:
-        """Where to go back to."""
+        """The present state, for `undo`."""
         return len(self._most), len(self._row_least), len(self._entries)
 
     def undo(self, mark: tuple[int, int, int]) -> None:
@@ -147,7 +147,7 @@ class LinearModel:
         return Solved(self._read(result), bound, proven)
 
     def _measure(self, terms: Terms[int]) -> int:
-        """What all weights of a goal are multiples of."""
+        """A number of which all weights of a goal are multiples."""
         return math.gcd(*(w * self._unit[v] for v, w in terms)) or 1
 
     def _read(self, result: result_pb2.SolveResultProto) -> Floats | None:
@@ -168,10 +168,8 @@ class LinearModel:
         matrix: tuple[NDArray[np.int64], NDArray[np.int64], Floats],
         prices: Floats,
     ) -> int | None:
-        """A value that no solution exceeds, whatever the prices of the rows are.
-
-        Priced rows and what is left of the goal bound it term by term: so it holds however
-        the solver rounded.
+        """A value that no solution exceeds, whatever the prices of the rows are. The priced rows
+        and the rest of the goal bound it term by term, so it holds however the solver rounded.
         """
         sign = 1.0 if maximize else -1.0
         goal = np.zeros(self.size)

@@ -1,4 +1,4 @@
-"""Nodes that no rule tells apart, and what fits on one of them.
+"""Nodes that no rule distinguishes, and what fits on one of them.
 
 The exact model counts units per class of nodes, never per node. Two nodes are
 of one class when they lie in the same place at every level that matters, are
@@ -39,8 +39,7 @@ class NodeClass:
 def sorts_of(problem: Problem, pod_classes: Sequence[int]) -> tuple[int, ...]:
     """The sort of each pod class: pod classes that ask for the same amounts are of one sort.
 
-    Where two of them may go is another matter, but on a node that takes both
-    they need not be told apart.
+    They may have different nodes, but on a node that takes both they need not be distinguished.
     """
     found: dict[bytes, int] = {}
     return tuple(found.setdefault(problem.request[s].tobytes(), len(found)) for s in pod_classes)
@@ -58,14 +57,14 @@ def classify(
 ) -> tuple[NodeClass, ...]:
     """Classes of some nodes for units of some pod classes.
 
-    `demand[k]` is how many units of the k-th pod class there are at all, `levels`
-    are those whose places matter, `marks` further masks [N] that tell nodes
-    apart. Nodes on which nothing fits are left out.
+    `demand[k]` is how many units of the k-th pod class there are at all, `levels` are those whose
+    places matter, `marks` further masks [N] that distinguish nodes. Nodes on which nothing fits are
+    left out.
     """
     rows = np.array(pod_classes, dtype=np.int64)
     used = np.flatnonzero(problem.request[rows].any(axis=0))
     request = problem.request[np.ix_(rows, used)]
-    # More than all demand together is as good as all of it.
+    # Room beyond all demand makes no difference.
     wanted = request.astype(object).T @ np.array(demand, dtype=object)
     ceiling = np.minimum(wanted, UNLIMITED).astype(np.int64)
     room = np.minimum(free[np.ix_(nodes, used)], ceiling)
@@ -134,7 +133,7 @@ def classify(
 def _worth_while(count: int, parameters: ModelParameters) -> int:
     """How many patterns are worth their variables for so many nodes alike.
 
-    The alternative tells the nodes apart, and a solver then permutes many of them in vain.
+    The alternative is a class for each node; then a solver permutes many of them in vain.
     """
     if count < parameters.many_alike:
         return parameters.node_patterns

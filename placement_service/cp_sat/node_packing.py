@@ -1,6 +1,6 @@
 """How units fill nodes: constraints of a CP-SAT model over classes of nodes.
 
-A class is filled after patterns of what one of its nodes holds; see `node_classes`.
+The nodes of a class follow patterns of what one node holds; see `node_classes`.
 Whatever lies on a node is below a maximal pattern, and what is below n patterns
 can be divided among n nodes, so nothing is lost by counting.
 """

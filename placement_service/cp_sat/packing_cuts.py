@@ -45,7 +45,7 @@ class Spot(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Alike:
-    """Parts that ask for the same units [S], at most so many, and where they may be."""
+    """At most so many parts that ask for the same units [S], and where they may be."""
 
     need: Ints
     most: int = 0
@@ -94,7 +94,7 @@ class PackingCuts:
             for kind, spots in inside[v].items():
                 need = variables.capacity.need(kind)
                 if kind not in hidden and need.any():
-                    # Parts that ask for the same need not be told apart.
+                    # Parts that ask for the same need not be distinguished.
                     alike = parts.setdefault(need.tobytes(), _Alike(need))
                     alike.most += variables.total(kind)
                     alike.spots += spots
@@ -138,7 +138,7 @@ class PackingCuts:
         return found
 
     def hint(self, tally: Tally[int]) -> None:
-        """Start from the multisets that what lies in each domain is below."""
+        """Start from multisets that cover what lies in each domain."""
         for uses, multisets, spots in self._packed:
             held = [sum(spot.of(tally) or 0 for spot in at) for at in spots]
             first = next((i for i, p in enumerate(multisets) if all(map(le, held, p))), -1)

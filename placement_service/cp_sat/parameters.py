@@ -14,15 +14,15 @@ class ModelParameters:
 
     #: Beyond so many maximal patterns a node is described by its resources.
     node_patterns: int = 60
-    #: Of so many nodes alike and more, patterns are worth more.
+    #: From so many nodes that are alike on, more patterns are worth their variables.
     many_alike: int = 16
-    #: For those: patterns for each node, and at most.
+    #: For those: the patterns for each node, and the most in all.
     patterns_per_node: int = 20
     most_node_patterns: int = 1000
     #: Steps of the enumeration for each pattern wanted, after which it gives up.
     steps_per_pattern: int = 66
 
-    #: Parts of which no domain holds two are told apart, up to so many.
+    #: Up to so many parts of which no domain holds two are distinguished.
     large_parts: int = 60
     #: Multisets of parts that are tried in domains to find out which fit together.
     packing_trials: int = 60_000

@@ -1,4 +1,4 @@
-"""Which gangs lie whole in which domain, when it is known what parts lie where."""
+"""Which gangs lie whole in which domain, when it is known which parts lie where."""
 
 from __future__ import annotations
 

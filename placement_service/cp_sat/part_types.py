@@ -1,12 +1,12 @@
-"""Gangs taken apart into kinds of parts, for models that only count.
+"""Divides gangs into kinds of parts, for models that only count.
 
 Parts of gangs that must or should lie in one domain are of one kind when they
-ask for the same: a model then counts parts of a kind per domain and does not
-care whose they are. Base gangs with all gangs based on them are parts of a
-kind as well, so that a whole set can be counted in one domain.
+ask for the same: a model then counts parts of a kind per domain, whatever gangs they belong to.
+Base gangs with all gangs based on them are parts of a kind as well, so that a whole set can be
+counted in one domain.
 
-Everything here keeps its way back: an `Opened` says which requirements of which
-gangs the counts of a content stand for, in the same order.
+All of it can be reversed: an `Opened` says which requirements of which gangs the counts of a
+content stand for, in the same order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Kind:
     """A part that opens in one domain at depth `at`, 0 for anywhere.
 
     With a `preferred` depth it is either `whole` in one domain there or `apart`.
-    The places `running` are used anyway. A part costs `fixed` domains, and one
+    The places `running` are used in any case. A part costs `fixed` domains, and one
     more where it needs a place that is not among these; apart it needs `least` places.
     """
 
@@ -96,7 +96,7 @@ class Kind:
         if self.preferred == 0:
             return 0
         if self.running:
-            # On a node without the label that is used anyway it would need no other place.
+            # On a node without the label that is used in any case it would need no other place.
             more = len(self.running) < 2 and self.running[0] >= 0
             return max(self.fixed + more, self.least - 1)
         return max(self.least, 2) - 1 if self.least else 0
@@ -180,7 +180,7 @@ class Kinds:
         self.exact = True
         self._mine = {g.index: g for g in gangs}
         for g in list(self._mine.values()):
-            # What is based on a gang that does not run has to wait.
+            # Gangs that are based on a gang that does not run have to wait.
             waits = g.base >= 0 and not is_placed(self.problem.gangs[g.base], fixed)
             if waits and g.base not in self._mine:
                 del self._mine[g.index]
@@ -217,7 +217,7 @@ class Kinds:
                 self._join(at, g, contents[0][1])
                 continue
             order = sorted(range(1, len(members)), key=lambda i: repr(keys[i]))
-            # A base of one unit says nothing of the level at which its set should be near.
+            # A base of one unit does not say at which level its set should be near.
             key = (keys[0], tuple(keys[i] for i in order), must, followers[0].set_level)
             if key not in family_of:
                 family_of[key] = len(self.families)
@@ -255,7 +255,7 @@ class Kinds:
             keep = False
             for g in gangs:
                 if g.index not in self._mine and is_placed(g, self.fixed):
-                    # What runs already does not need its base; new pods do.
+                    # Running pods do not need the base; new pods do.
                     keep = keep or (g.base >= 0 and g.index in self.fixed)
                     if level in self.forest.depth:
                         used.update(self._vertex(level, p) for p in g.set_running)
@@ -292,7 +292,7 @@ class Kinds:
         assert tree is not None
         if not near or gang.set_level not in self.forest.depth:
             return self._content([self._open(gang, tree, 0)])
-        # The rest of the set stays where it is: this gang should be near.
+        # The rest of the set stays where it is, and this gang should be near.
         depth = self.forest.depth[gang.set_level]
         apart, opened_apart = self._content([self._open(gang, tree, 0)])
         whole, opened_whole = self._content([self._open(gang, tree, depth)])

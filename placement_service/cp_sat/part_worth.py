@@ -1,7 +1,6 @@
-"""What parts are worth where they are scarce: duals of a linear program over all racks.
-
-A part costs what it takes from others. With these prices as weights, blocks that are filled first
-leave the parts that later ones need.
+"""What parts are worth where room is scarce: duals of a linear program over all racks. A part costs
+what it takes from others. With these prices as weights, the blocks that are filled first leave the
+parts that later blocks need.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from placement_service.formulation.tiers.goal import Terms
 Var = cp_model.IntVar
 Expr = cp_model.LinearExprT
 
-#: Fewer workers leave out the kinds of search that settle the hard models.
+#: With fewer workers the kinds of search that settle the hard models are missing.
 PORTFOLIO_WORKERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one solve says: a better plan if any, and a proven bound of its goal."""
+    """The result of one solve: a better plan if any, and a proven bound of its goal."""
 
     plan: Plan | None
     value: int | None
@@ -86,11 +86,11 @@ def optimise(
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
     `effort` is CP-SAT's deterministic time, `seconds` the wall time that cuts
-    it short. One worker settles what is easy and takes the same path every
-    time; a `portfolio` of unlike workers settles what one does not. (Interleaved
-    workers would be deterministic, but OR-tools 9.15 aborts on some small models
-    with them.) `linear` is how much of the model goes into linear relaxations.
-    A `brief` solve leaves out preparations that take as long as small models need.
+    it short. One worker solves easy models and takes the same path every time; a `portfolio` of
+    different workers solves what one does not. (Interleaved workers would be deterministic, but
+    OR-tools 9.15 aborts on some small models with them.) `linear` is how much of the model goes
+    into linear relaxations. A `brief` solve skips preparations that take as long as small models
+    need.
     """
     solver = cp_model.CpSolver()
     if brief:
@@ -108,7 +108,7 @@ def optimise(
     elif terms:
         model.minimize(dot(terms))
     else:
-        # The goal of an earlier call would stay.
+        # Otherwise the goal of an earlier call would stay.
         model.clear_objective()  # type: ignore[no-untyped-call]
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:

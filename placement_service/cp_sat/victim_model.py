@@ -1,16 +1,15 @@
 """Which running gangs give way, and where waiting gangs go: a relaxation of the whole problem.
-
-Nodes of one domain with the same room and the same pods are a class *J*. With `stay[g]` 1 for
-a running gang that keeps its minimum, `keep[g, J]` its pods that stay on *J*, `load[s, J]`
-units of a pod class *s* that waits, `here[p, D]` 1 for a part *p* that lies in domain *D*:
+Nodes of one domain with the same room and the same pods are a class *J*. With `stay[g]` 1 for a
+running gang that keeps its minimum, `keep[g, J]` its pods that stay on *J*, `load[s, J]` units of a
+pod class *s* that waits, `here[p, D]` 1 for a part *p* that lies in domain *D*:
 
     sum of keep over J      >=  minimum(g) stay[g]          keep[g, J] <= pods(g, J) stay[g]
     sum request * (load + keep) on J  <=  |J| * what a node has when all have gone
     load[s, J] + keep[g, J] / t       <=  |J|     where s fits on no node with a pod of g
     sum of load in D        >=  units of the parts that lie inside D     for each domain D
 
-*Why its optimum is a bound:* each plan gives a solution, as nothing here says more than the
-rules do: rows of nodes alike are added up, which parts lie where is only counted, and rules
+*Why its optimum is a bound:* each plan gives a solution, because nothing here is stricter than the
+rules: the rows of nodes that are alike are added up, where parts lie is only counted, and rules
 between pods are left out. The room that each gang may use is a column of its own (see
 `formulation.running_gangs`), so no gang gains from a victim that it may not evict.
 
@@ -136,7 +135,8 @@ class VictimModel(LinearModel):
         placed = self.placed[gang.index]
         stays = self._stays[gang.index]
         coming = [term for q in gang.requirements for term in self._coming(gang, q)]
-        # Which of its pods alike are of which requirement is not told, so all count together.
+        # It is not known which of its alike pods belong to which requirement, so all count
+        # together.
         least: _Terms = [*stays, (placed, -float(self._least(gang)))]
         if self.moves:
             self._at_least_nothing(least)
@@ -151,7 +151,7 @@ class VictimModel(LinearModel):
             self.row(sums, least=0)
 
     def _beyond(self, gang: Gang, terms: _Terms) -> None:
-        """Extras of a gang are what it has beyond its minimum."""
+        """Extras of a gang are its pods beyond the minimum."""
         extra = self.extras.get(gang.index)
         if extra is not None:
             self.row([(extra, 1.0), *((v, -w) for v, w in _summed(terms))], most=0)
@@ -216,7 +216,7 @@ class VictimModel(LinearModel):
     def _conflicts(
         self, j: int, alone: Sequence[int], homes: Sequence[tuple[GangIdx, int]], n: int
     ) -> None:
-        """Units of which a node holds one, and only where nobody is in the way."""
+        """Units of which a node holds one, and only where no running pod is in the way."""
         problem = self.problem
         free = problem.free[n]
         node_class = self.classes[j]
@@ -336,7 +336,7 @@ class VictimModel(LinearModel):
                 self.row([(v, w) for v, w in terms.items() if w], most=row.capacity - rest)
 
     def _budgets(self) -> None:
-        """Enough pods stay; the class of a pod tells which demand it belongs to."""
+        """Enough pods stay. The class of a pod determines its demand."""
         for budget in self.problem.budgets:
             covered = covered_by(self.problem, budget)
             terms: defaultdict[int, float] = defaultdict(float)
@@ -346,7 +346,7 @@ class VictimModel(LinearModel):
             self.row(list(terms.items()), least=budget.least)
 
     def _everything_has_room(self) -> None:
-        """What is moved runs somewhere: all that runs and comes has room in all."""
+        """Moved pods run somewhere: there is room in all for all pods that run or come."""
         problem = self.problem
         total = problem.free.sum(axis=0, dtype=np.float64)
         for r in range(len(problem.columns)):
@@ -369,7 +369,7 @@ class VictimModel(LinearModel):
         for gang in self.waiting:
             yield Admission(self.placed[gang.index], [gang.index])
         for gang in self.running:
-            # What is moved runs, wherever it goes.
+            # Moved pods run, wherever they go.
             placed = self._one if self.moves else self.placed[gang.index]
             yield Admission(placed, [gang.index])
 
@@ -407,7 +407,9 @@ class VictimModel(LinearModel):
 
 
 def _that_bind(takes: Ints, free: Ints) -> list[int]:
-    """Resources that may run out on a node; of two of which one always runs out first, that."""
+    """Resources that may run out on a node; where one always runs out before another, only that
+    one.
+    """
     used = np.flatnonzero(takes.any(axis=0))
     share = takes[:, used] / np.maximum(free[used], 1)
     keep: list[int] = []

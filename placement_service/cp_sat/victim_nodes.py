@@ -1,4 +1,4 @@
-"""Nodes that the victim model need not tell apart."""
+"""Nodes that the victim model need not distinguish."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeClass:
 def node_classes(
     problem: Problem, asked: Sequence[ClassIdx], levels: Sequence[int]
 ) -> list[NodeClass]:
-    """The nodes by what they have, who runs there, and which pods that come they take."""
+    """The nodes by what they have, what runs there, and which new pods they take."""
     pods: defaultdict[int, dict[tuple[int, int], int]] = defaultdict(dict)
     for gang in (g for g in problem.gangs if g.home):
         for home in gang.home:
@@ -33,7 +33,7 @@ def node_classes(
             here[key] = here.get(key, 0) + home.units
     eligible = problem.eligible[list(asked)]
     domains = np.array([problem.levels[i].domain for i in levels], dtype=np.int64)
-    # Pod classes of homes are a node's own, but nodes may be alike but for that.
+    # Pod classes of homes belong to one node, but otherwise nodes may be alike.
     requests: dict[int, bytes] = {}
     budgets = [covered_by(problem, budget) for budget in problem.budgets]
     found: dict[object, list[int]] = {}

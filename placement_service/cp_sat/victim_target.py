@@ -1,4 +1,4 @@
-"""What a solution of the victim model means: who stays with how much, and who comes where."""
+"""What a solution of the victim model means: how much of each gang stays, and where new pods go."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NOWHERE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Worth aiming at: units that stay, by gang, and nodes for each gang that comes."""
+    """The aim of a plan: units that stay, by gang, and nodes for each gang that comes."""
 
     staying: Mapping[GangIdx, Units]
     places: Mapping[int, Ints]
 
 
 def target_of(model: VictimModel, values: Floats) -> Target:
-    """Who stays with how much, and the nodes that each waiting gang is meant to use."""
+    """How much of each gang stays, and the nodes that each waiting gang should use."""
     staying: dict[GangIdx, dict[tuple[int, int], int]] = {}
     for gang in model.running:
         if values[model.placed[gang.index]] > 0.5:

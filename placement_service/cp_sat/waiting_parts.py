@@ -1,4 +1,4 @@
-"""What of gangs that wait lies in one domain each, whichever that is."""
+"""The parts of waiting gangs that each lie in one domain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement_service.formulation.scope_tree import Part, tree_of
 
 @dataclass(frozen=True, slots=True)
 class WaitingPart:
-    """What of a waiting gang lies in one domain of a level: units by pod class."""
+    """A part of a waiting gang that lies in one domain of a level: units by pod class."""
 
     gang: GangIdx
     level: int

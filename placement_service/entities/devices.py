@@ -1,4 +1,4 @@
-"""GPUs one by one: what a node has of each, and what a pod wants of one."""
+"""Single GPUs: what a node has of each, and what a pod wants of one."""
 
 from __future__ import annotations
 

@@ -55,12 +55,12 @@ class InvalidRequest(PlacementError):
 
 
 class Busy(PlacementError):
-    """As many requests are computed or wait as the server allows."""
+    """The server already computes or queues as many requests as it allows."""
 
     reason = "BUSY"
 
     def __init__(self, *, maximum_pending: int, retry_after_seconds: float, why: str = "") -> None:
-        """`why` says what is full; by default that as many requests wait as may."""
+        """`why` says what is full; by default the queue of requests."""
         self.maximum_pending = maximum_pending
         self.retry_after_seconds = retry_after_seconds
         super().__init__(f"{why or f'{maximum_pending} requests wait already'}; try again later")
@@ -94,7 +94,7 @@ class DeadlineTooShort(PlacementError):
 
 
 class NotArrived(DeadlineTooShort):
-    """A call was made, but its request did not come."""
+    """A call was made, but its request did not arrive."""
 
     def __init__(self, *, seconds: float) -> None:
         super().__init__(elapsed_seconds=seconds)

@@ -1,4 +1,4 @@
-"""Evictions: who may be asked to go, who has to, and why."""
+"""Evictions: which pods may be evicted, which are, and why."""
 
 from __future__ import annotations
 

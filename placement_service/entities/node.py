@@ -1,4 +1,4 @@
-"""One node: what it has, what is in use there, and what keeps pods off it."""
+"""One node: what it has, what is in use there, and what keeps pods away from it."""
 
 from __future__ import annotations
 

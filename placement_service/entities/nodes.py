@@ -1,10 +1,10 @@
 """All nodes of a cluster as columns: no object for each node.
 
-Machines come in few kinds. What is alike on many nodes (labels, what they can allocate,
-taints, devices) is kept once, as a row of a table, and each node has the number of its row;
-what differs on every node of a busy cluster (what is requested there) is a column of numbers.
-`Nodes` is still a sequence of `Node`, for code that wants a few nodes as values and for rules that
-are rarely used.
+Machines come in few kinds. Values that are alike on many nodes (labels, allocatable amounts,
+taints, devices) are kept once, as a row of a table, and each node has the number of its row. Values
+that differ on every node of a busy cluster (requested amounts) are a column of numbers. `Nodes` is
+still a sequence of `Node`, for code that wants a few nodes as values and for rules that are rarely
+used.
 
 It never changes. `updated` gives another version, which copies the numbers and shares the
 rest, so that a cluster of which ten nodes changed costs little more than those ten.
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class Parts(NamedTuple):
-    """What only few nodes have; see `Node`."""
+    """Values that only few nodes have; see `Node`."""
 
     host_ports: tuple[HostPort, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -77,7 +77,9 @@ class KindColumn(Generic[_K]):
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What follows from this column alone, computed once for all versions that share it."""
+        """A value that follows from this column alone, computed once for all versions that share
+        it.
+        """
         if key not in self._derived:
             self._derived[key] = make()
         found: _T = self._derived[key]
@@ -137,7 +139,7 @@ class KindColumn(Generic[_K]):
         used = np.bincount(number, minlength=len(kinds)) > 0
         if len(kinds) <= _FEW_KINDS + 2 * np.count_nonzero(used):
             return KindColumn(tuple(kinds), number, known)
-        # Kinds that nothing has any more do not pile up.
+        # Kinds that no thing has any longer must not pile up.
         left = np.cumsum(used) - 1
         return KindColumn(
             tuple(kind for kind, in_use in zip(kinds, used.tolist(), strict=True) if in_use),

@@ -1,4 +1,4 @@
-"""The answer as plain immutable values: who goes where, how good, and why not.
+"""The answer as plain immutable values: which pod goes where, how good that is, and why gangs wait.
 
 This module only names things; `pipeline` makes them and `wire` writes them.
 """

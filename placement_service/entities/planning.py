@@ -1,7 +1,7 @@
 """What planning answers: remedies for a gang that waits, amounts with bounds, moves.
 
 Names are resource names as on the wire. A remedy is the smallest of its kind that was found;
-`proven` says that it is known to be enough, and that all smaller ones are known not to be.
+`proven` means that it is enough and that no smaller one is.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Move:
 class Repacking:
     """The moves in order of their steps, and the domains that are free afterwards.
 
-    No moves and fewer domains than were asked for: it was not found to be possible.
+    No moves and fewer domains than asked for mean that no way was found.
     """
 
     moves: tuple[Move, ...]

@@ -74,7 +74,7 @@ class Naming:
             raise ValueError(self._too_many(int(over[0]), total))
         order = self._order(gang, number, node)
         number, node, count = number[order], node[order], count[order]
-        # Slots of a set stand together; its pods take them in their own order.
+        # The slots of a set are adjacent; its pods take them in their own order.
         slot_set, slot_node = np.repeat(number, count), np.repeat(node, count)
         slot = np.arange(len(slot_set)) - (np.cumsum(total) - total)[slot_set]
         pod = self._pods_in_order[self._first_pod[slot_set] + slot]
@@ -122,7 +122,7 @@ class Naming:
         deepest = max(map(len, levels.values()))
         ranks_at = self._ranks_at
         if len(node) <= _FEW:
-            # A rank among these will do, whatever other nodes there are.
+            # A rank among these is enough, whatever other nodes there are.
             used, place = np.unique(node, return_inverse=True)
             names = [self._nodes.names[n] for n in used.tolist()]
             keys = [natural_ranks(names)[place]]
@@ -204,8 +204,8 @@ def _check(indices: Ints, count: Ints | int, what: str) -> None:
 def count_pods(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Assignment, ...]:
     """The assignments behind bindings, sorted: the inverse of `name_pods`.
 
-    Bindings whose pod is not pending, or whose node is not there, are left out:
-    an earlier answer names pods that run by now and nodes that are gone.
+    Bindings whose pod is not pending, or whose node does not exist, are left out: an earlier answer
+    may name pods that run by now and nodes that are gone.
     """
     if not bindings:
         return ()

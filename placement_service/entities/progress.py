@@ -28,17 +28,17 @@ SILENT: Observer = silent
 
 
 class Interrupted(Exception):
-    """Nobody waits for the answer any more: the caller has gone."""
+    """Nobody waits for the answer any longer: the caller is gone."""
 
 
 class Interrupter(Protocol):
-    """Says that nobody waits any more."""
+    """Tells when nobody waits any longer."""
 
     @property
     def interrupted(self) -> bool: ...
 
     def calling(self, callback: Callable[[], None], /) -> AbstractContextManager[None]:
-        """Calls back once interrupted, at once if it is already.
+        """Calls back once interrupted; at once if it already is.
 
         After the `with` block the callback neither runs nor will run.
         """
@@ -83,10 +83,9 @@ class Switch:
 
 @contextmanager
 def heard(interrupter: Interrupter, /) -> Iterator[None]:
-    """Raises Interrupted in the midst of the block, wherever its Python code is by then.
-
-    For work that never looks at the interrupter itself, and that may end at any line: it leaves
-    nothing behind that is half done.
+    """Raises Interrupted inside the block, at whatever line its Python code is then. For work that
+    never asks the interrupter itself, and that may end at any line without leaving anything half
+    done.
     """
     thread = ctypes.c_ulong(threading.get_ident())
     raised = False
@@ -99,7 +98,8 @@ def heard(interrupter: Interrupter, /) -> Iterator[None]:
     with interrupter.calling(interrupt):
         yield
     if raised:
-        # It arrives between two steps, at the latest of this loop, unless the block took it.
+        # The exception arrives between two steps, at the latest in this loop, unless the block
+        # caught it.
         for _ in range(100):
             pass
         raise Interrupted

@@ -1,12 +1,9 @@
-"""The question as plain immutable values: what is there and what is asked.
-
-This module only names things. It knows neither the wire (see `wire`) nor the
-solver (see `problem`). Names are resource names as on the wire, for example
-``nodes/gpu-017``. Amounts are integers: CPU in thousandths of a core, memory
-and storage in bytes, everything else in units. Times are whole seconds since
-1970, durations whole seconds. Nodes, queues, reservations, devices, evictions and
-selectors have modules of their own beside this one; what a node is made of is offered
-here too.
+"""The question as plain immutable values: what is there and what is asked. This module only names
+things. It knows neither messages nor the solver. Names are resource names as on the wire, for
+example ``nodes/gpu-017``. Amounts are integers: CPU in thousandths of a core, memory and storage in
+bytes, everything else in units. Times are whole seconds since 1970, durations whole seconds. Nodes,
+queues, reservations, devices, evictions and selectors have modules of their own beside this one;
+what a node is made of is offered here too.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from placement_service.entities.selectors import Labels, LabelSelector, NodeSele
 
 DEFAULT_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 
-#: How the names of resources begin that are slices of a GPU:
+#: The prefix of resources that are slices of a GPU:
 #: ``nvidia.com/mig-{slices}g.{memory}gb``.
 MIG = "nvidia.com/mig-"
 #: Compute slices of a whole GPU.
@@ -140,7 +137,8 @@ class PodTemplate:
     name: str = field(default="", compare=False)
 
     def __hash__(self) -> int:
-        # Equal templates are one wherever they come from; equal ones have equal amounts and labels.
+        # Equal templates count as one, wherever they come from; equal ones have equal amounts and
+        # labels.
         return hash(
             (
                 frozenset(self.requests.items()),
@@ -272,7 +270,7 @@ class PodGang:
 
     @property
     def is_pending(self) -> bool:
-        """Whether some group is below its minimum."""
+        """Whether some group has fewer pods than its minimum."""
         return any(g.missing for g in self.groups)
 
 
@@ -358,7 +356,8 @@ class Policy:
         return template.device_share is not None or self.gpus(template.requests) > 0
 
     def milli_gpus(self, template: PodTemplate) -> int:
-        """What a pod asks for in thousandths of a GPU; some MIG device or share is at least one.
+        """What a pod asks for in thousandths of a GPU; a MIG device or share is at least one
+        thousandth.
 
         A MIG device counts its compute slices, of which a GPU has seven.
         """

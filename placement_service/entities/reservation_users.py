@@ -1,9 +1,8 @@
-"""Which pod uses which reservation, decided once it is known which pods are on which node.
-
-Owners beside a reservation use it as far as it goes: pods that require one first, one pod
-that fits for an allocate-once reservation, as many as fit for a restricted one, all others for the
-rest. An allocate-once one that nobody fits serves one that no other helps. A pod that a
-reservation names takes the place of a pod of its set beside it.
+"""Which pod uses which reservation, decided once it is known which pods are on which node. Owners
+on the node of a reservation use it as far as it goes. Pods that require a reservation come first.
+An allocate-once reservation gets one pod that fits, a restricted one as many as fit, and any other
+all owners. An allocate-once one that no pod fits gets a pod that no other reservation helps. A pod
+that a reservation names changes places with a pod of its set on that node.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class _Users:
         others = sorted((r for r in reservations if r not in once), key=lambda r: not r.restricted)
         self._fill(once, self._fits)
         self._fill(others, self._helps)
-        # Whom an allocate-once one only helps is better off in one that has more to give.
+        # A pod that does not fit an allocate-once one is better off in one that holds more.
         self._fill(once, self._helps)
         self._fill(others, lambda pod, r: any(pod.asks(r)))
 

@@ -1,4 +1,4 @@
-"""What picks nodes, pods and reservations by their labels, as Kubernetes does."""
+"""Selectors of nodes, pods and reservations by their labels, as in Kubernetes."""
 
 from __future__ import annotations
 

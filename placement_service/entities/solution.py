@@ -1,8 +1,6 @@
-"""What the engine says: counts on nodes, tiers with bounds, how it ended.
-
-Everything is indices into the snapshot, in its order; nothing of the solver
-escapes. Pods of one pod set are interchangeable, so the engine only counts them, and
-`pod_assignment` names them.
+"""The answer of the engine: counts on nodes, tiers with bounds, how the search ended. All are
+indices into the snapshot, in its order; no object of the solver is part of it. Pods of one pod set
+are interchangeable, so the engine only counts them, and `pod_assignment` names them.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-#: Two values of a tier that are this close are equal: half of what values differ by at least.
+#: Two values of a tier that are this close are equal: half of the least difference of values.
 SAME = 5e-7
 
 

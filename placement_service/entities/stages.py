@@ -1,11 +1,11 @@
-"""Where the time of a request goes: the stages that it passes, and who hears of them.
+"""Where the time of a request goes: its stages, and who is told of them.
 
     with stage(Stage.FORMULATE):
         ...
 
-Stages are told beside the values, as log lines are: what is computed never depends on them. A
-compute process or a solver process that wants to know says so once, for everything that runs in its
-context; otherwise it costs nothing.
+Stages are reported like log lines: no result ever depends on them. A compute process or a solver
+process that wants to know says so once, for everything that runs in its context; otherwise they
+cost nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Stage(IntEnum):
     WAIT = 2
     """Until it is its turn."""
     COMPUTE = 3
-    """A compute process works on it; all that follows but `SEND` happens meanwhile."""
+    """A compute process works on it; all stages below except `SEND` happen meanwhile."""
     SEND = 4
-    """The answer leaves, and is taken."""
+    """The answer is sent, and read by the caller."""
     # In the compute process.
     READ = 5
     """Bytes become values."""

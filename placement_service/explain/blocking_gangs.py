@@ -2,8 +2,8 @@
 
 Gangs are left out of the plan one at a time, those of lowest priority and then
 of fewest pods first, and only where counting says that enough comes free. When no single gang is
-enough, several are left out together, and those that need not be are put back. What is named was
-tried: with these gangs left out the gang fits beside all the others. There may be other sets, and
+enough, several are left out together, and those that need not be left out are put back. The named
+gangs were tried: without them the gang fits beside all the others. There may be other sets, and
 smaller ones. Running gangs that must run, or that a disruption budget protects, are not left out.
 """
 
@@ -92,7 +92,7 @@ class Rivals:
                 key=self._price,
             )
         )
-        # What each rival would free, node by node.
+        # What each rival would free on each node.
         pairs = [
             (number, pod_class, nodes, units)
             for number, rival in enumerate(self._rivals)
@@ -158,7 +158,7 @@ class Rivals:
         here = set(self._who[crowded[self._node]].tolist())
         chosen = [i for i in rivals if i in here]
         if not chosen or self._place_without(gang, chosen) is None:
-            # More than room is at stake: pods that may not meet.
+            # Not only room is in the way: some pods must not share a domain.
             chosen = list(rivals)
         for i in chosen[::-1][:MAX_RETURNS]:
             fewer = [k for k in chosen if k != i]

@@ -1,8 +1,8 @@
 """How many of some pods fit in each domain at most, by counting.
 
-The counts are those of `ResidualCapacity`: exact for pods that ask for the same under no
-rule between pods, else an upper bound, so that a domain which counts too few
-certainly cannot hold them. Nothing is searched and nothing is placed.
+The counts are those of `ResidualCapacity`. They are exact for pods that ask for the same and have
+no rule between pods, else an upper bound: a domain that counts too few certainly cannot hold them.
+Nothing is searched and nothing is placed.
 
 Pods of several kinds are also counted together. With fit(r, x) for how often a
 request r fits into x, the fits of pods on a node add up to at most fit(r, free);
@@ -100,7 +100,7 @@ class Kinds:
         )
 
     def rules_of(self, kinds: Iterable[Kind]) -> list[str]:
-        """What keeps those of some kinds away that `has_rules`, in words."""
+        """The rules that keep away pods of the kinds that `has_rules` is true for, in words."""
         found: dict[str, None] = {}
         for kind in kinds:
             if self.has_rules(kind):
@@ -188,7 +188,7 @@ class Headroom:
     def most(
         self, needs: Needs, level: int, company: frozenset[ClassIdx], *, bare: bool = False
     ) -> Ints:
-        """At most so many of the missing pods fit in each domain of a level [D].
+        """Upper bounds of how many missing pods fit in each domain of a level [D].
 
         `company` are all pod classes of the gang, which may help each other. `bare`
         looks at resources and rules about single nodes only.
@@ -229,7 +229,7 @@ class Headroom:
         return total
 
     def row(self, kind: Kind, *, bare: bool = False) -> Ints:
-        """Pods of a kind that fit on each node, rules across nodes aside [N]."""
+        """Pods of a kind that fit on each node, without rules across nodes [N]."""
         if kind.pod_class >= 0 and not bare:
             return self.residual.row(kind.pod_class)
         key = (kind.number, bare)
@@ -241,9 +241,8 @@ class Headroom:
         return self._rows[key]
 
     def packed(self, needs: Needs, nodes: Ints) -> int:
-        """How many of the missing pods a simple trial gets onto some nodes, largest first.
-
-        Scopes within and rules across nodes aside.
+        """How many of the missing pods a simple trial places on some nodes, largest first. It
+        ignores inner scopes and rules across nodes.
         """
         free = self.residual.free[nodes].copy()
         most = np.maximum(free.max(axis=0, initial=0), 1)
@@ -287,7 +286,7 @@ class Headroom:
         count: int,
         company: frozenset[ClassIdx],
     ) -> Ints:
-        """Bound by one rule between pods; what more pods could still change is not used."""
+        """An upper bound by one rule between pods, without what further pods could change."""
         ceiling = rule.ceiling(load, kind.pod_class, company)
         if ceiling is None:
             return np.full(count, NO_CEILING)
@@ -337,7 +336,7 @@ class Headroom:
             )
         for r in np.flatnonzero(requests.any(axis=0)):
             asked = sum(need.missing for need in needs) * int(requests[:, r].max())
-            # More than all that is asked for is as good as all of it.
+            # Room beyond all that is asked for makes no difference.
             lower(np.minimum(free[:, r], asked).astype(np.float64), requests[:, r].astype(float))
 
 

@@ -1,8 +1,8 @@
 """What counting rules out: which pods lack room, where, and why.
 
-Every finding is certain: in each domain that it speaks of fewer pods fit than are
-asked for (see `capacity_bounds`), so no placement exists on that state of the nodes.
-Where nothing is found, a placement may exist or not.
+Every finding is certain: each domain that it names holds fewer pods than are asked for (see
+`capacity_bounds`), so no placement exists on that state of the nodes. Where nothing is found, a
+placement may or may not exist.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Shortfalls:
         level: int = CLUSTER,
         pin: int = -1,
     ) -> Finding | None:
-        """What to say when no domain (or not the one of `pin`) counts enough.
+        """The finding when no domain (or not the one of `pin`) counts enough.
 
         `about` are the subjects, all with such needs.
         """
@@ -259,7 +259,7 @@ class Shortfalls:
         return None
 
     def _devices(self, headroom: Headroom, needs: Needs, inside: Bools) -> str:
-        """What of the devices keeps a pod off the node that has most of all else."""
+        """The devices that keep a pod away from the node that has most of all else."""
         rules = np.array([" " in name for name in self.problem.columns], dtype=bool)
         for kind in {k.number: k for n in needs for k, _ in n.kinds}.values():
             nodes = np.flatnonzero(inside & self.kinds.open(kind))
@@ -393,7 +393,7 @@ class Shortfalls:
             code = ReasonCode.NO_COMBINATION if level == CLUSTER else _CAPACITY[True, pin >= 0]
             shown, domain = level, best
             if level == CLUSTER:
-                # Where the next part would nearly fit, after those that do.
+                # Where the next part nearly fits, after those that fit.
                 rest = room % size
                 shown, domain = narrow, int(pairs[int(np.argmax(rest))] % low_count)
                 if rest.any():

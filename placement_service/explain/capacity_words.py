@@ -21,7 +21,7 @@ class CapacityWords:
         self._problem = kinds.problem
 
     def level(self, level: int) -> str:
-        """What a domain of the level is called, such as ``rack``."""
+        """The word for a domain of the level, such as ``rack``."""
         return words.level_word(self._problem.levels[level].key)
 
     def place(self, level: int, domain: int) -> str:
@@ -88,7 +88,7 @@ class CapacityWords:
                 usable |= kind.eligible & inside
         for r in np.flatnonzero(self._kinds.resources):
             if whole_column(self._problem.columns[r]) != self._problem.columns[r]:
-                # A part of what another column says.
+                # Another column says more.
                 continue
             least = sum(n.missing * min(int(k.request[r]) for k, _ in n.kinds) for n in needs)
             there = sum(min(int(v), least) for v in free[usable, r].tolist())

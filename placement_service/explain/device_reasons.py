@@ -1,4 +1,4 @@
-"""Which devices of a node keep a pod out: "no partition of 4 is free on h1: 0-3 has GPU 2 in use".
+"""Which devices of a node keep a pod away: "no partition of 4 is free on h1: 0-3 has GPU 2 in use".
 
 It looks at the devices as the snapshot lists them, before any plan, and at one pod alone.
 """

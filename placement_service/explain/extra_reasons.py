@@ -1,7 +1,7 @@
 """Why pods beyond the minimum of a placed gang wait.
 
-They may go only where the gang's required scopes already are; what is counted
-is the room that the plan leaves there.
+They may go only where the gang's required scopes already are; the room that the plan leaves there
+is counted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Extras:
         code = min((part.code for part in parts), key=list(ReasonCode).index)
         text = f"{_head(total)}: {'; '.join(part.message for part in parts)}"
         if found >= total and self._extra_is_proven:
-            # Counting does not tell why, but one more would have been a better plan.
+            # Counting does not tell why, but a plan with one more would have been better.
             ruled = any(
                 self._shortfalls.kinds.has_rules(self._shortfalls.kinds.kind(gang, demand_of[key]))
                 for key in waiting
@@ -124,7 +124,7 @@ class Extras:
         return tier is not None and tier.proven
 
     def _part(self, gang: Gang, demand: int, count: int) -> Reason:
-        """What is said of the waiting pods of one demand."""
+        """The reason of the waiting pods of one demand."""
         kinds = self._shortfalls.kinds
         groups = self._shortfalls.snapshot.gangs[gang.index].groups
         kind = kinds.kind(gang, demand)

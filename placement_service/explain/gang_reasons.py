@@ -2,18 +2,18 @@
 
 For a gang that is not placed, in this order and as far as it goes:
 
-1. What no room could change: it follows from the request.
+1. Reasons that no room could change: they follow from the request.
 2. What counting shows: where the most of the missing pods fit, and how many.
    On the snapshot as if no other gang waited, and, where that says something
    else, on what the plan leaves.
-3. When counting rules nothing out, a trial: whether the gang fits alone. Then
-   others took its room, and the gangs to blame are found (see `blocking_gangs`).
+3. When counting rules nothing out, a trial: whether the gang fits alone. Then others took its room,
+   and the gangs that did are found (see `blocking_gangs`).
 
 For a placed gang, why pods beyond its minimum wait.
 
-Nothing is said that was not counted, tried or proven. A count that is only an
+Every statement was counted, tried or proven. A count that is only an
 upper bound says "at most"; where neither a count nor a proof decides, it says
-that no way was found. Gangs that differ in name only share their reasons.
+that no way was found. Gangs that differ only in name share their reasons.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def explain(
 
     At least one for every gang that is not placed; none for a gang without
     waiting pods. All gangs are counted before any is tried. Past `deadline` (in
-    `time.monotonic` seconds) no more trials begin, and gangs that have not been
-    counted by then get what stands in the request.
+    `time.monotonic` seconds) no more trials begin, and gangs that have not been counted by then get
+    the reasons that follow from the request.
     """
     if _nobody_waits(problem, solution, score):
         return ((),) * len(problem.gangs)
@@ -168,7 +168,7 @@ class _Explainer:
         if key in self._counted or self.late or self._standing(gang):
             return
         if self._queues.beside(gang):
-            # Room is not what it lacks.
+            # It does not lack room.
             return
         alone = self.shortfalls.failures(gang, self.empty)
         same = self.after is self.empty
@@ -220,7 +220,7 @@ class _Explainer:
         return () if self.late else self._extras.reasons(gang)
 
     def _standing(self, gang: Gang) -> Reasons:
-        """What no room could change."""
+        """Reasons that no room could change."""
         source = self.snapshot.gangs[gang.index]
         return standing_reasons(source, self.placed, self._queue_names) + tuple(
             self._hopeless(gang)
@@ -391,7 +391,7 @@ class _Explainer:
         return [(kinds[number], count) for number, count in missing.items()]
 
     def _unknown(self, gang: Gang, state: ReasonState) -> Reason:
-        """Neither do counts rule the gang out, nor does a trial place it."""
+        """The reason when counts do not rule the gang out, but a trial does not place it."""
         needs = self.shortfalls.needs(gang)
         asked = words.pods(sum(n.missing for n in needs))
         only_after = state is ReasonState.AFTER_PLAN

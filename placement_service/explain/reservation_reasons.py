@@ -22,7 +22,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
 class ReservationReasons:
-    """Counts the same gangs on the same nodes, with nothing held for anybody."""
+    """Counts the same gangs on the same nodes, as if nothing were held."""
 
     def __init__(self, snapshot: Snapshot, problem: Problem, rules: NodeRules) -> None:
         self._snapshot = snapshot

@@ -43,7 +43,7 @@ def _bytes(value: int) -> str:
     for unit, size in _BINARY:
         if value and value % size == 0:
             return f"{value // size}{unit}"
-    # What is no whole number of any unit is shown to a tenth of the largest.
+    # An amount that is not a whole number of any unit is shown in tenths of the largest.
     for unit, size in _BINARY:
         if value >= size:
             return f"{value / size:.1f}{unit}"
@@ -52,7 +52,8 @@ def _bytes(value: int) -> str:
 
 def asks(requests: Resources, policy: Policy, *, full: bool = False) -> str:
     """What a pod asks for: its GPUs if it has any, else everything but its own slot."""
-    # No resource of Kubernetes has a space in its name: those are rules said as amounts.
+    # No resource of Kubernetes has a space in its name: such columns are rules expressed as
+    # amounts.
     names = sorted(r for r, v in requests.items() if v and r != PODS and " " not in r)
     gpus = [r for r in names if r in policy.gpu_resources]
     rest = [r for r in names if r not in gpus]
@@ -64,7 +65,7 @@ def resource_word(resource: str) -> str:
     """A resource as the subject of a sentence."""
     if resource == PODS:
         return "the pod limit"
-    # No resource of Kubernetes has a space in its name: rules said as amounts are numbered.
+    # No resource of Kubernetes has a space in its name: such columns are rules, and numbered.
     return resource.partition(" (")[0] if " " in resource else resource
 
 
@@ -139,7 +140,7 @@ def pod_rules(template: PodTemplate, columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def code_of(rules: Iterable[str]) -> ReasonCode:
-    """What `pod_rules` are called together."""
+    """The reason code for `pod_rules`."""
     reserved = {_HELD, _REQUIRED}.issuperset(rules)
     return ReasonCode.RESERVED if reserved else ReasonCode.POD_RULES
 

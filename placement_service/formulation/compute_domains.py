@@ -2,8 +2,8 @@
 
 Expressed in rules that every stage knows: the domain becomes a label of pods and of the nodes that
 serve it, and pods of different domains repel each other on a host. The label key cannot occur in
-Kubernetes. Nodes that serve another domain are closed by `node_eligibility`: were that said as node
-affinity, topology spread would not count them.
+Kubernetes. Nodes that serve another domain are closed by `node_eligibility`: if node affinity
+closed them, topology spread would not count them.
 """
 
 from __future__ import annotations

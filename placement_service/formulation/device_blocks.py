@@ -11,10 +11,11 @@ take t / s.
 
 Where a node only prefers its partitions, that holds of the pods that insist on one: the others
 take whatever GPUs are left. Where such a pod may get some of the partitions of its size only,
-these are a column of their own, of which larger pods are taken to break all that they might.
+these are a column of their own, and larger pods count as if they broke all of those that they
+might.
 
 Sizes that do not divide each other are rounded up to halves, quarters, eighths of a GPU, and
-of partitions that overlap only some are used: then a pod may wait that would fit. Pods that
+of partitions that overlap only some are used. Then a pod may wait that would fit. Pods that
 want network devices get none here.
 """
 
@@ -56,12 +57,12 @@ class Cell(NamedTuple):
     size: int
 
     def blocks(self, left: Mapping[int, int]) -> int:
-        """How many are there when so much is left of each device, in thousandths."""
+        """How many there are when so much is left of each device, in thousandths."""
         return min([left.get(d, 0) // self.size for d in self.devices], default=0)
 
 
 class _Layout(NamedTuple):
-    """The devices of a node, by index and memory, whatever is in use of them."""
+    """The devices of a node, by index and memory, whether in use or not."""
 
     devices: tuple[tuple[int, int], ...]
     partitions: tuple[DevicePartition, ...]
@@ -194,7 +195,7 @@ class Blocks:
         for i, table in enumerate(self._tables):
             there = {len(p) for p in table}
             for size in self._sizes_of(table):
-                # What is not a size of the table holds back only pods of this size.
+                # A size that is not in the table limits only pods of this size.
                 blocks = want.number // size if size in there else int(size == want.number)
                 takes[_partition_column(i, size)] = blocks
         if want in self._insisting:
@@ -202,7 +203,7 @@ class Blocks:
         for other in self._insisting:
             for insists in (True, False):
                 if want.number > other.number:
-                    # Where partitions are only preferred, who needs none takes what is left.
+                    # Where partitions are only preferred, pods that need none take what is left.
                     blocks = want.number // other.number * (insists or want.in_partition)
                 else:
                     blocks = int(want.number == other.number and want.in_partition)
@@ -227,7 +228,7 @@ def partitions_count(node: Node, *, required: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def nested(table: Table) -> Table:
-    """The largest partitions first, as far as each nests with those before."""
+    """The partitions that nest with those before them, the largest first."""
     kept: list[frozenset[int]] = []
     for part in sorted(table, key=lambda p: (-len(p), p)):
         mine = frozenset(part)
@@ -245,7 +246,7 @@ def _serves_in_part(partitions: Sequence[DevicePartition], want: Want) -> bool:
 
 
 def _serving(partitions: Sequence[DevicePartition], want: Want) -> list[tuple[int, ...]]:
-    """The partitions that a pod may get which insists on one."""
+    """The partitions that serve a pod that insists on one."""
     grades = graded(partitions)
     table = nested(tuple(grades))
     return [part for part in table if len(part) == want.number and grades[part].serves(want)]
@@ -302,8 +303,8 @@ def _sizes(asked: Iterable[int]) -> _Sizes:
 def _in_one_amount(shares: Iterable[Want], nodes: Iterable[Node], staying: Iterable[Want]) -> bool:
     """Whether one number says what shares take of one device, and what is left of each device.
 
-    Compute and memory that are always taken alike are one amount; what is left is the lesser of
-    both.
+    If compute and memory are always taken alike they are one amount, and what is left is the lesser
+    of both.
     """
     taken: set[tuple[bool, bool]] = set()
     for share in shares:

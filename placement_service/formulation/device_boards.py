@@ -104,10 +104,9 @@ class Board:
         return [p for p in self.partitions if all(state.left[i] == ALL for i in p)]
 
     def gifts(self, state: State, want: Want, turn: Sequence[int] | None = None) -> Iterator[Gift]:
-        """The ways to give a pod what it wants; of ways that are alike at least one.
-
-        With a `turn`, the order in which devices are preferred, those that keep partitions
-        whole are ways of their own.
+        """The ways to give a pod what it wants; at least one of those that are alike. With a
+        `turn`, the order in which devices are preferred, ways that keep partitions whole are kept
+        apart.
         """
         for devices in self._chosen(state, want, turn):
             left = list(state.left)

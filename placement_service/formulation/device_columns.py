@@ -18,7 +18,7 @@ from placement_service.formulation.device_question import DeviceQuestion
 from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.prepared import Prepared
 
-#: The column that keeps parts of devices off nodes that do not list theirs.
+#: The column that keeps shares of devices away from nodes that do not list their devices.
 LISTED = "a list of GPUs"
 
 Amounts = Mapping[str, int]
@@ -118,7 +118,7 @@ def _with_offers(nodes: Nodes, listed: Mapping[str, Node], columns: DeviceColumn
 
 
 class _Held:
-    """What reservations hold of the columns: what their devices are worth to the node."""
+    """What reservations hold of the columns: what their devices add to the offer of the node."""
 
     def __init__(self, nodes: Mapping[str, Node], columns: DeviceColumns) -> None:
         self._nodes = nodes

@@ -75,7 +75,7 @@ class _Ways(NamedTuple):
 
 
 class TooManyWaysError(Exception):
-    """Too much may stay on a node beside each other to say what is left."""
+    """Too many combinations of pods may stay on a node to say what is left."""
 
 
 class HomeColumns:
@@ -93,7 +93,7 @@ class HomeColumns:
         *,
         moves: bool,
     ) -> None:
-        """Raises TooManyWaysError."""
+        """Raises TooManyWaysError when a column has too many ways."""
         self._blocks = blocks
         #: Names of columns, with the columns of blocks that they stand for.
         self._names = {column: column for column in blocks.names}
@@ -129,11 +129,11 @@ class HomeColumns:
     def offers(self, node: Node, busy: Iterable[int] = ()) -> Mapping[str, int]:
         """What a node offers; `busy` devices are none of a node with pods that may go."""
         plenty = dict.fromkeys(self._names, PLENTY)
-        # Where nobody may go the columns of blocks tell all.
+        # Where no pod may go the columns of blocks say all.
         return plenty | (self._offers.get(node.name) or self._blocks.offers(node, busy))
 
     def takes(self, key: SetKey, want: Want) -> Mapping[str, int]:
-        """What a pod takes: where it has devices when it stays there, else of any node."""
+        """What a pod takes: of its node when it stays there, else of any node."""
         blocks = self._blocks.takes(want)
         stays = self._stays.get(key, {})
         home = self._at_home.get(key, "")
@@ -146,7 +146,7 @@ class HomeColumns:
 
 
 def _is_ordinary(blocks: Blocks, column: str, ways: _Ways, pods: Iterable[HomePod]) -> bool:
-    """Whether pods that stay take what they would take anywhere."""
+    """Whether pods that stay take what they would take on any node."""
     if ways.choices > 1:
         return False
     taken = Counter[SetKey]()
@@ -158,7 +158,7 @@ def _is_ordinary(blocks: Blocks, column: str, ways: _Ways, pods: Iterable[HomePo
 def ways_to_stay(blocks: Blocks, node: Node, pods: Sequence[HomePod]) -> int | None:
     """The columns that tell what is left of a node as pods stay; None for too many to tell.
 
-    Only those are counted of which pods that stay take other than they would elsewhere.
+    Only the ways in which pods that stay take something else than elsewhere are counted.
     """
     try:
         found = dict(_ways(blocks, node, pods))

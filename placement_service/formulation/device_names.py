@@ -1,14 +1,12 @@
-"""Which devices each pod gets, once it is decided which pods a node gets.
-
-The largest first: a pod of whole GPUs gets the free partition of its size inside the
-smallest wholly free partition that holds one. That keeps the most of every size: taking
-from a block of size u costs one block of each size up to u, and the least u costs least.
-Where no partition of its size is free and the node does not insist, it gets free devices,
-again out of the smallest free partitions. Shares go to the fullest device that has room.
-Where that fails, as it may with network devices and overlapping partitions, the next best is tried.
-Pods in a reservation get its devices first, others none of them.
-
-Source of the rule: the partitions of an NVSwitch board nest, and so do binary buddies.
+"""Which devices each pod gets, once it is decided which pods a node gets. The largest come first. A
+pod of whole GPUs gets the free partition of its size inside the smallest wholly free partition that
+holds one. That keeps the most of every size: taking from a block of size u costs one block of each
+size up to u, and the least u costs least. Where no partition of its size is free and the node does
+not insist, it gets free devices, again out of the smallest free partitions. Shares go to the
+fullest device that has room. Where that fails, as it may with network devices and overlapping
+partitions, the next best way is tried. Pods in a reservation get its devices first, other pods none
+of them. The rule is that of binary buddy allocation: the partitions of an NVSwitch board nest in
+the same way.
 """
 
 from __future__ import annotations
@@ -120,7 +118,7 @@ class _Board:
         want = taker.want
         loads = [want.load(memory) for memory in self._board.memory]
         size = max((max(load) for load in loads if load is not None), default=0)
-        # Who insists on a partition comes first: others may do with what it leaves.
+        # Pods that insist on a partition come first: others can use what these leave.
         return (
             not want.in_partition,
             not taker.own,

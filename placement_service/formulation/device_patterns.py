@@ -1,13 +1,12 @@
-"""What fits the devices of nodes, tried out, as columns of resources.
+"""What fits the devices of nodes, found by trying, as columns of resources.
 
 For each board all multisets of pods that it serves are listed; boards that are alike share
 the work. A column is a row a >= 0 over the kinds of pods: a pod takes its a, a node offers
-the most that any of its multisets takes. So every multiset keeps every column; and columns
-are added until each multiset that does not fit breaks one on its board (`separation`).
-
-Where such a multiset lies among convex combinations of those that fit, no column can tell.
-Then the board offers less: patterns are given up until the others can be told (`offers`).
-`most` is what it offers if none is given up, which all that fits still keeps: a relaxation.
+the most that any of its multisets takes. So every multiset keeps every column; and columns are
+added until each multiset that does not fit breaks one on its board (`separation`). Where such a
+multiset lies below a convex combination of those that fit, no column can exclude it. Then the board
+offers less: patterns are given up until columns can exclude the rest (`offers`). `most` is the
+offer if no pattern is given up. It allows all that fits, and is a relaxation.
 
 A running pod that may go has devices of its own while it stays, and is a kind of its own on
 its board: the first such pods of all boards are one kind, and so are the second ones.
@@ -89,7 +88,7 @@ def columns_of(situations: Sequence[Situation], wants: Sequence[Want]) -> Column
     sets = {found: _Set.of(found) for found in dict.fromkeys(fitting)}
     most = {found: s.patterns for found, s in sets.items()}
     rows: dict[Point, None] = {}
-    # The largest first: rows that tell these apart tell the others apart as well.
+    # The largest first: the rows that these need mostly serve the others as well.
     for found in sorted(sets, key=lambda s: (-len(s), sorted(s))):
         sets[found].tell_apart(rows)
     takes = _needed(np.array(list(rows), dtype=np.int64), list(sets.values()))
@@ -128,9 +127,8 @@ class _Listing:
     numbers: dict[object, int] = field(default_factory=dict)
 
     def takes_too_many(self, s: Situation) -> bool:
-        """Whether shares alone bring a board into more states than steps are left for.
-
-        Of the states of all devices no more are alike than there are symmetries of the board.
+        """Whether shares alone bring a board into more states than there are steps left. No more
+        states of all devices are alike than the board has symmetries.
         """
         board, states = s.board, 1
         counts: dict[tuple[Load, int], int] = {}
@@ -224,7 +222,7 @@ def _raised(point: Point, k: int, by: int = 1) -> Point:
 
 
 def _least_outside(fitting: frozenset[Point]) -> list[Point]:
-    """The multisets that do not fit although all that are smaller do."""
+    """The multisets that do not fit although all smaller ones do."""
     found: set[Point] = set()
     for point in fitting:
         for k in range(len(point)):
@@ -253,7 +251,7 @@ class _Set:
         return cls(patterns, outside)
 
     def tell_apart(self, rows: dict[Point, None]) -> None:
-        """Adds rows until they tell what fits; patterns are given up where none does."""
+        """Adds rows until they say what fits; gives up patterns where no row can."""
         for out in self.outside:
             while not any(out @ row > (self.patterns @ row).max() for row in map(np.array, rows)):
                 found = separate(self.patterns, tuple(map(int, out)))
@@ -285,7 +283,7 @@ def _needed(rows: Ints, sets: Sequence[_Set]) -> Ints:
     breaks = np.concatenate([s.breaks(rows) for s in sets], axis=1)
     times = breaks.sum(axis=0)
     kept = np.ones(len(rows), dtype=bool)
-    # Rows that tell the fewest apart are dropped first.
+    # Rows that exclude the fewest are dropped first.
     for r in np.argsort(breaks.sum(axis=1), kind="stable"):
         if (times[breaks[r]] > 1).all():
             kept[r] = False

@@ -29,7 +29,7 @@ class DeviceQuestion:
 
     @property
     def apart(self) -> Mapping[str, tuple[HomePod, ...]]:
-        """Those to which it matters which devices they have.
+        """The running pods for which it matters which devices they have.
 
         Where pods move one that has whole devices is like one that comes, unless partitions
         matter.
@@ -52,7 +52,7 @@ class DeviceQuestion:
 
     @property
     def wants(self) -> list[Want]:
-        """What pods want that have no devices yet, the largest first."""
+        """What pods without devices want, the largest first."""
         at_home = {pod.key for pods in self.homes.values() for pod in pods}
         found = {
             want
@@ -99,7 +99,7 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
 
 
 def _goes_whole(gang: PodGang) -> bool:
-    """Whether no pod of a running gang can go without all others."""
+    """Whether a running gang can only go whole."""
     return all(g.min_replicas >= g.running_count and not g.pending_count for g in gang.groups)
 
 

@@ -108,7 +108,7 @@ def graded(partitions: Sequence[DevicePartition]) -> dict[tuple[int, ...], Grade
     found: dict[tuple[int, ...], Grade] = {}
     for p in partitions:
         devices = tuple(sorted(p.devices))
-        # One that stands there twice is as good as the better of both.
+        # A partition that is listed twice counts as the better of both.
         grade = Grade(p.score == best[len(devices)], p.ring_bandwidth)
         before = found.get(devices, grade)
         found[devices] = Grade(

@@ -6,11 +6,10 @@ form (`device_blocks`), also beside running pods that may go and leave the devic
 have (`device_homes`). Else what fits is tried out (`device_patterns`): network devices on the
 switches of GPUs, partitions that overlap, shares that do not divide a GPU.
 
-Where that is too much the blocks are used, which are stricter than the rules. Then, and where
+Where that takes too long the blocks are used, which are stricter than the rules. Then, and where
 no columns say exactly what fits, `relaxed` is a snapshot that allows more than the rules do:
-what is proven of it is proven of the question.
-
-Which devices a pod gets is settled at the end (see `device_names`).
+what is proven for it is proven for the question. Which devices a pod gets is decided at the end
+(see `device_names`).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from placement_service.formulation.prepared import Prepared
 
 
 class CannotStayError(Exception):
-    """Of these gangs it cannot be said what is left on devices while some of their pods stay."""
+    """For these gangs it cannot be said what is left on devices while some of their pods stay."""
 
     def __init__(self, gangs: Iterable[int]) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
         return opened
     question = device_question(opened, request, policy)
     if not question.wants:
-        # Nobody comes, so it does not matter what those who go leave.
+        # No pod comes, so it does not matter what those that go leave.
         return opened
     at_home = {pod.want for pods in question.homes.values() for pod in pods}
     blocks = Blocks(list(question.nodes.values()), question.wants, at_home)
@@ -92,7 +91,7 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
         )
         return _beside_homes(opened, request, question, blocks)
     if question.homes and (question.moves or _sharings(opened, request, policy)):
-        # A pod that stays has devices of its own, one that comes takes any, or not those that
+        # A pod that stays has devices of its own; one that comes takes any, or any but those that
         # some victims leave.
         raise CannotStayError(question.gangs_at_home)
     _limit(question, apart, lambda _, pods: len(pods) if len(pods) <= MOST_HOMES else None)
@@ -142,7 +141,7 @@ def _beside_homes(
 
 
 def _sharings(opened: Prepared, request: Snapshot, policy: Policy) -> Sequence[Sharing]:
-    """Gangs that may not use the room of all who may go; see `staying_or_going`."""
+    """Gangs that may not use the room of all gangs that may go; see `staying_or_going`."""
     victims = [request.gangs[g] for g in sorted(opened.opened)]
     return EvictionRights(request, policy).sharings(victims)
 
@@ -169,10 +168,9 @@ def _limit(
     columns_for: Callable[[Node, Sequence[HomePod]], int | None],
     most: int | None = None,
 ) -> None:
-    """Raises CannotStayError for gangs beside whose pods it cannot be told what is left.
-
-    Nodes that need few columns come first; of each those of low priority may give way, and of
-    these the small ones.
+    """Raises CannotStayError for gangs beside whose pods it cannot be said what is left. Nodes that
+    need few columns come first; on each node gangs of low priority may give way first, small ones
+    before large ones.
     """
     gangs = question.snapshot.gangs
     closed: set[int] = set()
@@ -304,7 +302,7 @@ def _of_one(want: Want) -> Want:
 
 
 def _unpicky(want: Want) -> Want:
-    """Without what it asks of devices together."""
+    """The want without what it asks of several devices together."""
     return want._replace(nics=0, in_partition=False, best_score=False, ring_bandwidth=0)
 
 

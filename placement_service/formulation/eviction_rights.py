@@ -1,4 +1,4 @@
-"""Who may take whose room, and which groups of gangs share what (rule 15).
+"""Which gang may take whose room, and which groups of gangs share what (rule 15).
 
 PREEMPT: a gang takes from gangs of strictly lower priority, unless its priority class never
 preempts. RECLAIM: it also takes from a queue above its guaranteed GPUs, when its own queue
@@ -26,7 +26,7 @@ _FOR_SHARING = " for sharing "
 
 
 class Winner(NamedTuple):
-    """What the rights of a gang that gains depend on.
+    """What decides the rights of a gang that gains.
 
     `reclaims_for` are the queues for which it may reclaim, of its own and those above.
     """
@@ -38,7 +38,7 @@ class Winner(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """What the rights on a running gang depend on; which minimum run times are over."""
+    """What decides the rights on a running gang: among others, which minimum run times are over."""
 
     priority: int
     queue: str
@@ -104,11 +104,10 @@ class _Asked(NamedTuple):
 class EvictionRights:
     """The rights that the policy gives the gangs of a snapshot.
 
-    What all gangs reclaim for a queue stays within its guarantee. So where those that wait ask
-    for more together only some may reclaim for it, the most important and oldest ones first,
-    and those only that stay within it with all their pods. With `each_alone` all may whose
-    minimum alone stays within it, which is looser than the rules; `in_turn` says whether that
-    makes a difference.
+    What all gangs reclaim for a queue stays within its guarantee. So where waiting gangs together
+    ask for more, only some may reclaim for it: the most important and oldest first, and only those
+    that stay within it with all their pods. With `each_alone` all may whose minimum alone stays
+    within it, which is looser than the rules; `in_turn` says whether that makes a difference.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, *, each_alone: bool = False) -> None:
@@ -175,7 +174,7 @@ class EvictionRights:
         """The class of a running gang."""
         has_run = self._by_run_time(gang)
         if self.keeps_its_minimum(gang):
-            # Of such a gang only extras go, and those are never protected.
+            # Only extras of such a gang go, and those are never protected.
             return has_run._replace(may_be_preempted=True, may_be_reclaimed=True)
         return has_run
 
@@ -212,7 +211,7 @@ class EvictionRights:
         )
 
     def keeps_its_minimum(self, gang: PodGang) -> bool:
-        """Whether only the extras of a gang may go: nobody may take all of it yet."""
+        """Whether only the extras of a gang may go: no gang may take all of it yet."""
         has_run = self._by_run_time(gang)
         if self._policy.eviction is EvictionPolicy.REPACK:
             return not has_run.may_be_preempted

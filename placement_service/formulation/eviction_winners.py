@@ -1,7 +1,7 @@
 """Which waiting gangs may take the room of a running one.
 
-Columns keep the room of a victim for those with a right to it. What else its leaving gives, such
-as room below the limit of a queue, may serve anybody; but somebody with a right must gain.
+Columns keep the room of a victim for those with a right to it. Other effects of the eviction, such
+as room below the limit of a queue, may serve any gang; but some gang with a right must gain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placement_service.formulation.problem import Gang, Problem
 def winners(
     snapshot: Snapshot, policy: Policy, gangs: Sequence[Gang]
 ) -> Mapping[GangIdx, frozenset[GangIdx]]:
-    """By open gang, those that may take its room; nothing where gangs are only moved."""
+    """The gangs that may take the room of each open gang; empty where gangs are only moved."""
     homes = [gang.index for gang in gangs if gang.home]
     if not homes or policy.eviction is EvictionPolicy.REPACK:
         return {}
@@ -42,7 +42,7 @@ def winners(
 
 
 def rights_hold(problem: Problem, plan: Plan) -> bool:
-    """Whether of every gang that loses pods somebody gains who may take its room."""
+    """Whether for every gang that loses pods some gang gains that may take its room."""
     gains: dict[GangIdx, bool] = {}
     for victim, able in problem.winners.items():
         gang, units = problem.gangs[victim], plan.get(victim, ())

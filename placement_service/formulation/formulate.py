@@ -28,7 +28,7 @@ from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import queues
 from placement_service.formulation.rules.reservations import Ownership
 
-#: So many that the exact number does not matter, and sums over all pods stay in 64 bits.
+#: From here on the exact number does not matter; sums over all pods stay in 64 bits.
 MANY_GPUS = 1 << 40
 
 

@@ -19,8 +19,8 @@ UNITS_PER_GPU = 1_000_000
 #: No gang is worth more, so that the values of all gangs add up exactly in 53 bits.
 MAX_VALUE = 2**40
 
-#: What gangs without GPUs that fill the cluster in every resource are worth together, besides
-#: the one unit that each of them is worth at least.
+#: The value of all gangs without GPUs that together fill the cluster in every resource, besides the
+#: least value of one unit each.
 WITHOUT_GPUS = 900_000
 
 
@@ -38,7 +38,7 @@ def gang_value(gang: PodGang, policy: Policy, totals: Resources) -> int:
     """The value of a gang's minimum, in millionths of a GPU; from 1 to MAX_VALUE.
 
     A group counts `min_replicas` times the least of its pods, those that run included;
-    a group of which no pod's requests are known counts nothing. `totals` are those of
+    a group whose requests are all unknown counts nothing. `totals` are those of
     `cluster_totals`.
     """
     sets = [

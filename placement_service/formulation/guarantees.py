@@ -21,10 +21,9 @@ UNITS = UNITS_PER_GPU // 1000
 
 
 class Guarantee(NamedTuple):
-    """What is `left` of a queue's guarantee, and how much of it the minimum of each gang needs.
-
-    The minimums of running gangs that may give way are needs, as if these gangs waited; what
-    else runs, their extras too, is taken off what is left.
+    """What is `left` of a queue's guarantee, and how much of it the minimum of each gang needs. The
+    minimums of running gangs that may give way are needs, as if these gangs waited; all other
+    running pods, also extras of such gangs, are subtracted from what is left.
     """
 
     left: int

@@ -1,8 +1,8 @@
 """From the counts of a prepared request back to names: bindings, evictions and moves.
 
-The inverse of `prepare`. A running pod that is not at home in the plan is evicted or moved; of pods
-that are alike, those with the last names leave first. A gang that keeps fewer pods than its minimum
-moves whole, also the pods whose new node is the old one.
+The inverse of `prepare`. A running pod that is not at home in the plan is evicted or moved; among
+pods that are alike, those with the last names leave first. A gang that keeps fewer pods than its
+minimum moves whole, also the pods whose new node is the old one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PlanNames:
         self._policy = policy
         self._prepared = prepared
         self._running = {(h.gang, h.group, h.pod_set) for h in prepared.homes}
-        # Devices and open gangs change what templates say: reservations are about the request.
+        # Devices and open gangs change templates, but reservations refer to those of the request.
         self._naming = Naming(replace(prepared.snapshot, reservations=()))
 
     def plan(self, assignments: Sequence[Assignment]) -> NamedPlan:

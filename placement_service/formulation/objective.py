@@ -46,8 +46,9 @@ class Worth:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """Larger is better. Between plans that are equal so far, what exceeds the floors
-        decides."""
+        """Larger is better. Between plans that are equal so far, the values beyond the floors
+        decide.
+        """
         return self._signed(self.enough) + self._signed(self.values)
 
     def _signed(self, values: Iterable[int]) -> tuple[int, ...]:
@@ -96,8 +97,7 @@ def worth(problem: Problem, plan: Plan, floors: tuple[int | None, ...] = ()) -> 
 
 
 def trivial_bounds(every: Sequence[Goal]) -> Bounds:
-    """Bounds that hold before anything is counted: as if all gangs with all extras fit side by
-    side."""
+    """Bounds before anything is counted: as if all gangs with all extras fitted together."""
     return tuple(goal.trivial_bound() for goal in every)
 
 
@@ -121,7 +121,7 @@ def tiers(
         mine_only = [i for i, g in enumerate(mine.goals) if g.tier is tier and g.reported]
         before = sum(home[i] for i in mine_only)
         value, bound = sum(mine.of(tier)) - before, sum(valid[i] for i in mine_only) - before
-        # Sums may agree though a goal is open: of another priority, or one not reported.
+        # Sums may agree although a goal is open: of another priority, or one that is not reported.
         by_chance = (
             value == bound and known <= len(mine.goals) and mine.goals[known - 1].tier is tier
         )
@@ -150,7 +150,7 @@ def report_plan(
     """Counts of pods on nodes, tiers and bounds; `home` and `best` as in `tiers`."""
     told = tiers(mine, bounds, home, best)
     if problem.mends:
-        # Not even what is trivial here holds for the request.
+        # Here even the trivial bounds do not hold for the request.
         told = tuple(t if t.name.minimize else replace(t, bound=None) for t in told)
     return Solution(
         assignments=assignments(problem, plan),

@@ -1,4 +1,4 @@
-"""What running gangs become when they are open to decision, and what they leave when they go."""
+"""Running gangs as the engine decides about them, and the room that they leave."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def opened(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: b
 
 
 def others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]:
-    """The running pods besides those of open gangs, which are pods to place now."""
+    """The running pods except those of open gangs, which count as pods to place now."""
     mine = {
         pod.name for i in chosen for group in snapshot.gangs[i].groups for pod in group.running_pods
     }

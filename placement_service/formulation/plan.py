@@ -104,7 +104,9 @@ def kept_by_demand(gang: Gang, units: Units) -> dict[int, int]:
 
 
 def may_lie_so(gang: Gang, units: Units) -> bool:
-    """Whether no unit of a gang that moves is where it could only stay."""
+    """Whether the plan keeps to `Gang.only_stays`: no unit of a gang that moves is where it could
+    only stay.
+    """
     if not gang.only_stays or kept_by_demand(gang, units):
         return True
     there = {(d, n) for d, n, _ in units}

@@ -97,8 +97,8 @@ class PodClasses:
     ) -> ClassIdx:
         """The number of the pod class of a pod, the same for equal needs.
 
-        `owned` are the reservations that it may use, `at` is the one node where it may be,
-        whatever that asks of new pods.
+        `owned` are the reservations that it may use, `at` is the one node where it may be, whatever
+        that node asks of new pods.
         """
         key = (namespace, template, owned)
         if key not in self._needs:
@@ -202,14 +202,14 @@ class PodClasses:
         for room, take in zip(free, need, strict=True):
             unlimited = room >= UNLIMITED
             if unlimited.any():
-                # As much as all pods together ask for is as good as no limit.
-                # In Python's integers, which do not wrap around.
+                # As much as all pods together ask for means no limit. In Python's integers, which
+                # do not wrap around.
                 asked = sum(d * t for d, t in zip(demand.tolist(), take.tolist(), strict=True))
                 room[unlimited] = min(asked, UNLIMITED)
         return Table(
             tuple(names),
             requests,
-            # Column by column in memory: that is how it is asked.
+            # Column by column in memory: it is read by columns.
             np.stack(free).T if free else np.zeros((len(nodes), 0), dtype=np.int64),
             np.concatenate(rows),
             np.concatenate(open_to) if len(open_to) > 1 else eligible,

@@ -1,4 +1,4 @@
-"""Expresses some rules in terms of others, so that no later stage has to know them.
+"""Expresses some rules by others, so that no later stage has to know them.
 
 Running gangs that may give way become gangs to decide about, ComputeDomains become labels
 and rules between pods, devices become resources.

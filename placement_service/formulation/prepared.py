@@ -1,4 +1,4 @@
-"""The step between the request and the arrays: some rules expressed in terms of others."""
+"""The step between the request and the arrays: some rules expressed by others."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ class Prepared:
     devices which its node gives nobody now: it is at home where it stays, and not where its gang
     moves. `exact` is false where a rule is expressed more
     strictly than it is, or where a gang that may give way is not open, so that no bound holds.
-    `mends` says that such a gang waits for more and breaks its required levels only by where it
-    runs: whatever it could gain, the problem refuses it.
-    Where devices are expressed too strictly, `relaxed` is the same snapshot with looser columns:
-    its bounds hold.
+    `mends` says that such a gang waits for more pods and breaks its required levels only by where
+    it runs: the problem refuses it whatever it could gain. Where devices are expressed too
+    strictly, `relaxed` is the same snapshot with looser columns: its bounds hold.
     """
 
     snapshot: Snapshot

@@ -1,11 +1,9 @@
 """The question as arrays: indices instead of names.
 
-Everything that a rule says about single nodes is folded into one eligibility
-table, and everything that it says about pods sharing a node into resource
-columns, so that the engine knows only three things: amounts on nodes, domains
-at levels, and the few rules that join pods across nodes (see `rules`).
-Pods that ask for the same are one `pod_class`. See
-`formulate` for how a snapshot becomes a problem.
+Rules about single nodes become one eligibility table, and rules about pods that share a node become
+resource columns. So the engine knows only three things: amounts on nodes, domains at levels, and
+the few rules that join pods across nodes (see `rules`). Pods that ask for the same are one
+`pod_class`. See `formulate` for how a snapshot becomes a problem.
 """
 
 from __future__ import annotations
@@ -113,8 +111,8 @@ class Gang:
     is. `pending` is true while its minimum is not met. `base` is a gang index
     or -1. `set_level` is the level at which a base and the gangs based on it
     should be near, -1 for none, and `set_running` the places there that the
-    gang's running pods use. `previous` are node indices that it would like again.
-    `queue_rows` are indices of the rows of queues that count its pods, and `guarantee` of
+    gang's running pods use. `previous` are the nodes (indices) that it prefers because it used them
+    before. `queue_rows` are indices of the rows of queues that count its pods, and `guarantee` of
     the queue's guaranteed GPUs, -1 for none.
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
@@ -153,7 +151,7 @@ class Gang:
 
     @property
     def precedence(self) -> Precedence:
-        """What decides whether it comes first among gangs of its priority, but for its age."""
+        """What decides the order among gangs of its priority, apart from its age."""
         return Precedence(self.runs, self.guarantee)
 
     def pod_classes(self, requirement: GroupRequirement) -> tuple[ClassIdx, ...]:

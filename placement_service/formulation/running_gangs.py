@@ -3,7 +3,7 @@
 Where the policy allows evictions, a running gang that may be disturbed enters the
 problem as if it waited, with its pods at home: the node that each runs on. Its room is
 free, and the plan in which nothing moves takes all of it again. So every model and every bound
-decides about evictions without code of its own:
+covers evictions without code of its own:
 
     PREEMPT, RECLAIM   a pod stays at home or goes: one pod set for each node
     REPACK             every pod runs after the plan, at home or elsewhere
@@ -19,8 +19,8 @@ there, when nothing says which of the listed devices of its nodes it has, or wha
 those that stay (`devices`), when its nodes hold more than they have or more for owners, and when
 its pods have rules about other pods, ports or reservations, or want network devices.
 
-Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). What it
-refuses its own pods that wait, because others of them break its required levels, `mends` tells.
+Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
+where its own waiting pods are refused because its running ones break its required levels.
 
 Preferred levels of open gangs are left out: what runs already costs nothing. So
 are required ones where none of their pods can get another node.
@@ -58,7 +58,7 @@ from placement_service.formulation.staying_or_moving import open_for_moves
 def open_running_gangs(
     snapshot: Snapshot, policy: Policy, *, closed: Collection[int] = ()
 ) -> Prepared:
-    """The snapshot with all gangs open that the policy allows to disturb, but for `closed`."""
+    """The snapshot with all gangs open that the policy allows to disturb, except `closed`."""
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
     rights = EvictionRights(snapshot, policy, each_alone=True)
@@ -72,7 +72,7 @@ def open_running_gangs(
     else:
         opened = open_for_evictions(snapshot, chosen, rights)
         if rights.in_turn:
-            # Together these may not reclaim so much: bounds are of what each may alone.
+            # Together these may not reclaim so much: bounds are about what each may reclaim alone.
             strict = open_for_evictions(snapshot, chosen, EvictionRights(snapshot, policy))
             opened = replace(strict, relaxed=opened.snapshot)
     missed = [
@@ -132,7 +132,7 @@ def _able(
 
 
 def _growing(snapshot: Snapshot) -> frozenset[str]:
-    """The gangs, bases for what is based on them, whose pods wait."""
+    """The gangs whose pods wait; for a scaled gang also its base."""
     return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(_pending(g)))
 
 
@@ -160,7 +160,7 @@ def _without_bases_of_others(snapshot: Snapshot, able: frozenset[int]) -> frozen
 
 
 def _overbooked(snapshot: Snapshot) -> frozenset[str]:
-    """Nodes that hold more than they have, with what owners may take: one victim is not enough."""
+    """Nodes where more is used and held for owners than they have: one victim is not enough."""
     nodes = snapshot.columns
     held: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for reservation in snapshot.reservations:
@@ -178,7 +178,7 @@ def _overbooked(snapshot: Snapshot) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _RunningOn:
-    """What is asked about the nodes that pods run on."""
+    """Facts about the nodes that pods run on."""
 
     nodes: Nodes
     usable: frozenset[str]
@@ -209,7 +209,7 @@ def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
     return (
         bool(running)
         and not gang.is_pending
-        # A gang without any minimum is never decided about: all its pods are extras.
+        # Nothing is decided about a gang without any minimum: all its pods are extras.
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)

@@ -1,4 +1,4 @@
-"""Rows that keep a point away from others, in exact numbers.
+"""Rows that separate a point from others, in exact numbers.
 
 Among a >= 0 with a.m <= 1 for every given point m, the one with the largest a.x. If that is
 above 1 it is a row that every m keeps and x breaks; else x lies below a convex combination
@@ -33,7 +33,7 @@ def separate(points: Ints, away: Point) -> Separation:
     for k, count in enumerate(away):
         if count and not reach[k]:
             return Separation(tuple(int(j == k) for j in range(len(away))))
-    # Few points matter: each round adds the one that is broken most.
+    # Few points matter: each round adds the most violated one.
     chosen = [int(np.argmax(points[:, k])) for k, count in enumerate(away) if count]
     chosen = list(dict.fromkeys(chosen))
     while True:

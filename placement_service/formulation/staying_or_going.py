@@ -80,7 +80,7 @@ def open_for_evictions(
 
 
 class _Room:
-    """What nodes have when all open gangs are gone, and who may use it.
+    """What nodes have when all open gangs are gone, and which gangs may use it.
 
     For each `Sharing` of the rights there is a column a resource: it holds the room that
     the gangs of the sharing may use, and is charged with them and with the victims whose
@@ -107,7 +107,7 @@ class _Room:
         self._charged: dict[tuple[int, Counts], PodTemplate] = {}
 
     def counts(self, gang: PodGang, *, opens: bool) -> Counts:
-        """In which columns the pods of a gang count."""
+        """The columns in which the pods of a gang count."""
         if opens:
             victim = self._rights.victim(gang)
             return tuple(victim in s.victims for s in self._sharings)

@@ -90,7 +90,7 @@ class _Devices:
         )
 
     def come_again(self, pod: BoundPod, template: PodTemplate) -> bool:
-        """Whether its node would give a pod the devices that it has, were they all free."""
+        """Whether its node would give a pod the devices that it has, if all were free."""
         want, node = want_of(template, self.policy), self._node_of(pod)
         if want is None:
             return True

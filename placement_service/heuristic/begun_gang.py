@@ -1,4 +1,4 @@
-"""Placing what is left of a gang some of whose units have their nodes."""
+"""Places the rest of a gang when some of its units have their nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 
 class BegunGang(GangPlacer):
-    """A gang that is begun: the rest of a part goes to the domain where the part lies."""
+    """A gang that is placed in part: the rest of a part goes to the domain where the part lies."""
 
     def __init__(self, topology: Topology, residual: ResidualCapacity, gang: int) -> None:
         super().__init__(topology, residual, topology.problem.gangs[gang])
@@ -43,7 +43,7 @@ class BegunGang(GangPlacer):
         return used + [d for d in found if d not in used]
 
     def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
-        # Where a part lies already tells it from the others.
+        # Parts of which units have nodes are unlike the others.
         return iter([(None, self.hardest_first(parts))])
 
     def _used(self, part: Part, domain: Ints) -> list[int]:

@@ -1,4 +1,4 @@
-"""Nodes of a domain that victims leave, the cheapest first for the room that each gives.
+"""Clears nodes of a domain of victims, the cheapest first for the room that each gives.
 
 Extras of a gang go before the whole gang does. Once some of a gang have gone its other nodes may be
 cheaper, and are priced again.
@@ -102,7 +102,7 @@ class Clearing:
             heapq.heappush(self._heap, (priced.each, node))
 
     def clear(self, slots: float) -> bool:
-        """Clear nodes for so many slots; true when there is nothing left to clear."""
+        """Clears nodes for so many slots; returns true when nothing is left to clear."""
         problem = self._standing.problem
         row = self._standing.residual.row
         while slots > 0 and self._heap:
@@ -128,7 +128,7 @@ class Clearing:
 
 
 def _without(gang: Gang, units: Units, node: int) -> Units | None:
-    """What stays of a gang that gives up a node, None when that takes more than extras."""
+    """What stays of a gang that gives up a node; None when it would lose more than extras."""
     gone: Sequence[tuple[int, int]] = [(d, c) for d, n, c in units if n == node]
     for q, requirement in enumerate(gang.requirements):
         lost = sum(c for d, c in gone if d in requirement.demands)

@@ -1,4 +1,4 @@
-"""How much the GPU pods that wait want each node: nodes that few of them can use go first."""
+"""How much waiting GPU pods need each node: nodes that few of them can use are filled first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def demand_rank(problem: Problem) -> Ints:
             for d in gang.demands:
                 demand[d.pod_class] += d.count * problem.gpus[d.pod_class]
     score = np.zeros(problem.node_count, dtype=np.int64)
-    # Only nodes that are short of a resource for some class: of most columns they are few.
+    # Only nodes that are short of a resource for some class: in most columns these are few.
     most = request.max(axis=0, initial=0)
     short = [np.flatnonzero(free[:, r] < most[r]) for r in range(len(most))]
     left = [free[nodes, r] for r, nodes in enumerate(short)]

@@ -1,4 +1,4 @@
-"""Who gets which domain, so that costs sum to the least: the Hungarian method.
+"""Assigns domains so that the sum of costs is least: the Hungarian method.
 
 Rows join one after another. Each takes the column to which the cheapest path of exchanges leads,
 where prices of rows and columns (the duals) keep every cost that is left at zero or above.
@@ -14,7 +14,7 @@ from placement_service.heuristic.victim_prices import Floats
 
 
 class Assignment(NamedTuple):
-    """The column of each row, -1 for none; of `wanted` columns others would also have use."""
+    """The column of each row, -1 for none; `wanted` columns are of use to other rows, too."""
 
     column: list[int]
     wanted: frozenset[int]
@@ -24,7 +24,7 @@ def least_assignment(cost: Floats) -> Assignment:
     """For each row of cost[R, C], R at most C, a column of its own; none where only inf is left."""
     rows, columns = cost.shape
     real = cost[cost < np.inf]
-    # All rows together cost less than one that gets what it must not take.
+    # All rows together cost less than one row with a forbidden column.
     finite = np.where(cost < np.inf, cost, 2 * rows * float(real.max(initial=0)) + 1)
     # Column 0 holds the row that looks for a place.
     price_of_row, price_of_column = np.zeros(rows), np.zeros(columns + 1)

@@ -97,7 +97,7 @@ class DomainChoice(GangUnits):
     ) -> int | None:
         """The tightest domain for all that is left, else the roomiest.
 
-        Domains before it that rules between pods close join those that were `tried`.
+        Domains before it that rules between pods close are added to `tried`.
         """
         need: dict[ClassIdx, int] = {}
         for d in (*rest, *(d for c in children for d in c.demands)):
@@ -118,7 +118,7 @@ class DomainChoice(GangUnits):
     def _opened(self, level: int, pod_classes: Iterable[ClassIdx]) -> Bools:
         """Domains in which rules between pods let in one of the pod classes [D].
 
-        Those that let in none have room all the same, and to try each takes long.
+        The others may have room, but trying each of them takes long.
         """
         of = self.problem.levels[level]
         opened = np.zeros(of.count + 1, dtype=bool)
@@ -136,7 +136,7 @@ class DomainChoice(GangUnits):
             found = None
             if units:
                 found = _Need(units, self._main(units), tuple(self._inner(part)))
-            # The part is kept too, so that no other can have its id.
+            # The part is kept, too, so that no other object can have its id.
             known = self._needs[id(part)] = (part, found)
         return known[1]
 

@@ -27,7 +27,7 @@ class Topology:
         self._parents: dict[tuple[int, int], Ints | None] = {}
         self._children: dict[tuple[int, int], tuple[Ints, ...]] = {}
         self._least_demand_rank: dict[tuple[int, int], Ints] = {}
-        #: GPUs of each pod class, for those who ask one by one.
+        #: GPUs of each pod class, for code that asks one by one.
         self.gpus: list[int] = problem.gpus.tolist()
         # Loose pods go to the narrowest levels' fullest domains first.
         named = [i for i in problem.scope_levels if not problem.levels[i].is_host]
@@ -38,7 +38,7 @@ class Topology:
         """The gang's scopes as a tree, None when they do not nest."""
         if gang is self.problem.gangs[gang.index]:
             return self._trees[gang.index]
-        # Somebody asks what it would be if the gang asked for something else.
+        # This gang is not in the problem: a copy that asks for something else.
         return tree_of(self.problem, gang)
 
     def inside(self, level: int, domain: int) -> Ints:

@@ -41,13 +41,13 @@ def first_answer(
 ) -> Solution:
     """The best of a few greedy plans, and of the previous one where it still fits.
 
-    Where one gang waits and counting is enough, the best plan there is.
+    Where one gang waits and counting is enough, it is the best possible plan.
 
     Where running gangs may give way, all stay at first, and then make room.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
     always taken. After half of the time no further order is begun, unless no clock may decide. With
-    `minimums_only` a plan that places everyone is good enough, however it lies.
+    `minimums_only` any plan that places all gangs is good enough.
     """
     settled = settle(problem)
     if settled is not None:
@@ -56,7 +56,7 @@ def first_answer(
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)
     best: Plan | None = None
-    # The hardest first admits most; the oldest first is what nobody may do worse than.
+    # The hardest first admits most. The oldest first is what the answer must not be worse than.
     tried = (orders(problem)[2], oldest_first)
     home = home_plan(problem)
     builder.until = max(deadline, time.monotonic() + LEAST_SECONDS)
@@ -86,7 +86,9 @@ def first_answer(
 
 
 def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
-    """Room for all that wait, the hardest to place first: who has least choice chooses first."""
+    """Room for all waiting gangs, the hardest to place first: the gang with least choice chooses
+    first.
+    """
     opened = make_room(builder, home, until=until, by_priority=False)
     plan = builder.build(orders(builder.problem)[0], start=opened)
     return plan if budgets_hold(builder.problem, plan) else None
@@ -102,6 +104,6 @@ def is_large(problem: Problem) -> bool:
 
 
 def _earlier_plan(problem: Problem, previous: tuple[Assignment, ...]) -> Plan:
-    """An earlier answer as a plan; pods of a bundle that were torn apart are left out."""
+    """An earlier answer as a plan, without bundles whose pods are on different nodes."""
     plan = from_solution(problem, Solution(previous, ()))
     return {i: tuple(u for u in units if u[2]) for i, units in plan.items()}

@@ -15,7 +15,7 @@ def place_flat(gang: DomainChoice, region: Region) -> bool:
     bound = (s for s in gang.gang.scopes if s.required >= 0)
     distinct = {(s.demands, s.required, s.pin): s for s in bound}
     scopes = list(distinct.values())
-    # Depth first, on a stack of our own: a gang may have any number of scopes. Each
+    # Depth first, on an explicit stack: a gang may have any number of scopes. Each
     # entry is the domains still to try and the nodes left to each demand so far.
     stack: list[tuple[Iterator[int], dict[int, Region]]] = [(_domains(gang, scopes, 0), {})]
     while stack:

@@ -49,8 +49,9 @@ class GangPlacer(DomainChoice):
         return self._contents(tree, region)
 
     def _is_room(self) -> bool:
-        """Whether all nodes together have room for the minimum: on a full cluster most gangs
-        find none, and to look for domains takes longer."""
+        """Whether all nodes together have room for the minimum: on a full cluster most gangs find
+        none, and looking for domains takes longer.
+        """
         wanted: dict[ClassIdx, int] = {}
         for demand, units in zip(self.gang.demands, self.want, strict=True):
             wanted[demand.pod_class] = wanted.get(demand.pod_class, 0) + units
@@ -150,7 +151,7 @@ class GangPlacer(DomainChoice):
         )
 
     def _split(self, part: Part, region: Region, used: Sequence[int]) -> bool:
-        """Spread a part over as few domains of its preferred level as we can."""
+        """Spreads a part over as few domains of its preferred level as possible."""
         level = part.preferred
         children = self.hardest_first(part.children)
         rest = {d: self.want[d] for d in part.loose if self.want[d]}

@@ -81,7 +81,7 @@ class GangUnits:
             self.taken[demand, node] = self.taken.get((demand, node), 0) + units
 
     def give_up(self) -> None:
-        """Give back all units, wherever others were taken since."""
+        """Gives back all units, also when others were taken since."""
         for (d, node), count in self.taken.items():
             if count:
                 pod_class = self.gang.demands[d].pod_class
@@ -171,7 +171,7 @@ class GangUnits:
         return total
 
     def _near_each_other(self, pod_class: ClassIdx, count: int, region: Region) -> Region:
-        """For pods that must share a domain only with themselves: one that holds them."""
+        """A domain that holds the pods, for pods that must share one only with each other."""
         for rule, load in self.residual.loads_of(pod_class):
             if not rule.shares_one_domain(load, pod_class):
                 continue

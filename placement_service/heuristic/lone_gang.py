@@ -1,10 +1,9 @@
 """One gang that waits alone: the best plan, proven by counting.
 
-This is what a scheduler asks that places gang after gang. Where no other gang can gain or lose
-anything, a gang is placed best when it is placed whole, with all extras, in one domain of each
-of its levels: no plan can do better, whatever a search tries. Or no domain has the room for
-its minimum, by its pods of one class alone, and it waits. Cases in between, rules between pods, and
-levels of parts are left to the search.
+A scheduler that places gang after gang asks this. Where no other gang can gain or lose anything, a
+gang is placed best when it is placed whole, with all extras, in one domain of each of its levels:
+no plan can be better. If no domain has room for its minimum, counting only its pods of one class,
+the gang waits. Cases in between, rules between pods, and levels of parts are left to the search.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from placement_service.formulation.plan import Plan, Units, units_of
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.fragmentation import Fragmentation
 
-#: Domains that are filled to find the one that loses least by it.
+#: Domains that are filled to find the one that loses the fewest free nodes.
 MOST_TRIED = 12
 
 #: Tiers in which the plan that places nothing has the least value.
@@ -38,7 +37,7 @@ _GAINED = frozenset({TierName.ADMITTED, TierName.WAITING, TierName.EXTRA})
 
 
 def settle(problem: Problem) -> Solution | None:
-    """The best plan with its proof; None where it takes more than counting."""
+    """The best plan with its proof; None where counting is not enough."""
     gang = _lone(problem)
     levels = None if gang is None else _levels(gang)
     if gang is None or levels is None:
@@ -180,7 +179,7 @@ def _may_hold_minimum(gang: Gang, room: Ints) -> Bools:
 def _best(
     problem: Problem, gang: Gang, domains: _Domains, usable: Bools, fits: Ints, asked: Ints
 ) -> Units | None:
-    """These units of each demand in the domain that loses least, of those that are tried."""
+    """These units of each demand in the tried domain that loses the fewest free nodes."""
     best: tuple[int, Units] | None = None
     fragmentation = Fragmentation(problem)
     # The order is exact for one class of pods, except for levels that the gang does not name.
@@ -200,7 +199,9 @@ def _best(
 def _in_order(
     problem: Problem, gang: Gang, domains: _Domains, usable: Bools, every: Ints, asked: Ints
 ) -> Iterator[int]:
-    """Usable domains: those that lose least by one class of pods, then the tightest."""
+    """Usable domains: those that lose the fewest free nodes to one class of pods, then the
+    tightest.
+    """
     largest = _largest_first(problem, gang)[0]
     fits = every[largest]
     count, pod_class = int(asked[largest]), gang.demands[largest].pod_class
@@ -254,7 +255,7 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
         if int(take.sum()) < left:
             return None
         if len(order) and last[order[-1]]:
-            # The last one need not be the largest.
+            # The last node need not be the largest.
             rest = [n for n in np.flatnonzero(last & (fits >= take[-1])) if n not in order[:-1]]
             order[-1] = min(rest, key=lambda n: (fits[n], n))
         free[order] -= take[:, None] * request
@@ -265,7 +266,7 @@ def _filled(problem: Problem, gang: Gang, nodes: Ints, asked: Ints) -> Units | N
 
 
 def _solution(problem: Problem, plan: Plan, *, least: bool = False) -> Solution | None:
-    """The plan if it is proven to be the best; `least`: no plan gains more than this one."""
+    """The plan if it is proven to be the best. With `least`, no plan gains more than it."""
     mine = worth(problem, plan)
     trivial = trivial_bounds(mine.goals)
     bounds = tuple(

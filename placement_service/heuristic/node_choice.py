@@ -1,7 +1,5 @@
-"""Which nodes units of one pod class go to.
-
-The least wanted that fits, then the fewest free GPUs, then the domain with least
-room, then the least CPU, then the first.
+"""Which nodes units of one pod class go to: the node that waiting pods need least, then the one
+with the fewest free GPUs, in the domain with least room, with the least CPU, and then the first.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 #: that they keep apart are far beyond what one node has.
 _RANK, _GPUS, _AROUND = 40, 32, 16
 
-#: From so many nodes on, those that are out of the question are put aside first.
+#: From so many nodes on, those that cannot be chosen are removed first.
 _MANY_NODES = 64
 
 
@@ -121,7 +119,7 @@ class NodeChoice:
             key += self._around(residual, pod_class, nodes)
         order = np.lexsort((key, place))
         nodes, fits, place = nodes[order], fits[order], place[order]
-        # What is left to place in the region when it comes to a node.
+        # Units that are still to be placed in the region at each node.
         filled = fits.cumsum() - fits
         begin = filled[place.searchsorted(np.arange(len(found)))]
         left = np.array(counts)[place] - (filled - begin[place])

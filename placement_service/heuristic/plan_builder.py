@@ -71,7 +71,7 @@ class Builder:
                 self._add_all(residual, plan, gangs)
                 self.add_extras(residual, plan, extended)
         except OutOfTime:
-            # All gangs placed so far are whole; the rest waits.
+            # All gangs placed so far are whole; the others wait.
             pass
         return plan
 
@@ -141,7 +141,7 @@ class Builder:
         return residual.rules_hold()
 
     def base_is_placed(self, gang: Gang, plan: Plan) -> bool:
-        """Whether the gang may be placed as far as its base goes."""
+        """Whether its base allows the gang to be placed."""
         return gang.base < 0 or is_placed(self.problem.gangs[gang.base], plan)
 
     def add(
@@ -174,10 +174,8 @@ class Builder:
     def put_back_home(
         self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gangs: Iterable[GangIdx]
     ) -> None:
-        """Open gangs of a plan go home again, one after another, where there is room and their
-        queues allow it.
-
-        `residual` is what the plan leaves; both are changed.
+        """Brings open gangs of a plan home again, one after another, where there is room and their
+        queues allow it. `residual` is what the plan leaves; both are changed.
         """
         for index in gangs:
             gang = self.problem.gangs[index]
@@ -198,7 +196,7 @@ class Builder:
                 queues.left = before
 
     def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
-        """Whether each node by itself has room for what is not there of a gang that ran there."""
+        """Whether each node by itself has room for the pods of a gang that ran there and left."""
         there = {(d, n): count for d, n, count in held}
         nodes = np.array([h.node for h in gang.home])
         lacking = np.array([h.units - there.get((h.demand, h.node), 0) for h in gang.home])
@@ -207,9 +205,9 @@ class Builder:
         return bool((needs <= residual.free[nodes]).all()) if not gang.keeps else True
 
     def move(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> bool:
-        """What left of a gang runs elsewhere, or else all of it; false if there is no room.
-
-        Then the gang is in the plan no more. `residual` is what the plan leaves; both are changed.
+        """Places the pods that left of a gang elsewhere, or else the whole gang. Returns false if
+        there is no room; then the gang is no longer in the plan. `residual` is what the plan
+        leaves; both are changed.
         """
         mark, queues = residual.mark(), residual.queues.left
         held = plan.get(gang.index, ())

@@ -20,7 +20,7 @@ class QueueLedger:
 
     @property
     def left(self) -> tuple[int, ...]:
-        """What is left of each row, to go back to."""
+        """What is left of each row, to restore later."""
         return tuple(self._left)
 
     @left.setter

@@ -12,9 +12,9 @@ from placement_service.formulation.indices import NO_DOMAIN, NO_LEVEL
 class Region:
     """Nodes that may be used, as sorted indices; None for all.
 
-    Where they are exactly a place of a level, `level` and `domain` say which, and what is
-    known of its domains need not be found again. `even` is true when no two of them are in
-    different domains of the narrowest level.
+    Where they are exactly a place of a level, `level` and `domain` say which, so that facts about
+    its domains need not be computed again. `even` is true when no two of them are in different
+    domains of the narrowest level.
     """
 
     nodes: Ints | None

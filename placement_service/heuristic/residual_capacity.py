@@ -17,7 +17,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.heuristic.queue_ledger import QueueLedger
 
-#: Stands in the journal where a slot of the layout was filled.
+#: Marks in the journal where a slot of the layout was filled.
 SLOT = ClassIdx(-1)
 
 
@@ -26,7 +26,7 @@ class ResidualCapacity:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        # Column by column in memory: that is how it is asked.
+        # Column by column in memory: it is read by columns.
         self.free = np.asfortranarray(problem.free).copy(order="F")
         self.gpus_free = problem.node_gpus_free.copy()
         #: Nodes that changed, one array for each change.
@@ -82,9 +82,8 @@ class ResidualCapacity:
         return result
 
     def rules_hold(self) -> bool:
-        """Whether every rule between pods that only the whole shows holds.
-
-        Nodes without new pods keep them all, so only those with new pods are looked at.
+        """Whether the rules between pods hold that can only be checked on a whole plan. Nodes
+        without new pods keep them, so only rules with new pods are checked.
         """
         for key, load in list(self._in_doubt.items()):
             if not load.holds():
@@ -93,7 +92,7 @@ class ResidualCapacity:
         return True
 
     def loads_of(self, pod_class: ClassIdx) -> list[tuple[Rule, Ints]]:
-        """The rules that a pod class has to do with, with their pods."""
+        """The rules that concern a pod class, with their pods."""
         return [(load.rule, load.pods) for load in self._of_class.get(pod_class, ())]
 
     # --- changes ----------------------------------------------------------
@@ -174,7 +173,7 @@ class _Offer:
         self._eligible = problem.eligible[pod_class]
         request = problem.request[pod_class]
         columns = np.flatnonzero(request)
-        # Those of which equal amounts are asked stand side by side.
+        # Resources with equal requests are adjacent.
         self._columns = columns[np.argsort(request[columns], kind="stable")]
         amounts, self._begins = np.unique(request[self._columns], return_index=True)
         self._amounts = amounts[:, None]
@@ -193,9 +192,9 @@ class _Offer:
         return sums
 
     def look_again(self, nodes: Ints, free: Ints) -> None:
-        """Some nodes, distinct, may have changed."""
+        """Some distinct nodes may have changed."""
         if not len(self._columns):
-            return  # What asks for nothing fits as it did.
+            return  # A class that asks for nothing fits as before.
         amounts = free.T.take(nodes, axis=1)
         amounts = amounts[self._columns]
         if len(self._begins) < len(self._columns):
@@ -228,7 +227,7 @@ class _Load:
                 np.add.at(row, domains[inside], counts[inside] * int(weight[pod_class]))
 
     def holds(self) -> bool:
-        """Whether the rule holds, as far as only the whole shows it."""
+        """Whether the rule holds, as far as it can only be checked on a whole plan."""
         return self.rule.holds(self.pods)
 
 

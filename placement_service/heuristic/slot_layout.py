@@ -1,8 +1,8 @@
 """A layout: how many parts of which size each domain should hold.
 
 The master's patterns fill the domains of one level completely. A layout assigns
-them to real domains, so that the decoder can put every part where the patterns
-meant it to be, instead of finding the same filling again by chance.
+them to real domains, so that the decoder can place every part by its pattern, instead of finding
+the same filling again by chance.
 """
 
 from __future__ import annotations

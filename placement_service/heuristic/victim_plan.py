@@ -1,4 +1,4 @@
-"""A plan while running gangs give way: where everybody is, what is left, and what that costs."""
+"""A plan while running gangs give way: where all gangs are, what is left, and what that costs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VictimPlan:
         self.residual.take_plan(plan)
         #: Open gangs by the node that they run on.
         self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
-        #: Where what leaves its node has to run elsewhere.
+        #: Whether pods that leave their node have to run elsewhere.
         self.moves = False
         for gang in self.problem.gangs:
             self.moves |= bool(gang.keeps)
@@ -56,7 +56,7 @@ class VictimPlan:
         self._rank = {priority: rank for rank, priority in enumerate(priorities)}
 
     def go_home(self) -> bool:
-        """Gangs that are away go home where there is room; whether any did."""
+        """Brings gangs that are away home where there is room; returns whether any came home."""
         plan = dict(self.plan)
         mark, queues = self.residual.mark(), self.residual.queues.left
         self.builder.put_back_home(self.residual, plan, self.dearest(self.away))
@@ -83,12 +83,12 @@ class VictimPlan:
                 queues.charge(gang, after)
                 away = _is_away(gang, after)
                 (self.away.add if away else self.away.discard)(index)
-                # What was moved once stays where it is now.
+                # A gang that was moved stays where it is now.
                 self.prices.see(index, () if away and self.moves else after)
         self.plan = plan
 
     def cost(self, plan: Plan, changed: Iterable[GangIdx]) -> Cost:
-        """What a plan costs that differs from the best so far in some gangs."""
+        """The cost of a plan that differs from the best so far in some gangs."""
         value = [0] * len(self._rank)
         extras = pods = 0
         for index in self.away.union(changed):
@@ -108,7 +108,7 @@ class VictimPlan:
         return Cost(tuple(value), extras, pods)
 
     def release(self, index: GangIdx, before: Units, after: Units) -> None:
-        """What is left grows by what a gang gives up."""
+        """Adds what a gang gives up to what is left."""
         gone = Counter({(d, n): c for d, n, c in before})
         gone.subtract({(d, n): c for d, n, c in after})
         self._release(index, units_of(gone))

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 #: How much more a GPU counts at the next higher priority of running gangs.
 NEXT_RANK = 1e4
-#: What an extra and a pod count for beside a GPU of a minimum.
+#: What an extra and a pod count in relation to a GPU of a minimum.
 AN_EXTRA = 1e-4
 A_POD = 1e-8
 
@@ -35,7 +35,7 @@ class NodePrices:
     slots: Ints
 
     def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
-        """What `count` slots cost in each domain at the least [D], beside those free now."""
+        """The least that `count` slots cost in each domain [D], besides those that are free now."""
         order = np.argsort(self.each, kind="stable")
         order = order[(self.each[order] < np.inf) & (domain[order] >= 0)]
         at = domain[order]
@@ -91,12 +91,12 @@ class Prices:
                 if not g.keeps:
                     self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
                 if g.index not in self._bases:
-                    # What is moved runs on, so that its priority does not count.
+                    # A moved gang still runs, so its priority does not count.
                     self._priority[g.index] = NOBODYS if g.keeps else g.priority
                 self.see(g.index, plan.get(g.index, ()))
 
     def see(self, gang: GangIdx, units: Units) -> None:
-        """Take note of what stays of a gang."""
+        """Notes what stays of a gang."""
         for e in self._entries.get(gang, ()):
             self._units[e] = 0
         for d, n, count in units:
@@ -111,7 +111,7 @@ class Prices:
     def of_nodes(
         self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int
     ) -> NodePrices:
-        """The prices of all nodes, as if each were cleared alone."""
+        """The prices of all nodes, each as if it were cleared alone."""
         problem, units, count = self._problem, self._units, self._problem.node_count
         there = np.bincount(self._requirement, units, len(self._least))
         left = (there - self._least)[self._requirement]

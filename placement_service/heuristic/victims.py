@@ -1,15 +1,15 @@
 """Making room for gangs that wait: which running gangs give way, domain by domain.
 
-For each gang that waits, the most important first, for which nobody need go: where it fits best.
-For each other gang: in each domain that could hold it, clear nodes one after another, the cheapest
-for the room that it gives first, until the gang fits; then keep every victim whose room is not
-needed after all. The domain whose victims cost least wins. Extras of a gang are evicted before the
-whole gang. With moves every victim has to fit elsewhere; a gang that does not stays, and the
-domain is tried again without it.
+Waiting gangs that fit without victims come first, the most important ones before others: each goes
+where it fits best. For each other gang, nodes are cleared one after another in each domain that
+could hold it, the cheapest for the room that it gives first, until the gang fits. Then every victim
+stays whose room is not needed after all. The domain whose victims cost least is chosen. Extras of a
+gang are evicted before the whole gang. With moves every victim has to fit elsewhere; a gang that
+does not stays, and the domain is tried again without it.
 
-A domain that costs little for one gang may be the only cheap one for another. So the gangs of the
-narrowest domains are meant for one each beforehand, where that costs least in all as far as
-estimates tell, and others keep away from those that several would take. Not so with moves.
+A domain that costs little for one gang may be the only cheap one for another. So beforehand each
+gang of the narrowest domains gets a domain in mind, so that the sum of the estimated costs is
+least, and other gangs keep away from domains that several would take. This is not done with moves.
 
 Rights to use the room of others are not checked here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
@@ -35,16 +35,16 @@ from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.victim_plan import Cost, VictimPlan
 from placement_service.heuristic.victim_prices import Floats, NodePrices
 
-#: Domains tried for one gang, those first whose victims should cost least.
+#: Domains tried for one gang, those with the cheapest victims by estimate first.
 MOST_DOMAINS = 3
 
-#: Gangs of the narrowest level up to which each is meant for a domain before all get their turns.
+#: Up to so many gangs of the narrowest level, each gets a domain in mind before their turns.
 MOST_MEANT = 64
 
 #: How much more room is made each time the expected room was not enough.
 MORE = 1.5
 
-#: How often a domain is tried again without gangs for which there is no room elsewhere.
+#: How often a domain is tried again without the gangs for which there is no room elsewhere.
 MOST_TRIES = 4
 
 
@@ -56,7 +56,7 @@ class _Priced(NamedTuple):
 
 
 class _Need(NamedTuple):
-    """What of a gang decides where it fits, and the narrowest level that holds it whole."""
+    """What decides where a gang fits, and the narrowest level that holds it whole."""
 
     demand: Demand
     level: int
@@ -66,8 +66,8 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
     """The plan with gangs that wait placed in the room of victims, as far as time allows.
 
     The most important gangs come first, or else those with the narrowest domains, the largest
-    first: that costs least where there is room for all. Where others move, those for which they do
-    are then placed once more, each beside all the others.
+    first, which costs least where there is room for all. With moves the placed gangs are then
+    placed once more, each beside all the others.
     """
     problem = builder.problem
 
@@ -93,22 +93,22 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
 
 
 class _Search:
-    """The best plan so far, and the one that is changed."""
+    """The best plan so far, and the plan that is changed."""
 
     def __init__(self, builder: Builder, plan: Plan) -> None:
         self.builder = builder
         self.problem = builder.problem
         self.now = VictimPlan(builder, plan)
-        #: The plan to go on with when time is over.
+        #: The plan to use when time is over.
         self.best = plan
         #: Gangs for which there is no room elsewhere.
         self._stuck: set[GangIdx] = set()
         self._needs: dict[GangIdx, _Need] = {}
-        #: The domain that each gang is meant for, while it waits.
+        #: The domain that is meant for each gang while it waits.
         self._meant: dict[GangIdx, int] = {}
 
     def make_room_for(self, gangs: Sequence[Gang], until: float) -> None:
-        """Place gangs, each in the domain where that costs least, if any victims are enough."""
+        """Places gangs, each in the domain where that costs least, if victims are enough."""
         if not self.now.moves:
             # With moves gangs are placed once more anyway, and that does better.
             self._choose_domains(gangs)
@@ -159,7 +159,7 @@ class _Search:
         return self._needs[gang.index]
 
     def _choose_domains(self, gangs: Sequence[Gang]) -> None:
-        """Mean each gang of the narrowest level for a domain, where domains are enough."""
+        """Chooses a domain for each gang of the narrowest level, where there are enough domains."""
         counts = {
             lv: self.problem.levels[lv].count for g in gangs if (lv := self._need(g).level) >= 0
         }
@@ -178,13 +178,13 @@ class _Search:
         return self.now.prices.of_nodes(self.now.residual, gang, need.demand, need.level)
 
     def _estimate(self, gang: Gang, prices: NodePrices) -> Floats:
-        """What room for a gang should cost in each domain of its level."""
+        """The estimated cost of room for a gang in each domain of its level."""
         demand, level = self._need(gang)
         now = self.now.residual.slots(demand.pod_class, level)
         return prices.by_domain(self.problem.levels[level].domain, now, demand.count)
 
     def _beside(self, gang: Gang) -> _Priced | None:
-        """The plan with a gang for which nobody need go, None where there is no room."""
+        """The plan with a gang that needs no victims; None where there is no room."""
         now = self.now
         nodes, of_others = None, self._of_others(gang)
         if of_others:
@@ -198,7 +198,7 @@ class _Search:
         return _Priced(now.cost(now.plan, ()), {**now.plan, gang.index: units})
 
     def _in_the_room_of_others(self, gang: Gang, until: float) -> _Priced | None:
-        """The plan with a gang where that costs least, None where no victims are enough."""
+        """The plan with a gang where that costs least; None where no victims make enough room."""
         best: _Priced | None = None
         prices = self._prices(gang)
         self._stuck.clear()
@@ -256,7 +256,7 @@ class _Search:
         lacking: float = needed.count - int(now.residual.row(needed.pod_class)[nodes].sum())
         clearing = Clearing(now, gang, needed, nodes, prices, self._stuck)
         while True:
-            # Where there is room already nobody need go.
+            # Where there is room already no gang need go.
             done = lacking > 0 and clearing.clear(lacking)
             units = self.builder.place(now.residual, gang, within=nodes)
             if units is not None:
@@ -279,12 +279,12 @@ class _Search:
         else:
             self.builder.put_back_home(now.residual, plan, goers)
             if any(b in plan for i in goers if i not in plan for b in now.based.get(i, ())):
-                # What was placed needs its base.
+                # A placed gang needs its base.
                 return None
         return _Priced(now.cost(plan, clearing.left), plan)
 
     def _run_elsewhere(self, plan: dict[GangIdx, Units], goers: Sequence[GangIdx]) -> bool:
-        """Gangs that leave go back home or else to other nodes; whether all of them could."""
+        """Brings gangs that leave home again, or elsewhere; returns whether all have a place."""
         gangs, residual = self.problem.gangs, self.now.residual
         self.builder.put_back_home(residual, plan, goers)
         for index in sorted(goers, key=lambda i: (-len(gangs[i].scopes), -gangs[i].value, i)):

@@ -44,7 +44,7 @@ class Domains:
         found = np.array(of_set, dtype=np.int64)[self._nodes.labels.number]
         alone = found < 0
         if level == HOSTNAME and alone.any():
-            # The hostname label stands apart: it may be the node's own name.
+            # The hostname label is a special case: it may be the node's own name.
             for n, value in enumerate(self._nodes.label(level)):
                 if alone[n] and value is not None:
                     found[n] = numbers.setdefault(value, len(numbers))

@@ -13,7 +13,7 @@ from placement_service.entities.request import PODS, PodGang, PodTemplate, Polic
 #: Values are in millionths of a GPU.
 MILLIONTHS = 1_000_000
 
-#: What gangs without GPUs are worth together when they fill the cluster in every resource.
+#: The value of all gangs without GPUs that together fill the cluster in every resource.
 SHARED = 900_000
 
 #: The largest value of one gang.

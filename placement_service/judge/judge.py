@@ -1,4 +1,4 @@
-"""One judge for all plans of a request: the request is read once, and each plan once."""
+"""The judge of all plans of a request: the request is read once, and each plan once."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Judge:
         self._question = Question(snapshot, policy)
 
     def judge(self, bindings: Sequence[Binding], evictions: Sequence[Eviction]) -> Verdict:
-        """What is to be said of a plan."""
+        """The verdict on a plan."""
         outcome = Outcome(self._question, bindings, evictions)
         broken = violations(outcome, evictions)
         return Verdict(broken, None if broken else score_of(outcome))
 
     def score(self, bindings: Sequence[Binding], evictions: Sequence[Eviction]) -> Score:
-        """What a plan is worth, whether it keeps the rules or not."""
+        """What a plan is worth, whether or not it keeps the rules."""
         return score_of(Outcome(self._question, bindings, evictions))

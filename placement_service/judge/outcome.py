@@ -1,8 +1,8 @@
 """The cluster after a plan, read off the raw snapshot: what `verify` and `score` look at.
 
 It exists so that both read a plan in the same way, and shares no code with the engine that made it.
-It judges nothing: bindings that name an unknown pod or node, or a pod for the second time, are left
-out here, as are evictions of pods that do not run in a pod set; `verify` reports them.
+It judges nothing: it leaves out bindings that name an unknown pod or node, or a pod for the second
+time, and evictions of pods that do not run in a pod set; `verify` reports them.
 
 New pods are rows of arrays. Rules that are rarely used ask for them as values.
 """
@@ -73,9 +73,8 @@ class EvictedPod:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """One group after the plan: how many new pods it has, and which running ones go.
-
-    `running` ran before; `moved` of the new ones ran elsewhere.
+    """One group after the plan: how many new pods it has, and which running ones go. `running` pods
+    ran before the plan; `moved` of the new ones ran elsewhere.
     """
 
     group: PodGroup
@@ -86,7 +85,7 @@ class GroupOutcome:
 
     @property
     def undisturbed(self) -> int:
-        """Pods that run on where they are."""
+        """Pods that still run where they are."""
         return self.running - len(self.evicted)
 
     @property
@@ -101,7 +100,7 @@ class GroupOutcome:
 
     @property
     def bound(self) -> int:
-        """Pods that the plan binds, moved ones not among them."""
+        """Pods that the plan binds, without moved ones."""
         return self.new - self.moved
 
     @property

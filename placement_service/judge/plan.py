@@ -1,4 +1,4 @@
-"""A plan beside what it leads to: what every rule of the judge looks at."""
+"""A plan and its outcome: what every rule of the judge looks at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from placement_service.judge.outcome import EvictedPod, NewPod, Outcome
 
 @dataclass(frozen=True)  # no slots: cached_property keeps its value in the instance
 class Plan:
-    """The bindings and evictions as they came, and what they lead to."""
+    """The bindings and evictions of a plan, and the outcome."""
 
     policy: Policy
     bindings: Sequence[Binding]
@@ -162,7 +162,7 @@ class Member:
 
 
 class Crowd:
-    """All new pods and those that run on, found by label."""
+    """All new pods and those that still run, found by label."""
 
     def __init__(self, plan: Plan) -> None:
         gone = {evicted.pod.name for evicted in plan.evicted}
@@ -218,7 +218,7 @@ def _by_node(pods: Iterable[NewPod]) -> tuple[tuple[Node, tuple[NewPod, ...]], .
 
 
 def first_on_each_node(pods: Iterable[NewPod]) -> Iterator[NewPod]:
-    """One of several like pods on a node: what is true of it is true of all."""
+    """One of several alike pods on a node: what is true of it is true of all."""
     seen = set()
     for pod in pods:
         # Templates are shared across namespaces, and selectors look at those.

@@ -1,7 +1,7 @@
 """A request as the judge reads plans against it: pods, sets, groups and scopes in rows.
 
-Read once for all plans of a request. It shares no code with the engine, and holds only what
-the request says: which pod is of which set, which set of which group, what runs where.
+Read once for all plans of a request. It shares no code with the engine, and holds only what the
+request says: the set of each pod, the group of each set, and what runs where.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _admitted(outcome: Outcome, policy: Policy) -> Counts:
         first = [_sum(values, made_whole) - lost]
         for seconds in bands:
             first.append(_sum(values, [g for g in met if _waited(outcome, g) > seconds]))
-        # With RECLAIM others may have to go for it.
+        # With RECLAIM other gangs may have to go for it.
         reclaims = policy.eviction is EvictionPolicy.RECLAIM
         first = [inside[priority], *first] if reclaims else [*first, inside[priority]]
         counts += [Count(value, priority, reported=False) for value in first]
@@ -189,9 +189,8 @@ def _sum(values: Mapping[str, int], gangs: Iterable[PodGang]) -> int:
 
 
 def _inside_guarantees(outcome: Outcome, policy: Policy) -> dict[int, int]:
-    """Thousandths of guaranteed GPUs that queues use beyond what they use without the plan.
-
-    By priority: counted is the queue that a gang names, and of what is new the minimums of this
+    """Thousandths of guaranteed GPUs that queues use beyond what they use without the plan, by
+    priority. It counts in the queue that a gang names, and of new pods only the minimums of this
     priority and above.
     """
     guaranteed = {q.name: 1000 * q.guaranteed.get(GPUS, 0) for q in outcome.snapshot.queues}
@@ -220,7 +219,7 @@ def _inside_guarantees(outcome: Outcome, policy: Policy) -> dict[int, int]:
 def _minimums_added(gang: GangOutcome, policy: Policy) -> int:
     """Thousandths of GPUs in the minimum of a gang that is placed, less where it had to go."""
     pending = gang.gang.is_pending
-    # What ran and had to go; its extras are no part of it.
+    # It ran and had to go; its extras do not count.
     counts = int(gang.placed) if pending else -int(not gang.placed)
     if not counts:
         return 0
@@ -283,7 +282,7 @@ def _disruption(outcome: Outcome, policy: Policy) -> Counts:
 
 def _topology(outcome: Outcome, policy: Policy) -> Counts:
     question, scopes = outcome.question, outcome.scopes
-    # A pod that is moved costs nothing where it goes: it runs already.
+    # A moved pod costs nothing where it goes: it ran before.
     counts = np.array([gang.placed and gang.has_bound for gang in outcome.gangs], dtype=bool)
     total = 0
     for level, mine in _scopes_by_level(question.scopes, required=False).items():
@@ -322,7 +321,7 @@ def _away(outcome: Outcome, counts: Bools) -> int:
 
 
 def _set_splits(outcome: Outcome, scopes: Scopes) -> Iterator[int]:
-    """For each base with placed scaled gangs: the domains too many of the whole set."""
+    """For each base with placed scaled gangs: how many domains too many the whole set uses."""
     bases = {gang.gang.name: g for g, gang in enumerate(outcome.gangs)}
     scaled: defaultdict[int, list[int]] = defaultdict(list)
     for g, gang in enumerate(outcome.gangs):
@@ -420,7 +419,7 @@ def _levels(snapshot: Snapshot) -> list[str]:
 
 
 class _Tier(NamedTuple):
-    """What a tier counts, and how many of it make one of what is reported."""
+    """What a tier counts, and how many of its units make one reported unit."""
 
     measure: Callable[[Outcome, Policy], Counts]
     unit: int = 1

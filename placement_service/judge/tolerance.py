@@ -10,7 +10,7 @@ from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.judge.score import Score
 
-#: By the place of a step, how much of it is enough.
+#: For each step, by its place, how much of it is enough.
 Floors = dict[int, int]
 
 
@@ -20,12 +20,12 @@ class Ranking:
     def __init__(self, policy: Policy) -> None:
         shares = ((tier, policy.tolerance(tier.value)) for tier in TierName)
         self._shares = [(tier, share) for tier, share in shares if share > 0]
-        #: For each tier of which some may be spent, the best plan when it is not.
+        #: For each tier of which some may be spent, the best plan that spends none.
         self._best: dict[TierName, Score] = {}
         self._floors: Floors = {}
 
     def see(self, score: Score) -> None:
-        """Take note of a plan that keeps the rules."""
+        """Notes a plan that keeps the rules."""
         floors: Floors = {}
         for tier, share in self._shares:
             best = self._best.get(tier)

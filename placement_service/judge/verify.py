@@ -31,7 +31,7 @@ from placement_service.judge.rules import (
     reservations,
 )
 
-#: Every rule, in the order of the documentation. A rule tells each way in which a plan breaks it.
+#: Every rule, in the order of the documentation. A rule yields each way in which a plan breaks it.
 RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     nodes.bindings_are_of_pending_pods_on_usable_nodes,
     gangs.gangs_are_all_or_nothing,

@@ -1,8 +1,7 @@
 """Plans of one request, judged: only a plan that keeps every rule is a candidate.
 
 Every plan is named, verified and scored before it counts, by code that shares nothing with
-the engine. A plan that breaks a rule is reported and dropped, and so is a claim that does not
-hold.
+the engine. A plan that breaks a rule is reported and dropped. So is a claim that does not hold.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Candidates:
         return candidate
 
     def nothing(self, solution: Solution) -> Candidate:
-        """The plan in which nothing moves and nobody gets anything."""
+        """The plan in which nothing moves and no gang gets pods."""
         return self._candidate(solution, NamedPlan((), ()), self._judge.score((), ()))
 
     def better(self, best: Candidate, solution: Solution) -> Candidate | None:
@@ -80,7 +79,7 @@ class Candidates:
         return candidate if rank(candidate.score) >= rank(best.score) else best
 
     def remember(self, candidate: Candidate) -> None:
-        """Takes note of the fewest domains that gangs need in a candidate."""
+        """Notes the fewest domains that gangs need in a candidate."""
         for i, gang in enumerate(candidate.score.gangs):
             if gang.placed and gang.preferred_domains is not None:
                 self.reached[i] = min(

@@ -44,15 +44,14 @@ VERIFYING_SHARE = 0.2
 #: A search shorter than this is not worth starting, in seconds.
 SHORTEST_SEARCH = 0.02
 
-#: The share of the time that the first answer may take, where the processor is ours alone, and at
-#: most where others take some of it: a plan that is cut short is worse than first come, first
-#: served.
+#: The share of the time that the first answer may take: where no other program uses the processor,
+#: and the most where others do. A plan that is cut short is worse than first come, first served.
 FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 
-#: How much longer than the last time judging and writing may take.
+#: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
 
-#: Explaining and writing the last answer, in times of writing one without explanations.
+#: The time to explain and write the last answer, as a multiple of writing one without explanations.
 EXPLAINING = 3.0
 
 
@@ -96,7 +95,7 @@ def place(
     if interrupter.interrupted:
         raise Interrupted
 
-    # 5. Why the rest waits.
+    # 5. Why the other gangs wait.
     run.offer(best)
     reasons = run.explain(problem, best)
     cut_short = limit in (Limit.TIME, Limit.SOLVER_LOST) or run.is_late
@@ -155,7 +154,7 @@ class _Run:
 
     @property
     def explain_by(self) -> float:
-        """When explaining is cut short: the reasons still have to be written."""
+        """The time at which explaining is cut short: the reasons still have to be written."""
         return self._budget.answer_by - self._offering
 
     @property
@@ -164,14 +163,14 @@ class _Run:
         return self._clock() >= self.explain_by
 
     def check_time(self) -> None:
-        """Raises when nobody waits for a first answer any more."""
+        """Raises when nobody waits for a first answer any longer."""
         if self._interrupter.interrupted:
             raise Interrupted
         if self._clock() > self._budget.deadline:
             raise DeadlineTooShort(elapsed_seconds=self.elapsed())
 
     def offer(self, candidate: Candidate) -> None:
-        """Hands out the answer that a candidate makes, should there be no later one."""
+        """Hands out the answer that a candidate makes, for the case that no later one comes."""
         if candidate.plan is not self._offered:
             self._offered = candidate.plan
             begin = self._clock()
@@ -310,7 +309,7 @@ class _Run:
             return best, Limit.NONE, found.peak_memory_bytes
         if found.limit is not Limit.NONE:
             return best, found.limit, found.peak_memory_bytes
-        # An engine that ends by itself and does not say why has nothing left to try.
+        # An engine that ends by itself without a reason has nothing left to try.
         limit = best.solution.limit
         return best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
 

@@ -80,7 +80,7 @@ def gang_results(
 
 
 def _gone(evictions: Sequence[Eviction]) -> Mapping[str, tuple[Reason, ...]]:
-    """By gang that is evicted, for whom."""
+    """For each evicted gang, for which gang it goes."""
     found: dict[str, dict[str, Reason]] = {}
     for one in evictions:
         if one.kind is not EvictionKind.MOVE:

@@ -70,11 +70,11 @@ class AskSolver(Protocol):
 def ask_nobody(
     function: str, argument: object, /, *, deadline: float, interrupter: Interrupter
 ) -> None:
-    """For callers that have no solver besides the search."""
+    """Answers nothing: for callers that have no solver besides the search."""
 
 
 class Offer(Protocol):
-    """Takes the best verified answer so far, for the edge to send should we be late.
+    """Takes the best verified answer so far, for the edge to send if the computation is late.
 
     Each is complete but for explanations; the next one replaces it.
     """
@@ -83,7 +83,7 @@ class Offer(Protocol):
 
 
 def keep_none(placement: Placement, /) -> None:
-    """Takes no answer before the last, for callers who wait as long as it takes."""
+    """Takes no answer before the last, for callers that wait as long as it takes."""
 
 
 class ReportDefect(Protocol):
@@ -110,7 +110,7 @@ class Stages:
 class Budget:
     """Times on the clock of `place`, in seconds.
 
-    `answer_by` is when the answer must leave. Past `deadline` nobody reads it.
+    `answer_by` is when the answer must leave. After `deadline` nobody reads it.
     """
 
     arrival: float

@@ -1,5 +1,5 @@
 """Questions about a cluster that could be different, answered with proof.
 
-Each question changes the snapshot (`changes`), counts what that means (`bounds`), tries it with
-the first answer's means, and only where neither decides asks the solver.
+Each question changes the snapshot (`changes`), counts what that means (`bounds`), and tries it as a
+first answer does. It asks the solver only where neither decides.
 """

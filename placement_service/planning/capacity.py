@@ -43,10 +43,10 @@ _DOMAINS: Final = "placement_service.cp_sat.copies_and_domains:fewest_domains"
 #: Most copies that are counted.
 MOST_COPIES: Final = 5_000
 
-#: Copies up to which a solver is asked for a better bound, as gangs of their own.
+#: Up to so many copies, as separate gangs, a solver is asked for a better bound.
 _MOST_SEARCHED: Final = 1_000
 
-#: Seconds with which no search is worth while, and the part of what is left that one gets.
+#: Seconds below which no search is worth starting, and the part of the rest that one gets.
 _SHORTEST: Final = 0.1
 _SHARE: Final = 0.5
 
@@ -97,7 +97,7 @@ def copies(
 ) -> Bounded:
     """The most copies of a gang beside all that is placed.
 
-    One that waits is its own first copy; of one that runs, further copies are counted. Unless
+    A gang that waits is its own first copy; for one that runs, further copies are counted. Unless
     `exhaustive` no search is made. `report` is told of each better value and bound.
     """
     if model.base_gang and model.base_gang not in cluster.placed:
@@ -111,7 +111,7 @@ def copies(
 
 
 def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterator[Known]:
-    """Better and better values and bounds."""
+    """Values and bounds, each better than the last."""
     snapshot = replace(cluster.snapshot, gangs=(*cluster.snapshot.gangs, copy))
     problem = formulate(snapshot, cluster.policy, repeated=True)
     value = _placed_greedily(cluster, snapshot, problem)
@@ -131,7 +131,7 @@ def _further_copies(cluster: Cluster, copy: PodGang, exhaustive: bool) -> Iterat
 
 
 def _placed_greedily(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> int:
-    """How many copies go one after another into what the plan leaves."""
+    """How many copies fit, one after another, into what the plan leaves."""
     residual = ResidualCapacity(problem)
     residual.take_plan(_plan(cluster, snapshot))
     builder = Builder(problem)
@@ -266,7 +266,7 @@ def missing(
 
 
 def _least(domains: Domains, policy: Policy, solver: Solver, deadline: float) -> int:
-    """At least so many are needed, `NEVER` when no number is enough."""
+    """The least number that is needed; `NEVER` when no number is enough."""
     problem = formulate(domains.added(1), policy)
     if any(g.pending and not g.placeable for g in problem.gangs):
         return NEVER
@@ -325,7 +325,7 @@ def frontier(
         row = []
         for gang in gangs:
             if rows and time.monotonic() >= cluster.deadline:
-                # A part of a row says nothing.
+                # A row is reported only when it is complete.
                 return rows
             row.append(copies(wider, gang, exhaustive=False))
         rows.append(Row(count, row))

@@ -24,7 +24,7 @@ _TROUBLE = "node.kubernetes.io/"
 
 
 def only(snapshot: Snapshot, gangs: Collection[str]) -> Snapshot:
-    """The snapshot without what waits of other gangs; what runs of them stays."""
+    """The snapshot without the waiting pods of other gangs; their running pods stay."""
     kept = []
     for gang in snapshot.gangs:
         if gang.name not in gangs:
@@ -340,7 +340,7 @@ def _sum(amounts: Iterable[Resources]) -> Resources:
 
 
 def _open(node: Node) -> Node:
-    """No new pods are kept away any more because the node was closed by hand."""
+    """The node without what keeps new pods away because it was closed by hand."""
     return replace(
         node,
         unschedulable=False,

@@ -1,8 +1,8 @@
 """The fewest running pods that would have to go for a gang that waits.
 
 Who may go: gangs of lower priority that are preemptible and have run long enough, whole with all
-that is based on them, or extras of theirs; within disruption budgets. A solver process chooses;
-what it chooses is tried, and where a rule between pods refuses it the next best is asked for.
+that is based on them, or extras of theirs; within disruption budgets. A solver process chooses a
+set, which is then tried. Where a rule between pods refuses it the next best set is asked for.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from placement_service.planning.remedy_case import Case, Fit
 
 _FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
 
-#: Sets that are asked for when those before were refused.
+#: How many further sets are asked for when those before were refused.
 _MOST_TRIED: Final = 8
 
-#: Pairs of a demand and a node up to which several gangs are asked for together. No proof is found
-#: in time beyond.
+#: Up to so many pairs of a demand and a node several gangs are asked for together. With more, no
+#: proof is found in time.
 _MOST_CHOICES: Final = 10_000
 
 
@@ -81,7 +81,7 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
 def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
     """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere.
 
-    The gang alone tells at once where it has to have all that it needs; else all of them together.
+    The gang alone decides at once if it must get all that it needs; otherwise all of them together.
     """
     trial = case.here
     if not trial.plan:
@@ -108,7 +108,7 @@ def _is_exact(problem: Problem, gang: Gang, leavers: Leavers) -> bool:
 
 
 class Leavers:
-    """Who may leave for a gang: `names` of the victims, one for each leaver.
+    """What may leave for a gang: `names` of the victims, one for each leaver.
 
     `members` are the running pods of each gang.
     """
@@ -213,7 +213,7 @@ class Leavers:
 def _question(
     problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints
 ) -> EvictionQuestion:
-    """Who has to leave so that some gangs fit together into what is free."""
+    """The question which leavers must leave so that some gangs fit together into what is free."""
     amounts = np.array(
         [[one.requests.get(column, 0) for column in problem.columns] for one in leavers.templates],
         dtype=np.int64,

@@ -20,7 +20,7 @@ from placement_service.planning.remedies import Finder, add_nodes, reduce, relax
 from placement_service.planning.remedy_case import Case, Solver
 from placement_service.planning.trial_snapshot import Trial, minimums
 
-#: How the least of each kind is found; the quick ones first, so that time is left for all.
+#: How the least remedy of each kind is found; the quick kinds first, so that time is left for all.
 KINDS: Final[Sequence[Finder]] = (uncordon, relax, reduce, add_nodes, evict)
 
 #: The part of the time that is left that one kind may take.
@@ -66,7 +66,7 @@ def remedies(
     )
     found: tuple[Remedy, ...] = ()
     for done, kind in enumerate(KINDS):
-        # Most are quick and leave their time to the others.
+        # Most kinds are quick and leave their time to the others.
         share = max(_SHARE, 1 / (len(KINDS) - done))
         before = found
         for remedy in kind(case.within(share)):

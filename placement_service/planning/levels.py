@@ -1,4 +1,4 @@
-"""Topology levels of a snapshot: which label keys they are, and which lie inside which.
+"""Topology levels of a snapshot: their label keys, and which of them nest.
 
 A level is a node label key. A request names levels only in packing scopes, so the order
 comes from the nodes: of two levels the finer one has more domains, and lies inside the

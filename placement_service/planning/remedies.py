@@ -1,9 +1,9 @@
 """Ways to let a waiting gang in: for each kind the smallest that is enough.
 
-A remedy is enough when with it a plan places the gang and every gang that the plan placed, and
-no better plan for all that waits is known that leaves one of them out. It is proven when no
-such plan exists, and all lesser ones of its kind are known not to be enough. Each finder yields
-ever better remedies.
+A remedy is enough when with it a plan places the gang and all gangs that were placed before, and no
+better plan for all waiting gangs is known that leaves one of them out. It is proven when no such
+plan exists, and all smaller remedies of its kind are known not to be enough. Each finder yields
+remedies, each better than the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from placement_service.planning.levels import coarser
 from placement_service.planning.remedy_case import Case, Fit
 from placement_service.planning.trial_snapshot import Trial
 
-#: Finds ever better remedies of one kind; the last one counts.
+#: Finds remedies of one kind, each better than the last; the last one counts.
 Finder = Callable[[Case], Iterator[Remedy]]
 
 #: Most kinds of nodes, or domains with closed nodes, that are tried for a first answer.
@@ -108,7 +108,7 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (low, middle) if places(middle) else (middle, high)
-    # Trials refuse too much; what is left is for proofs, and for the search.
+    # Trials refuse too much; the rest is left to proofs and to the search.
     best, sure = None, True
     for less in range(high, most + 1):
         fit = case.settled(change(less))
@@ -123,10 +123,10 @@ def _fewest_given_up(case: Case, group: PodGroup, most: int) -> tuple[int | None
         trial = case.trial(change(less)(case.snapshot))
         fit, plan = case.fit(trial)
         if plan is None:
-            # Who gives up less does not fit either.
+            # A gang that gives up less does not fit either.
             sure = sure and fit is Fit.NO
             break
-        # One that gives up more may still be left out for others.
+        # A gang that gives up more may still be left out for others.
         fit = case.settled(change(less), plan)
         if fit.found:
             best, sure = less, fit is Fit.YES
@@ -164,14 +164,14 @@ def add_nodes(case: Case) -> Iterator[AddNodes]:
     least = AddedNodes(Counting(Topology(problem)), count).alike(gang)
     if least.min(initial=NEVER) > _missing([case.gang]):
         return
-    # Where others wait as well, they may get what is added first.
+    # Other waiting gangs may get the added nodes first.
     most = min(_missing(case.whole.gangs), MOST_ADDED)
     yield from _least_added(case, models, np.maximum(1, least), most)
 
 
 def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> Iterator[AddNodes]:
-    """Better and better kinds of nodes and numbers of them."""
-    # What the plan leaves tells better which kind will do.
+    """Kinds of nodes and numbers of them, each better than the last."""
+    # The room that the plan leaves tells better which kind is enough.
     after = _least_after(case, models)
     order = sorted(range(len(models)), key=lambda i: (max(after[i], least[i]), i))
     known: _Added | None = None
@@ -185,11 +185,12 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             known = _Added(i, number, plan)
 
     def tried(number: int) -> tuple[AddNodes | None, Fit]:
-        """What is enough of so many nodes; where nothing does, whether that is sure."""
+        """What is enough with so many nodes; if nothing is, whether that is certain."""
         able = np.flatnonzero(least <= number).tolist()
         sure = Fit.NO
         if known is not None and number >= known.number:
-            # It fits; if others get it first, so they do with another kind, as far as is known.
+            # It fits. If other gangs get the nodes first, they would also get those of another
+            # kind, as far as is known.
             sure = Fit.NO if number == known.number or len(able) == 1 else Fit.UNKNOWN
             able = [known.model]
         for i in sorted(able, key=lambda i: (after[i], i)):
@@ -205,9 +206,9 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
 
     lowest = int(least.min())
     if known is not None and known.number > lowest:
-        # A first answer, in case that time does not suffice for a proof.
+        # A first answer, in case there is no time for a proof.
         yield AddNodes(models[known.model].name, known.number, False)
-    # 1. Ever larger numbers until one is enough: where many wait, it may be far.
+    # 1. Growing numbers until one is enough: where many gangs wait, it may be large.
     best: AddNodes | None = None
     fits: dict[int, Fit] = {}
     number, step = lowest, 1
@@ -217,7 +218,7 @@ def _least_added(case: Case, models: Sequence[Node], least: Ints, most: int) -> 
             return
         number, step = min(most, number + step), 2 * step
     yield replace(best, proven=best.proven and best.count == lowest)
-    # 2. The least of those that were left out, the gap before it first.
+    # 2. The least of the numbers that were left out, those just below it first.
     while case.left > 0:
         below = [n for n in range(lowest, best.count) if n not in fits]
         if not below:
@@ -289,7 +290,7 @@ def uncordon(case: Case) -> Iterator[Uncordon]:
     if not places(closed):
         _, plan = case.fit(wide)
         if plan is not None:
-            # Only a search found it, so no trial can tell with how few it is possible.
+            # Only a search found it, so trials cannot tell how few are enough.
             used = {node for units in plan.values() for _, node, _ in units}
             yield Uncordon(tuple(nodes.names[i] for i in closed if i in used), False)
         return
@@ -404,9 +405,8 @@ def _of_gang(case: Case, change: Callable[[PodGang], PodGang]) -> Callable[[Snap
 
 
 def models_of(snapshot: Snapshot) -> list[Node]:
-    """One node of each kind, open ones first and then by name: what is alike is tried once.
-
-    A closed node is as good a model, but readers take it for one of the open ones.
+    """One node of each kind, open ones first and then by name: nodes that are alike are tried once.
+    A closed node could be a model, too, but readers might think that it is open.
     """
     nodes = snapshot.columns
     columns = (nodes.labels, nodes.allocatable, nodes.taints, nodes.parts)
@@ -422,7 +422,7 @@ def models_of(snapshot: Snapshot) -> list[Node]:
 
 
 def _kind(node: Node) -> object:
-    """What an empty, healthy node like this one is, its name aside."""
+    """The kind of an empty, healthy node like this one, whatever its name."""
     model = changes.twin(node, "nodes/")
     return (
         frozenset(model.labels.items()),
@@ -435,7 +435,7 @@ def _kind(node: Node) -> object:
 
 
 def _likeness(node: Node) -> object:
-    """What a closed node is once it is open, its name aside."""
+    """The kind of a closed node once it is open, whatever its name."""
     return (
         _kind(node),
         frozenset(node.requested.items()),

@@ -1,4 +1,4 @@
-"""A gang that waits, what has to hold for a remedy, and how that is settled in time."""
+"""A gang that waits, what has to hold for a remedy, and how that is decided in time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.planning.trial_snapshot import EarlierPlan, Trial
 
-#: Seconds with which no search is worth while.
+#: Seconds below which no search is worth starting.
 _SHORTEST = 0.1
 
 #: The part of the time that is left that one search gets.
@@ -96,7 +96,7 @@ class Case:
         return Trial(snapshot, self.policy, self.gang.name, self.earlier)
 
     def fit(self, trial: Trial) -> Answer:
-        """Whether everyone that is wanted fits together in a trial's snapshot."""
+        """Whether all `wanted` gangs fit together in a trial's snapshot."""
         plan = trial.place()
         if plan is not None:
             return Answer(Fit.YES, plan)
@@ -112,7 +112,7 @@ class Case:
         plan: Plan | None = None,
         gone: Collection[str] = (),
     ) -> Fit:
-        """Whether a change is enough: the best plan for all that waits places who is wanted.
+        """Whether a change is enough: the best plan for all waiting gangs places the `wanted` ones.
 
         `plan` places them in the changed snapshot, if that is known; `gone` are not there.
         """
@@ -134,22 +134,21 @@ class Case:
 
     @property
     def _seconds(self) -> float:
-        """What one search gets."""
+        """The seconds that one search gets."""
         return _SHARE * self.left
 
     def _searched(
         self, problem: Problem, plan: Plan, wanted: Collection[str], snapshot: Snapshot
     ) -> Answer:
-        """Whether the best plan places who is wanted, and the best that was found.
-
-        It is YES only where no plan is better. A better one that leaves somebody out is no
-        proof that the best does so.
+        """Whether the best plan places the `wanted` gangs, and the best plan that was found. It is
+        YES only where no plan is better. A better one that leaves a gang out is no proof that the
+        best one does so.
         """
         deadline = time.monotonic() + self._seconds
         found = self.solver.search(problem, to_solution(problem, plan), deadline=deadline)
         proven = _is_proven(found)
         if not proven:
-            # Another plan may be better; the search has seen far more of them than this.
+            # Another plan may be better; the search has seen far more plans than this trial.
             found = first_answer(problem, found.assignments, deadline=deadline)
         after = from_solution(problem, found)
         if all(

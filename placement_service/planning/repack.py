@@ -1,8 +1,8 @@
 """Fewest running pods to move so that whole domains hold no GPU pod.
 
-1. A small model says which domains cost fewest pods to empty, wherever those go: a bound.
-2. A plan says whether what has to move fits elsewhere: step by step into room that is free by
-   then; else all at once into room that others leave, if an order of steps is found for that.
+1. A small model says which domains cost fewest pods to empty, wherever these go: a bound.
+2. A plan says whether the pods that have to move fit elsewhere: step by step into room that is free
+   by then; else all at once into room that others leave, if an order of steps is found for that.
 3. Where it does not, the next set of domains is tried. A cheaper set that was refused bounds what
    any plan costs: with moves of further gangs it would cost more.
 """
@@ -49,7 +49,7 @@ from placement_service.planning.steps import in_steps
 
 _FUNCTION: Final = "placement_service.cp_sat.emptying:fewest_leaving"
 
-#: Seconds with which no search is worth while, and the part of what is left that one gets.
+#: Seconds below which no search is worth starting, and the part of the rest that one gets.
 _SHORTEST: Final = 0.1
 _SHARE: Final = 0.3
 
@@ -66,8 +66,8 @@ def repack(
 ) -> Repacking:
     """Frees `count` domains of `level`; those that are already free count.
 
-    Gangs that wait are left out of it. There must be so many domains. `report` is told how
-    many pods have to move at least, as that rises.
+    Waiting gangs are ignored. The level must have so many domains. `report` is told the least
+    number of pods that have to move, as it rises.
     """
     policy = replace(policy, eviction=EvictionPolicy.NONE)
     search = _Search(_running_only(snapshot), policy, level, count, solver, deadline)
@@ -99,7 +99,7 @@ class _Gang:
 
 
 class _Search:
-    """Tries sets of domains in order of cost, and keeps what is proven of the cheaper ones."""
+    """Tries sets of domains in order of cost, and keeps what is proven about cheaper ones."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Search:
             found = self._retried(least.bound)
             if found is not None:
                 return found
-            # What a set that was refused costs with further moves counts as well.
+            # The cost of a refused set with further moves counts as well.
             known = min(least.bound, self._bound)
             if known >= NEVER:
                 # No set is left, and each that was refused is refused for good.
@@ -196,7 +196,9 @@ class _Search:
     def _moves(
         self, shut: Snapshot, leaving: frozenset[str]
     ) -> tuple[tuple[Move, ...] | None, bool]:
-        """The moves of what leaves; whether it is proven that it fits nowhere, in any steps."""
+        """The moves of the pods that leave; and whether it is proven that they fit nowhere, in any
+        steps.
+        """
         moves = self._in_turns(shut, leaving)
         if moves is not None:
             return moves, False
@@ -260,7 +262,7 @@ class _Search:
         return [b for b in name_pods(waiting, found.assignments) if b.gang in whole]
 
     def _further(self, chosen: Collection[int]) -> int:
-        """Pods that any further move takes at least: a gang whole, or one of its extras."""
+        """The least pods of any further move: a whole gang, or one of its extras."""
         least = NEVER
         for gang in self._gangs:
             arrays = gang.arrays
@@ -294,7 +296,7 @@ class _Search:
 
     @cached_property
     def _replaceable(self) -> frozenset[str]:
-        """Gangs whose pods, were they to move, might all be placed again where they run."""
+        """Gangs whose pods, if they moved, might all be placed again where they run."""
         pods = frozenset(pod for gang in self._gangs for pod in gang.pods)
         waiting = changes.released(self._snapshot, pods)
         problem = formulate(waiting, self._policy)
@@ -366,19 +368,19 @@ class _Search:
         return _Gang(gang.name, arrays, gpu_pods, frozenset(without_gpus), tuple(pods))
 
     def _spared(self, able: Sequence[int]) -> Iterator[Spared]:
-        """For each kind of GPU what domains have, and what all nodes spare beside what runs."""
+        """For each kind of GPU: what domains have, and what all nodes spare beside what runs."""
         nodes = self._snapshot.columns
         inside = self._domain >= 0
         for name in (r for r in nodes.requested if self._policy.gpus({r: 1})):
             used = nodes.requested[name]
-            # Nodes that take no new pods have what runs there.
+            # Nodes that take no new pods offer only what runs there.
             there = nodes.allocatable.numbers(partial(_amount, name))
             has = np.where(nodes.open, np.maximum(there, used), used)
             of = np.bincount(self._domain[inside], has[inside], len(self._names))
             yield Spared(tuple(int(of[d]) for d in able), int(has.sum() - used.sum()))
 
     def _with_strangers(self) -> Ints:
-        """Domains with GPU pods that belong to no gang, or whose requests are not told."""
+        """Domains with GPU pods that belong to no gang, or whose requests are unknown."""
         nodes = self._snapshot.columns
         known = np.zeros(len(nodes), dtype=np.int64)
         for gang in self._snapshot.gangs:
@@ -398,7 +400,7 @@ def _amount(name: str, of: Resources) -> int:
 
 
 def _is_refuted(problem: Problem) -> bool:
-    """Whether counting shows that not everyone fits."""
+    """Whether counting shows that not all gangs fit."""
     counting = Counting(Topology(problem))
     everyone = problem.pending
     if not all(map(counting.fits_alone, everyone)):
@@ -417,7 +419,7 @@ def _running_only(snapshot: Snapshot) -> Snapshot:
     gangs = []
     for gang in changes.only(snapshot, ()).gangs:
         groups = tuple(
-            # Gangs that do not run whole today need not do so afterwards.
+            # Gangs that do not run whole now need not do so afterwards.
             replace(g, min_replicas=min(g.min_replicas, g.running_count), gated_count=0)
             for g in gang.groups
         )

@@ -1,8 +1,7 @@
-"""One snapshot as it could be: whether a gang fits beside a plan, and whether it ever could.
-
-A trial places the gang into what the plan leaves, by the first answer's means: if that works there
-is a plan. Counting over all gangs that are to be placed may prove that it is impossible. For all
-other cases only a search can tell.
+"""A changed snapshot: whether a gang fits beside a plan, and whether it ever could. A trial places
+the gang into what the plan leaves, as a first answer does: if that works there is a plan. Counting
+over all gangs that are to be placed may prove that it is impossible. For all other cases only a
+search can tell.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ EarlierPlan = Mapping[str, Units]
 def earlier_plan(
     snapshot: Snapshot, policy: Policy, assignments: Sequence[Assignment]
 ) -> EarlierPlan:
-    """What a plan places of minimums: extras come after those of everyone."""
+    """The minimums that a plan places, without extras, which come after all minimums."""
     return minimums(snapshot, formulate(snapshot, policy), assignments)
 
 
@@ -74,7 +73,7 @@ class Trial:
         self.snapshot = snapshot
         self.problem = formulate(snapshot, policy) if problem is None else problem
         names = [one.name for one in snapshot.gangs]
-        #: Nodes that are added come behind, so those of the plan keep their places.
+        #: Added nodes come after the others, so nodes of the plan keep their places.
         self.plan: Plan = {
             GangIdx(i): earlier[name] for i, name in enumerate(names) if name in earlier
         }
@@ -86,7 +85,7 @@ class Trial:
     def place(self, *, gang: Gang | None = None, within: Ints | None = None) -> Plan | None:
         """The plan with the gang (and its base) beside it, None where none was found.
 
-        `gang` is what it asks for if that is other than it says, `within` sorted nodes.
+        `gang` replaces what it asks for, if given; `within` are sorted nodes.
         """
         wanted = self.gang if gang is None else gang
         mark = self.residual.mark()
@@ -108,7 +107,7 @@ class Trial:
 
     @cached_property
     def counting(self) -> Counting:
-        """What counting says of the snapshot."""
+        """The counts of the snapshot."""
         return Counting(Topology(self.problem))
 
     @cached_property
@@ -118,7 +117,7 @@ class Trial:
     def is_refuted(self, *, gang: Gang | None = None) -> bool:
         """Whether counting shows that not all gangs of the snapshot can be placed together.
 
-        `gang` is what the gang asks for if that is other than it says.
+        `gang` replaces what the gang asks for, if given.
         """
         gang = self.gang if gang is None else gang
         if not gang.placeable:

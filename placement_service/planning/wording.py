@@ -11,7 +11,7 @@ _MOST_NAMES = 8
 
 
 def sentence(remedy: Remedy) -> str:
-    """What to do, and whether less would not do."""
+    """What to do, and whether it is the least."""
     known = "proven to be the least" if remedy.proven else "perhaps not the least"
     return f"{action(remedy)} ({known})"
 

@@ -1,5 +1,5 @@
 """The order of the stages: from the first answer to a proven one.
 
 A `Problem` and a first `Solution` enter, better solutions and bounds leave. It decides which model
-is solved next, and knows the variables of none.
+is solved next, and knows no variables of any model.
 """

@@ -30,7 +30,7 @@ def settle_aggregate(state: State, *, thorough: bool = False) -> None:
     """
     p = state.parameters
     most = p.aggregate_thorough_variables if thorough else p.aggregate_variables
-    # The model knows only roughly what a split costs, so it is not used to settle topology.
+    # The model only estimates what a split costs, so it is not used to settle topology.
     if (state.packs if thorough else state.proven) or state.left <= 0:
         return
     plain = {g.index for g in state.problem.gangs if is_plain(state.counting, state.forest, g)}
@@ -73,7 +73,7 @@ class _Descent:
 
     @property
     def seconds(self) -> float:
-        """For one step."""
+        """The seconds for one step."""
         return self.state.at_most(self.state.left / 4)
 
     def settle(self, i: int, terms: Terms[Var]) -> int | None:
@@ -109,7 +109,7 @@ class _Descent:
             state.accept({**self.fixed, **answer.plan})
 
     def _best(self, i: int, terms: Terms[Var]) -> int | None:
-        """Settle one goal: take a better plan, return the bound if it proves anything."""
+        """Settles one goal: takes a better plan, and returns the bound if it proves anything."""
         state, p = self.state, self.state.parameters
         if state.left <= 0:
             return None

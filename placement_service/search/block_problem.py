@@ -1,4 +1,4 @@
-"""A problem as its blocks see it: classes of gangs, models of some blocks, what they are worth."""
+"""A problem as blocks: classes of gangs, models of some blocks, and their value."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _SOMEWHERE: Units = (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)
 
 
 class BlockProblem:
-    """Gangs that blocks describe; all others stay where the plan has them.
-
-    `usable` is false where blocks say nothing, or no gang cares what lies in one block.
+    """Gangs that blocks describe; all others stay where the plan has them. `usable` is false where
+    blocks say nothing, or where it matters to no gang whether it is in one block.
     """
 
     def __init__(self, state: State) -> None:
@@ -37,14 +36,14 @@ class BlockProblem:
             return
         plan = state.plan
         mine = {g.index for g in self.problem.pending if told.shape(g) is not None}
-        # The base of a gang that stays where it is has to run.
+        # A gang that stays where it is needs its base.
         mine -= {g.base for g in self.problem.gangs if g.index in plan and g.index not in mine}
         self.fixed = {i: u for i, u in plan.items() if i not in mine}
         self.blocks = Blocks(state.counting, level, self.fixed) if self.fixed else told
         gangs = [self.problem.gangs[i] for i in sorted(mine)]
         self.classes: list[Class] = self.blocks.classes(gangs) if self.blocks.usable else []
         self.usable = any(names_blocks(c) for c in self.classes)
-        #: What gangs that stay are worth, by goal.
+        #: The value of gangs that stay, by goal.
         self.outside = worth(self.problem, self.fixed).values
         self.topology = next(
             i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY
@@ -88,7 +87,7 @@ class BlockProblem:
         return BlockEncoding(self.blocks, self.classes).filled(self.state.plan)
 
     def take(self, found: Filled) -> None:
-        """Decode, add what found no room, and keep what is better."""
+        """Decodes the counts, adds gangs that found no room, and keeps what is better."""
         state = self.state
         plan = BlockDecoding(self.blocks, self.classes, found).plan()
         if state.accept(plan) and state.packs:
@@ -139,7 +138,7 @@ class BlockProblem:
 
 
 def names_blocks(mine: Class) -> bool:
-    """Whether it matters to a gang what lies in one block."""
+    """Whether it matters to a gang that it is in one block."""
     return mine.shape.splits != 0 or mine.base >= 0
 
 

@@ -1,9 +1,9 @@
 """Filling block after block with whole gangs, then placing what is left, then swapping.
 
-At full load a model of all blocks finds nothing in the time in which this is done: each
-block is a small model of its own, and so is what is left of the gangs once most of them
-are whole in a block. What comes of it, or the plan there is where that is better, is then
-improved a few blocks at a time. It gives plans, never bounds.
+At full load a model of all blocks finds nothing in the same time. Here each block is a small model
+of its own, and so are the remaining gangs once most of them are whole in a block. The result, or
+the present plan where that is better, is then improved a few blocks at a time. This stage gives
+plans, never bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placement_service.search.block_problem import BlockProblem, names_blocks
 from placement_service.search.block_swaps import BlockSwaps, settle
 from placement_service.search.incumbent import State
 
-#: A hundredth of a GPU is what gangs are weighed in.
+#: Gangs are weighed in hundredths of a GPU.
 _WEIGHTS_PER_GPU = 100
 
 
@@ -31,7 +31,7 @@ def fill_blocks(state: State) -> None:
         return
     try:
         best, found = mine.encoded(), _fill(mine)
-        # What lacks less of the target is easier to complete than what is full of other gangs.
+        # A plan that lacks less of the target is easier to complete than one full of other gangs.
         if found is not None and (not mine.packs(best) or mine.rank(found) > mine.rank(best)):
             mine.take(found)
             best = found
@@ -52,7 +52,7 @@ def swap_blocks(state: State) -> None:
 
 
 def _told(state: State) -> BlockProblem | None:
-    """The problem by its blocks; None where they say too little, or there is no time."""
+    """The problem as blocks; None where they say too little, or there is no time."""
     parameters = state.parameters
     if state.proven or state.left <= parameters.least_seconds:
         return None
@@ -66,7 +66,7 @@ def _told(state: State) -> BlockProblem | None:
 
 
 def _fill(mine: BlockProblem) -> Filled | None:
-    """One block after another, then what is left in all at once."""
+    """Fills one block after another, then places the rest in all blocks at once."""
     held = _block_after_block(mine)
     if mine.state.left <= mine.parameters.least_seconds:
         return None
@@ -75,7 +75,7 @@ def _fill(mine: BlockProblem) -> Filled | None:
 
 
 def _block_after_block(mine: BlockProblem) -> Held:
-    """Whole gangs by class and block, as valuable as each block holds in its turn."""
+    """Whole gangs by class and block: the most valuable that each block holds in its turn."""
     state = mine.state
     held: dict[tuple[int, int], int] = {}
     left = list(mine.wanted)
@@ -111,9 +111,8 @@ def _block_after_block(mine: BlockProblem) -> Held:
 
 
 def _spare(mine: BlockProblem) -> dict[frozenset[int], int]:
-    """Whole nodes of some pools that are left beside gangs that name no blocks.
-
-    These come last and would find the pools they need full of gangs that take any.
+    """Whole nodes of some pools beyond what gangs that name no block need. Those gangs come last,
+    and would find the pools that they need full of gangs that take any.
     """
     needs: Counter[frozenset[int]] = Counter()
     for c, wanted in zip(mine.classes, mine.wanted, strict=True):
@@ -128,9 +127,10 @@ def _spare(mine: BlockProblem) -> dict[frozenset[int], int]:
 
 
 def _weights(mine: BlockProblem) -> list[int]:
-    """What a gang counts while blocks are filled: what its parts are worth to others, and a
-    little more the harder it is to place later: where it and its parts are large, and few
-    pools take it."""
+    """The weight of a gang while blocks are filled: what its parts are worth to others, and a
+    little more the harder it is to place later, because it and its parts are large or few pools
+    take it.
+    """
     classes, p = mine.classes, mine.parameters
     worths = class_worths(mine.blocks, classes, p.model.master_patterns)
     largest = max(1, *(c.shape.size for c in classes))
@@ -149,5 +149,5 @@ def _weights(mine: BlockProblem) -> list[int]:
 
 
 def _mean(c: Class, of: Callable[[Kind], int]) -> float:
-    """What the kinds of a gang's parts have, on average over its whole nodes."""
+    """The average of a value of the kinds of a gang's parts, over its whole nodes."""
     return sum(of(k) * k.size * n for k, n in c.shape.kinds) / max(1, c.shape.size)

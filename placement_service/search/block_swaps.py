@@ -1,4 +1,4 @@
-"""A few blocks at a time anew, the rest as it is, as long as that helps."""
+"""Fills a few blocks at a time anew and leaves the rest, as long as that helps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement_service.search.block_problem import BlockProblem
 from placement_service.search.lexicographic import keep
 from placement_service.search.place_stage import count_places
 
-#: What a GPU of a gang and an extra pod count in domains, and a domain in whole nodes.
+#: The value of a GPU of a gang and of an extra pod in domains, and of a domain in whole nodes.
 _GPU, _EXTRA, _DOMAIN = 100, 20, 500
 
 
@@ -26,7 +26,9 @@ def settle(
     start: Filled | None = None,
     full: int = -1,
 ) -> Filled | None:
-    """Most gangs, then most extras, then fewest domains, about; then most in the block `full`."""
+    """Approximately: most gangs, then most extras, then fewest domains; then most in the block
+    `full`.
+    """
     values = (mine.problem.gangs[c.gangs[0]].value for c in mine.classes)
     terms: Terms[Var] = [
         (v, max(_EXTRA, value * _GPU // UNITS_PER_GPU) * _DOMAIN)
@@ -37,7 +39,7 @@ def settle(
 
 
 class BlockSwaps:
-    """Improves what is filled, by a few blocks at a time.
+    """Improves filled blocks, a few at a time.
 
     While gangs are left out it aims at the target. Once all goals before topology are at
     their bounds they are held there, and gangs that are left out may take the place of others.
@@ -50,7 +52,7 @@ class BlockSwaps:
         self.rank, self.packs = mine.rank(best), mine.packs(best)
 
     def run(self) -> None:
-        """Until everything is proven, time is up, or a number of rounds had no success."""
+        """Runs until everything is proven, time is up, or a number of rounds had no success."""
         p, order = self.parameters, self.mine.blocks.order
         stale = 0
         while not self.state.proven and len(order) > 1:
@@ -59,7 +61,7 @@ class BlockSwaps:
             if stale >= most or self.state.left <= p.least_seconds:
                 return
             if stale == p.block_swaps_uncounted:
-                # What does not get better may be the best there is.
+                # If it does not get better it may be the best possible.
                 count_places(self.state)
             wider = p.block_swaps_wider_after if self.packs else p.block_fillings_wider_after
             found = self._swap(p.block_fewest + stale // wider)
@@ -73,7 +75,7 @@ class BlockSwaps:
                     self.best, self.rank, self.packs = found, rank, self.mine.packs(found)
 
     def _swap(self, count: int) -> Filled | None:
-        """Some blocks anew, together with all others."""
+        """The content of all blocks with some of them filled anew."""
         mine, effort = self.mine, self.parameters.block_swap_effort
         chosen = self._choose(count)
         rest = self.best.only({b for b in mine.blocks.order if b not in chosen})
@@ -90,9 +92,8 @@ class BlockSwaps:
         return None if found is None else found.beside(rest)
 
     def _limits(self) -> list[int]:
-        """Gangs of each class that there may be: those placed, and all of some classes.
-
-        With everybody who is left out models would be large, and hardly any of them is needed.
+        """How many gangs of each class there may be: those placed, and all of some classes. With
+        all gangs that are left out models would be large, and hardly any of these is needed.
         """
         placed = self.best.placed(len(self.mine.classes))
         everybody = self.mine.everybody
@@ -103,9 +104,8 @@ class BlockSwaps:
         return placed
 
     def _choose(self, count: int) -> list[int]:
-        """Blocks: one with room left or with parts of gangs that are not whole, and others.
-
-        What is left is gathered in all but the last.
+        """Chooses blocks: one with room left or with parts of split gangs, and others. Free room is
+        gathered in all but the last.
         """
         best, blocks = self.best, self.mine.blocks.order
         room = dict.fromkeys(blocks, 1)

@@ -2,8 +2,7 @@
 
 A filling does not say which gang gets which of its parts. They go first to gangs that want one
 domain of a broader level, so that as many of these as possible are whole. Then the units of the
-parts in a domain get its nodes, and what is left of the gangs, such as small pods, is placed
-greedily.
+parts in a domain get its nodes, and the rest of the gangs, such as small pods, is placed greedily.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.plan_builder import bases_first
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
-#: A gang that must lie in one domain counts more than all that only would like to.
+#: A gang that must lie in one domain counts more than all that only prefer it.
 REQUIRED = 1000
 
 
@@ -201,7 +200,9 @@ class Realisation:
             self._give_anywhere(slots, g, [inside[at] for at in at_level.get(self._broad(g), ())])
 
     def _give_anywhere(self, slots: Slots, gang: Gang, places: list[list[int]]) -> None:
-        """In one place if it must be, else in the places that have most of it."""
+        """Slots in one place if the gang requires it, else in the places that have most of its
+        parts.
+        """
         groups = self.groups(gang)
         if not groups:
             return

@@ -38,8 +38,9 @@ def settle_configurations(state: State) -> bool:
 
 
 class Configuring:
-    """Settles goal after goal; `proves` while every goal before was held at its bound,
-    `helped` once a plan was better than the one before."""
+    """Settles goal after goal. `proves` is true while every goal before was held at its bound,
+    `helped` once a plan was better than the one before.
+    """
 
     def __init__(self, state: State, master: ConfigurationMaster) -> None:
         self.state = state
@@ -50,7 +51,9 @@ class Configuring:
         self.helped = False
 
     def settle(self, i: int, terms: Terms[Var]) -> int | None:
-        """Settle the i-th goal as far as configurations can; what to hold it at, None to stop."""
+        """Settles the i-th goal as far as configurations can; returns what to hold it at, None to
+        stop.
+        """
         state, goal = self.state, self.state.goals[i]
         if goal.tier is not TierName.ADMITTED:
             self.realise()
@@ -97,7 +100,7 @@ class Configuring:
         return best
 
     def realise(self) -> None:
-        """Make plans of what was found last."""
+        """Makes plans of the last result."""
         state, p = self.state, self.state.parameters
         if not self._fresh or self.master.filling is None or state.left <= 0:
             return

@@ -1,6 +1,6 @@
-"""The search: from the first answer to a proven one, getting better all the time.
+"""The search: from the first answer to a proven one, with ever better plans.
 
-0. Evictions: where many running gangs may give way, a linear model says who.
+0. Evictions: where many running gangs may give way, a linear model says which.
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Configure: where parts share domains of unlike nodes, columns of what fits there together
    sharpen the bounds and make plans.
@@ -12,8 +12,8 @@
    goal where it is small enough; where it is very small a second time, after
    finding out which parts fit into which domains together.
 7. Improve: both models settle neighbourhoods, one after another.
-8. Exact: on small problems, when that no longer helps, the exact model settles
-   goal after goal, with every rule; then neighbourhoods go on.
+8. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
+   with every rule; then neighbourhoods continue.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
 undo what an earlier one has shown. Every better plan and every better bound is
@@ -59,7 +59,7 @@ def search(
     """
     tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
     state = State(problem, start, deadline, report, parameters)
-    # Of a tier that counts nothing here nothing can be spent.
+    # Nothing can be spent of a tier that counts nothing here.
     counted = {goal.tier for goal in state.goals if goal.reported}
     tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]
     if not tolerances:
@@ -103,7 +103,7 @@ def _improve(state: State) -> None:
         with stage(Stage.DECODE):
             decode(state, first=True)
             if any(g.base >= 0 for g in state.problem.gangs):
-                # Sets that find room in another order do so long before blocks are swapped.
+                # Placing gangs in another order finds room for sets long before block swaps do.
                 decode(state, first=False)
         if state.packs:
             with stage(Stage.EXCHANGE):

@@ -81,7 +81,7 @@ def _best(
 
 
 def _with_needless_at_home(state: State, plan: Plan) -> Plan:
-    """The plan without victims for whose room nobody came: who goes is settled later."""
+    """The plan with victims at home whose room no gang took: later goals decide who goes."""
     problem = state.problem
     gone = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
     if not gone:
@@ -94,7 +94,9 @@ def _with_needless_at_home(state: State, plan: Plan) -> Plan:
 
 
 def _place_anew(state: State) -> None:
-    """Place the gangs of the plan anew: a goal that is settled cares nothing for those below."""
+    """Places the gangs of the plan anew: the solution of one goal is arbitrary in the goals after
+    it.
+    """
     for order in orders(state.problem):
         if state.left > 0:
             state.accept(state.builder.build(order, first=state.plan))
@@ -108,7 +110,7 @@ def measure_fewest(state: State) -> None:
     """
     problem, p = state.problem, state.parameters
     everywhere = np.arange(problem.node_count)
-    # What is proven of a stricter problem is not proven of the request.
+    # A bound of a stricter problem is not one of the request.
     for index, units in state.plan.items() if problem.exact else ():
         gang = problem.gangs[index]
         if not gang.pending or all(s.preferred < 0 for s in gang.scopes):

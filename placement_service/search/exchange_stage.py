@@ -1,4 +1,4 @@
-"""Fewer domains by exchanging parts of gangs; what gets room stays as it is."""
+"""Fewer domains by exchanging parts of gangs; the same gangs stay placed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from placement_service.search.movable_parts import MovableParts
 from placement_service.search.parameters import SearchParameters
 from placement_service.search.part_exchange import PartExchange
 
-#: What a plan takes, in times of finding out which parts can move.
+#: The time that a plan takes, as a multiple of finding out which parts can move.
 WRITING = 4.0
 
 
@@ -25,7 +25,7 @@ def exchange_parts(state: State) -> None:
 
 
 def _exchange(state: State, movable: MovableParts, writing: float) -> None:
-    """Exchange as long as it helps; `writing` are seconds to keep for the last plan."""
+    """Exchanges as long as it helps; `writing` are seconds to keep for the last plan."""
     p = state.parameters
     exchange = PartExchange(movable, seed=p.seed, temperature=p.exchange_temperature)
     begin, end = exchange.best, p.exchange_least_steps
@@ -49,10 +49,9 @@ def _exchange(state: State, movable: MovableParts, writing: float) -> None:
 
 
 def steps_without_success(parameters: SearchParameters, begin: int, best: int) -> int:
-    """After so many more steps that find nothing better it ends.
-
-    The larger the share of the cost that is gone, the longer another success may take. A cost that
-    was small to begin with says little, and other stages wait.
+    """It ends after so many more steps without a better result. The larger the share of the cost
+    that was saved, the longer another success may take. A small cost at the start says little, and
+    other stages wait.
     """
     p = parameters
     share = (begin - best) / begin

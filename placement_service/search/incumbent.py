@@ -1,4 +1,4 @@
-"""What the search knows so far: the best plan and what is proven about it.
+"""The best plan so far, and what is proven about it.
 
 Better plans and better bounds are reported at once; the listener may stop
 listening at any time. Values come from plans alone and bounds from relaxations
@@ -35,7 +35,7 @@ Report = Callable[[Solution], None]
 
 
 class State:
-    """The best plan and the best bounds so far; `target` are gangs worth aiming at.
+    """The best plan and the best bounds so far; `target` are the gangs that plans should place.
 
     `layout` says how their parts may fill the domains, None when nothing does. The bound of a goal
     holds for plans that reach the bounds of all goals before it.
@@ -68,7 +68,7 @@ class State:
         #: So many goals have bounds that hold: those behind a tier of which some may still be
         #: spent are bounded for plans that spend nothing.
         self.known_goals = len(self.goals)
-        #: The bounds for which it was counted, place by place, who can lie whole where.
+        #: The bounds for which it was counted, place by place, which gangs can lie whole where.
         self.counted_places: Bounds | None = None
         #: The plan whose parts were exchanged last.
         self.exchanged: Plan | None = None
@@ -95,10 +95,8 @@ class State:
         return self.deadline - time.monotonic()
 
     def at_most(self, seconds: float) -> float:
-        """Seconds for one step that may take so many.
-
-        Where the answer must be repeatable no clock but the deadline ends a step, for then
-        the answer says that it was cut short.
+        """Seconds for one step that may take so many. Where the answer must be repeatable only the
+        deadline ends a step, because then the answer says that it was cut short.
         """
         return self.left if self.problem.policy.deterministic else min(self.left, seconds)
 
@@ -122,7 +120,7 @@ class State:
 
     @property
     def packs(self) -> bool:
-        """Whether it is settled what gets room, so that only where it lies is open."""
+        """Whether it is settled which gangs get room, so that only their places are open."""
         return self.open_tier is None or self.open_tier.minimize
 
     def reaches(self, i: int) -> bool:
@@ -130,7 +128,7 @@ class State:
         return self.worth.enough[i] == self.bounds[i]
 
     def learn(self, i: int, bound: int) -> None:
-        """Take a bound of the i-th goal if it says more than the one there is."""
+        """Takes a bound of the i-th goal if it is tighter than the present one."""
         if self._tighten(i, bound):
             self._report(self.solution())
 
@@ -141,7 +139,7 @@ class State:
 
     def _tighten(self, i: int, bound: int) -> bool:
         if not self.problem.exact:
-            # What is proven of the problem is not proven of the request.
+            # A bound of the problem is not one of the request.
             return False
         old = self.bounds[i]
         if bound <= old if self.goals[i].tier.minimize else bound >= old:
@@ -178,7 +176,7 @@ class State:
     # --- plans ----------------------------------------------------------------------
 
     def solution(self, *, final: bool = False) -> Solution:
-        """What is known, in the terms of the caller."""
+        """The plan and its bounds as a `Solution`."""
         said = self.known_goals
         result = report_plan(
             self.problem,
@@ -191,7 +189,7 @@ class State:
             best=self._best,
         )
         if final and not result.proven:
-            # The last steps are not begun when there is hardly any time left.
+            # With hardly any time left the last steps are not begun: that counts as out of time.
             out_of_time = self.left < self.parameters.least_seconds
             result = replace(result, limit=Limit.TIME if out_of_time else Limit.EFFORT)
         return result

@@ -1,7 +1,7 @@
 """The lexicographic descent: goal after goal, each with those before it held.
 
-Every model of the search goes down the same way, here. What a stage does with one goal
-(how long it tries, what it does with a plan, when it gives up) is its own.
+Every model of the search goes down the same way, here. Each stage decides what it does with one
+goal: how long it tries, what it does with a plan, when it gives up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HoldableModel(GoalModel[V], Protocol[V]):
 
 
 class Settle(Protocol[V]):
-    """Settles the i-th goal; what the model holds from then on, None to go no further."""
+    """Settles the i-th goal; returns what the model holds from then on, None to go no further."""
 
     def __call__(self, i: int, terms: Terms[V], /) -> int | None: ...
 

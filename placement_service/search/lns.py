@@ -1,8 +1,8 @@
 """Improving a plan that is too large to settle at once.
 
 Again and again: take a gang that could do better and a few domains of the
-broadest level that matters, set free what lies wholly inside them, and let the
-exact model settle just that, all else as it is. What is better is kept.
+broadest level that matters, free what lies wholly inside them, and let a model settle only that,
+with all else fixed. Better plans are kept.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Improver:
                 return
 
     def begin(self) -> None:
-        """A few rounds with gangs that kinds describe, as long as they help."""
+        """Runs a few rounds with gangs that kinds describe, as long as they help."""
         until = self.state.left * self.parameters.early_share
         last, best = self.rounds, self.state.worth
         while not self.state.proven and self.rounds - last < self.parameters.early_rounds:
@@ -93,7 +93,7 @@ class Improver:
         return self.round()
 
     def shuffle(self) -> None:
-        """Place the gangs that are in the plan from scratch, large before small, roughly."""
+        """Places the gangs of the plan from scratch, roughly large before small."""
         self.state.phase = "improve"
         problem = self.problem
         weight: dict[int, float] = {}
@@ -146,7 +146,7 @@ class Improver:
             again=again,
         )
         plan = answer.plan
-        # What is settled needs no second look.
+        # A settled neighbourhood is not tried again.
         self.tried[key] = 2 if answer.proven else times
         better = False
         if plan is not None:
@@ -222,7 +222,7 @@ class Improver:
             if g.index not in plan and self.problem.eligible[g.demands[0].pod_class, nodes].any()
         ]
         if target.index in plan:
-            # Some of them may take the place of others worth as much.
+            # Some of them may take the place of others of the same value.
             swaps = self.parameters.neighbourhood_swaps if self.random.random() < 0.5 else 0
             out = self.random.sample(out, min(len(out), swaps))
         waiting = set(out)
@@ -272,7 +272,7 @@ class Improver:
             chosen.add(self.random.choice(rest))
         inside = np.isin(level.domain, sorted(chosen))
         if target.index not in self.state.plan or len(own) == 0:
-            # Nodes outside the level may serve what the level does not bind.
+            # Nodes outside the level may serve pods that the level does not bind.
             inside |= (level.domain < 0) & self._usable_outside(target)
         return np.flatnonzero(inside)
 
@@ -297,7 +297,7 @@ class Improver:
         return {int(domain[n]) for i in mine for _, n, _ in plan.get(i, ())} - {-1}
 
     def _homes(self, target: Gang, at: int, split: bool) -> list[int]:
-        """Domains that could hold a split scope of the target whole, were they empty."""
+        """Domains that could hold a split scope of the target whole if they were empty."""
         counting, count = self.state.counting, self.problem.levels[at].count
         for s in target.scopes:
             if split and s.preferred == at and counting.fewest_places(target, s) == 1:
@@ -400,7 +400,7 @@ class Improver:
         return weighted
 
     def _fill(self, plan: Plan) -> Plan:
-        """Add gangs that now fit, and extras."""
+        """Adds gangs that now fit, and extras."""
         return self.state.builder.build(lambda g: -g.value, start=plan)
 
 

@@ -1,9 +1,9 @@
 """The descent of the aggregate model without domains: units on nodes, wherever the nodes lie.
 
-Where nodes are unlike and hold several units each, what fits is a question of nodes more than of
-domains. Without domains the model is small even where the whole problem is large. It leaves rules
-out, so its bounds always hold, but its plans only where gangs need no domain; these plans may use
-more domains than necessary.
+Where nodes are unlike and hold several units each, what fits depends on nodes more than on domains.
+Without domains the model is small even where the whole problem is large. It leaves rules out, so
+its bounds always hold, but its plans only where gangs need no domain; these plans may use more
+domains than necessary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from placement_service.search.lexicographic import descend
 
 
 def settle_loose(state: State) -> None:
-    """Bounds of goals of what gets room, and plans where no gang needs one domain."""
+    """Bounds of the goals before topology, and plans where no gang needs one domain."""
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
     if state.packs or any(g.home for g in gangs):

@@ -21,7 +21,7 @@ def count(state: State) -> None:
     """Bounds of all goals by rows, patterns and the least that each gang needs."""
     counting, problem = state.counting, state.problem
     if state.packs and _everybody_counts(state):
-        # Nobody is left out, so there is nothing to choose.
+        # No gang is left out, so there is nothing to choose.
         domains = sum(
             counting.least_beyond(problem.gangs[c.gangs[0]]) * len(c.gangs)
             for c in counting.classes
@@ -47,7 +47,7 @@ def count(state: State) -> None:
             bounds.append(answer.bound)
         if not answer.proven or answer.value is None:
             return None
-        # What bounds later goals is about plans that reach the bounds that are known already.
+        # Bounds of later goals are about plans that reach the bounds that are known already.
         nearer = max if state.goals[i].tier.minimize else min
         held.append(nearer(answer.value, state.bounds[i]))
         return held[-1]
@@ -61,7 +61,7 @@ def count(state: State) -> None:
 
 
 def _everybody_counts(state: State) -> bool:
-    """Whether every plan that reaches the bounds places everybody, as the plan does.
+    """Whether every plan that reaches the bounds places all gangs, as the plan does.
 
     Not where bounds are known to leave gangs out, or gangs may be given up for later tiers.
     """
@@ -74,17 +74,16 @@ def _everybody_counts(state: State) -> bool:
 
 
 def decode(state: State, *, first: bool) -> None:
-    """Place the target greedily, hardest first: in the first order, or in a few others.
-
-    The others are for gangs that found no room: they do little for where gangs lie.
+    """Places the target greedily, hardest first: in the first order, or in a few others. The others
+    are for gangs that found no room: they hardly change where gangs lie.
     """
     state.phase = "decode"
     rng = random.Random(state.parameters.seed)
     build = state.builder.build
     every = orders(state.problem)
     if first and is_large(state.problem):
-        # Each pass takes long. One that brings the target in comes before slots, and before what
-        # the first answer had no time to see: first come, first served.
+        # Each pass takes long. A pass that may place the target comes before slots, and before the
+        # order that the first answer had no time for: first come, first served.
         for order in every:
             if state.left > 0 and not state.packs:
                 state.accept(build(order, first=state.target, rng=rng))
@@ -96,6 +95,6 @@ def decode(state: State, *, first: bool) -> None:
             if state.left <= 0 or (state.proven if first else state.packs):
                 return
             if layout and state.packs:
-                # Slots bring gangs in; they do nothing for topology.
+                # Slots help to place gangs; they do nothing for topology.
                 continue
             state.accept(build(order, first=state.target, layout=layout, rng=rng))

@@ -33,7 +33,7 @@ Vector = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class MovablePart:
-    """Whole units of a gang that lie in one rack: `demands` counts them by demand.
+    """Whole units of a gang that lie in one rack; `demands` counts them by demand.
 
     `owner` is the gang, or the base of the set, that should lie in one block; -1 for none.
     """
@@ -60,7 +60,7 @@ class MovableParts:
     """The parts of a plan that can change places.
 
     `anchors` are the blocks where owners have anything that stays, `together` the gangs that
-    must lie in one block. `usable` is false where nothing can be moved to any effect.
+    must lie in one block. `usable` is false where no move has an effect.
     """
 
     def __init__(self, state: State) -> None:
@@ -144,7 +144,7 @@ class MovableParts:
             self.anchors.setdefault(owner, set()).update(blocks)
 
     def _can_move(self, gang: Gang) -> bool:
-        """Whether its parts may lie anywhere else, as far as the gang is concerned."""
+        """Whether its parts may lie anywhere else, by the rules of the gang."""
         tree = self.state.counting.topology.tree(gang)
         if tree is None or not gang.pending or gang.home or gang.previous or gang.runs_in_part:
             return False
@@ -209,7 +209,7 @@ class MovableParts:
     # --- back to a plan ---------------------------------------------------------------
 
     def plan(self, racks: Sequence[int]) -> Plan:
-        """All parts in these racks, one for each, and small pods anew beside them.
+        """The plan with each part in its rack, and small pods placed anew beside them.
 
         Gangs whose small pods find no room are left out.
         """
@@ -225,7 +225,7 @@ class MovableParts:
         for index, units in begun.items():
             works[index] = BegunGang(self.state.counting.topology, residual, index)
             works[index].begin(tuple(units))
-        # Gangs of small pods alone lie well anywhere.
+        # Gangs of small pods alone may lie anywhere.
         order = sorted(works, key=lambda i: (not begun[i], -gangs[i].priority, -gangs[i].value, i))
         found = dict(self._fixed)
         for gang in bases_first([gangs[i] for i in order]):

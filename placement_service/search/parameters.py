@@ -1,4 +1,4 @@
-"""How much the search tries of what, in one value that is passed in.
+"""How much each stage of the search tries, in one value that is passed in.
 
 Efforts are CP-SAT's deterministic time, so that the same request takes the same path.
 """
@@ -22,20 +22,20 @@ class SearchParameters:
     #: How much is counted, and how large the parts of models may become.
     counting: CountingParameters = COUNTING_DEFAULTS
     model: ModelParameters = MODEL_DEFAULTS
-    #: How much is told apart where parts of gangs share domains with unlike nodes.
+    #: How much is distinguished where parts of gangs share domains with unlike nodes.
     configurations: ConfigurationParameters = CONFIGURATION_DEFAULTS
 
-    #: Where every random choice starts: the same question takes the same path.
+    #: The seed of every random choice: the same question takes the same path.
     seed: int = 20261121
-    #: Seconds in which nothing useful can be done.
+    #: With so few seconds nothing useful can be done.
     least_seconds: float = 0.05
 
     #: The share of the time that bounds from a looser problem may take, where there is one.
     relaxation_share: float = 0.25
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
-    #: Classes of gangs times places up to which the master is asked who lies whole where, and
-    #: its effort.
+    #: Classes of gangs times places up to which the master is asked which gangs lie whole where,
+    #: and its effort.
     place_variables: int = 8_000
     place_effort: float = 1.0
 
@@ -47,7 +47,7 @@ class SearchParameters:
     configuration_effort: float = 10.0
     configuration_assignment_effort: float = 0.3
 
-    #: Running gangs that may give way from which on they have a model of their own.
+    #: From so many running gangs that may give way on, they have a model of their own.
     victim_gangs: int = 30
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
@@ -82,7 +82,7 @@ class SearchParameters:
     exchange_more_steps: int = 1_500_000
     #: Blocks beyond the first from which on all of these steps are worth it.
     exchange_large_cost: int = 16
-    #: Steps between two looks at the clock; steps, or seconds, between two plans.
+    #: Steps between two checks of the clock; steps, or seconds, between two plans.
     exchange_steps_at_once: int = 2_000
     exchange_plan_steps: int = 150_000
     exchange_plan_seconds: float = 0.4
@@ -118,20 +118,20 @@ class SearchParameters:
     #: Effort to find the fewest domains of one gang on its own.
     alone_effort: float = 0.5
 
-    #: Variables of one exact neighbourhood, about: more take too long to build.
+    #: About how many variables one exact neighbourhood may have: more take too long to build.
     neighbourhood_variables: int = 10_000
     #: Effort for one neighbourhood.
     neighbourhood_effort: float = 0.4
     #: The same when one is tried again, with more kinds of search: exact, and aggregate.
     neighbourhood_effort_again: float = 4.0
     neighbourhood_aggregate_effort_again: float = 1.0
-    #: Neighbourhoods in a row that were tried twice before: there is nothing left.
+    #: After so many neighbourhoods in a row that were tried twice before, nothing is left to try.
     neighbourhood_stale: int = 40
-    #: Weights of one neighbourhood's goals grow no further; goals after that are left to luck.
+    #: The largest weight of one neighbourhood's goals; goals beyond it are not optimised.
     neighbourhood_weight: int = 1 << 48
     #: More domains than a gang of a neighbourhood could be split over in addition.
     neighbourhood_domains_per_gang: int = 4
-    #: Gangs left out that a neighbourhood may take in for others worth as much.
+    #: Gangs left out that a neighbourhood may place instead of others of the same value.
     neighbourhood_swaps: int = 12
     #: Domains set free at once: at first, and at most.
     fewest_domains: int = 2
@@ -142,11 +142,11 @@ class SearchParameters:
     narrower: float = 0.5
     #: Every so many rounds the placed gangs are placed anew in another order.
     shuffle_every: int = 4
-    #: The same when only where they lie is open, which neighbourhoods do better.
+    #: The same when only their places are open, which neighbourhoods improve better.
     shuffle_seldom: int = 16
-    #: Rounds without success after which heavier means are tried.
+    #: Rounds without success after which more expensive stages are tried.
     early_rounds: int = 24
-    #: The share of the time that is left to those at least.
+    #: The least share of the time that is kept for those.
     early_share: float = 0.6
     #: Rounds of a deterministic search, which no clock may end.
     rounds: int = 150

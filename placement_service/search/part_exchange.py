@@ -1,9 +1,9 @@
 """Simulated annealing of where parts lie: fewer owners in several blocks.
 
 A step moves one part of a rack to another rack, and parts of that one back where there is no
-room. Steps that take more blocks are taken now and then, the worse the more seldom. Where a model
-of a few blocks proves again and again that they cannot be improved by themselves, this gets from
-one plan to the next through many that are worse.
+room. Steps that use more blocks are accepted now and then, worse ones more rarely. Where a model of
+a few blocks only proves that these blocks alone cannot be improved, this passes from one plan to
+the next through many that are worse.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 from placement_service.bounds.configurations import give_nodes
 from placement_service.search.movable_parts import MovablePart, MovableParts, Vector
 
-#: Steps after which it is looked up again which owners lie in several blocks.
+#: Steps after which the owners in several blocks are determined again.
 REVIEW_EVERY = 256
 
-#: Parts that may give way to one that comes.
+#: The most parts that may make room for one.
 MOST_GIVE_WAY = 8
 
-#: How often a part of an owner in several blocks is moved to another of its blocks; else any part.
+#: The share of steps that move a part of a split owner to another of its blocks; else any part.
 GUIDED = 0.8
 
-#: How often parts give way that take more room than is needed.
+#: The share of steps in which parts may make more room than is needed.
 GENEROUS = 0.3
 
 
@@ -66,7 +66,7 @@ class PartExchange:
         self.found = [part.rack for part in movable.parts]
 
     def run(self, steps: int) -> bool:
-        """Make some steps; whether that found something better."""
+        """Makes some steps; returns whether they found something better."""
         before = self.best
         torn: list[int] = []
         for step in range(steps):
@@ -90,7 +90,7 @@ class PartExchange:
         return True
 
     def _step(self, torn: list[int]) -> bool:
-        """Try one move; whether it was made."""
+        """Tries one move; returns whether it was made."""
         rng = self._random
         if torn and rng.random() < GUIDED:
             owner = rng.choice(torn)
@@ -115,7 +115,7 @@ class PartExchange:
         coming = [part]
         need = sum(p.size for p in back) - part.size - self._room(here)
         if need > 0:
-            # Another one goes along, to make room for what comes back.
+            # Another part moves along, to make room for those that come back.
             spare = self._room(there) + sum(p.size for p in back) - part.size
             able = [p for p in self._inside[here] if p is not part and need <= p.size <= spare]
             if not able:
@@ -127,7 +127,7 @@ class PartExchange:
         return self._racks[rack].capacity - sum(self._units[rack])
 
     def _giving_way(self, part: MovablePart, rack: int) -> list[MovablePart] | None:
-        """Parts that make room for another one; None if they do not."""
+        """Parts that make room for another one; None if there are none."""
         short = part.size - self._room(rack)
         inside = self._inside[rack]
         found: list[MovablePart] = []
@@ -143,7 +143,9 @@ class PartExchange:
     def _move(
         self, coming: list[MovablePart], back: list[MovablePart], here: int, there: int
     ) -> bool:
-        """Move parts from here to there and others back, where they fit and luck has it."""
+        """Moves parts from here to there and others back, if they fit and the random choice accepts
+        it.
+        """
         at_here, at_there = self._units[here], self._units[there]
         for part in coming:
             at_here, at_there = _minus(at_here, part.units), _plus(at_there, part.units)
@@ -171,7 +173,7 @@ class PartExchange:
         part.rack = rack
 
     def _count(self, parts: list[MovablePart], one: int, other: int) -> int:
-        """Count parts in another block; by how much the cost changes."""
+        """Counts parts in another block; returns by how much the cost changes."""
         change = 0
         for part in parts:
             if part.owner >= 0:

@@ -39,7 +39,7 @@ def count_places(state: State) -> None:
 
 
 def _places(state: State) -> list[PlaceRows]:
-    """The levels that gangs prefer of which it is worth telling the places apart."""
+    """The preferred levels whose places are worth distinguishing."""
     counting, levels = state.counting, state.problem.levels
     preferred = {s.preferred for g in state.problem.pending for s in g.scopes} - {-1}
     found = []

@@ -1,9 +1,7 @@
-"""Which gangs give way to which: bounds and plans where running gangs may be disturbed.
-
-For one goal after another the victim model says what can be reached at most, first as a linear
-program and then, where the plan does not reach that, in whole numbers. Each solution in whole
-numbers is a target: what it keeps stays, waiting gangs go where it puts them, and then gangs that
-left go home again where they can.
+"""Which gangs give way to which: bounds and plans where running gangs may be disturbed. The victim
+model bounds one goal after another, first as a linear program and then, where the plan does not
+reach that bound, in whole numbers. Each solution in whole numbers is a target: what it keeps stays,
+waiting gangs go where it puts them, and then gangs that left go home again where they can.
 """
 
 from __future__ import annotations
@@ -30,16 +28,17 @@ def settle_victims(state: State) -> None:
 
 
 class _Descent:
-    """Down the goals: `held` of them are settled, and stand as rows in the model."""
+    """The descent from goal to goal: `held` of them are settled, and are rows in the model."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.goals = state.goals
         self.model = VictimModel(state.problem)
-        #: What each goal counts. Made once: some add variables, which solutions must know.
+        #: The terms of each goal. They are made once, because some add variables, which solutions
+        #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
         self.held = 0
-        #: What the goals can reach at most, each with those before at that.
+        #: Bounds of the goals, each with those before it at their bounds.
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
         self._last: Floats | None = None
@@ -96,7 +95,7 @@ class _Descent:
             state.learn_all(self.bounds)
 
     def _says_the_same(self, i: int, terms: Terms[int]) -> bool:
-        """Whether a goal counts what the goal before counts, of which nothing may be spent."""
+        """Whether a goal counts the same as the goal before it, of which nothing may be spent."""
         goals = self.goals
         return (
             i > 0
@@ -107,7 +106,7 @@ class _Descent:
         )
 
     def _solve(self) -> bool:
-        """Settle goals in whole numbers; false when that leads nowhere.
+        """Settles goals in whole numbers; returns false when that finds nothing.
 
         The goals of a tier may well be at their bounds together, and then one solution says
         so: the last is tried first, with those before at their bounds, then the one before.
@@ -137,7 +136,7 @@ class _Descent:
         return False
 
     def _take(self, k: int, terms: Terms[int], found: Solved) -> None:
-        """Hold the goals that a solution settles, the last of them at what it has there."""
+        """Holds the goals that a solution settles, the last one at its value in the solution."""
         assert found.values is not None
         self._last = found.values
         while self.held < k:
@@ -150,7 +149,7 @@ class _Descent:
                 self.state.learn(k, found.bound)
             tightened = True
         if not (self._learns and self.state.first_open > k):
-            # The plan does not have what the solution has.
+            # The plan does not reach the solution.
             self._aim(target_of(self.model, found.values))
         self._keep(reached)
         if tightened:
@@ -159,7 +158,7 @@ class _Descent:
     # --- plans ------------------------------------------------------------------
 
     def _aim(self, target: Target) -> None:
-        """Make the plan that a target means, and take it if it is better."""
+        """Makes the plan that a target describes, and takes it if it is better."""
         state = self.state
         problem, builder = state.problem, state.builder
         plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}

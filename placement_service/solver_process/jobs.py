@@ -1,7 +1,7 @@
 """What the server and a solver process say to each other, pickled over a socket.
 
 The server sends a `Job` or a `Task` and then, in a message of its own, the seconds that are left
-for it: what reading a large job takes does not stretch the deadline. The solver process says
+for it, so that the time to read a large job does not extend the deadline. The solver process sends
 `Ready` once, and for each job any number of `Better` and `Passed`, then either `Done` or `Failed`.
 A task is answered with `Returned` or `Failed`.
 
@@ -56,7 +56,7 @@ class Better:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The engine's last word."""
+    """The end of a search, with the engine's last answer."""
 
     solution: Solution
     peak_memory_bytes: int

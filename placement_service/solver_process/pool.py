@@ -41,23 +41,21 @@ from placement_service.solver_process.worker import DEFAULT_ENGINE
 
 logger = logging.getLogger(__name__)
 
-#: The engine is asked to return this long before the deadline (a tenth of the
-#: time when that is less), so that its last word arrives.
+#: The engine is asked to return this long before the deadline (a tenth of the time when that is
+#: less), so that its last answer arrives.
 GRACE_SECONDS = 0.2
 
 #: How long a process may take to load the engine.
 BOOT_SECONDS = 60.0
 
-#: Pauses between attempts to start a process that does not come up.
+#: Pauses between attempts to start a process that does not start, in seconds.
 BOOT_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a search ended.
-
-    `limit` is NONE when the engine had its last word, whatever that says.
-    `failure` is its traceback when it raised.
+    """How a search ended. `limit` is NONE when the engine returned by itself. `failure` is its
+    traceback when it raised.
     """
 
     solution: Solution
@@ -171,7 +169,7 @@ class SolverPool:
                 process = self._idle.pop()
                 if process.is_alive:
                     return process
-                # It died while nobody needed it, so this search goes on with another one.
+                # It died while idle, so this search continues with another one.
                 self._boot_in_background(instead_of=process)
 
     def _give_back(self, process: _Process) -> None:
@@ -224,7 +222,7 @@ class SolverPool:
         with self._changed:
             if process is not None:
                 self._all.discard(process)
-            # Nobody should wait for a solver that may never come.
+            # Nobody should wait for a solver that may never start.
             self._failing = not self._closed.is_set()
             self._changed.notify_all()
         if process is not None:
@@ -292,7 +290,7 @@ class _Process:
         self._child.kill()
 
     def discard(self) -> None:
-        """Kills the process and frees what is left of it; nobody may use it any more."""
+        """Kills the process and frees what is left of it; it must not be used afterwards."""
         self._child.kill()
         self._child.wait()
         self._connection.close()
@@ -360,7 +358,7 @@ class _Process:
         """The next message, or None when the deadline passes first."""
         if not self._connection.poll(max(0.0, deadline - time.monotonic())):
             return None
-        # A process that stops in the middle of a message must not hold us.
+        # A process that stops in the middle of a message must not hold up the server.
         self._limit_io(socket.SO_RCVTIMEO, deadline)
         message: Message = self._connection.recv()
         return message

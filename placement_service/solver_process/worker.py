@@ -11,9 +11,9 @@ when the server is gone.
     def search(problem: Problem, start: Solution, *, deadline: float,
                report: Callable[[Solution], None]) -> Solution: ...
 
-It gets a complete first answer, calls `report` with complete better ones, and
-returns its best before `time.monotonic()` passes `deadline`. What it reports is
-verified outside; it cannot make the service answer with a broken rule.
+It gets a complete first answer, calls `report` with complete better ones, and returns its best
+before `time.monotonic()` passes `deadline`. The caller verifies every report, so an engine cannot
+make the service break a rule.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DEFAULT_ENGINE = "placement_service.search.engine:search"
 
 
 class Engine(Protocol):
-    """What searches for better answers than the first."""
+    """A function that searches for better answers than the first."""
 
     def __call__(
         self,

@@ -67,7 +67,7 @@ class AsyncSteeredStream(AsyncIterator[Progress | _A_co], Generic[_A_co]):
             event = response.WhichOneof("event")
             if event is not None:
                 return cast("Progress | _A_co", getattr(response, event))
-            # An event that a newer server knows and this client does not.
+            # An event that a newer server sends and this client does not know.
 
     def finish(self) -> None:
         """Have the search end with the best answer so far."""
@@ -212,7 +212,7 @@ class AsyncPlacementClient:
     def session(self, cluster: LocalSnapshot | None = None) -> AsyncSession:
         """Asks again and again about a cluster that hardly changes.
 
-        `cluster` is that of another session, to go on with after a new connection.
+        `cluster` is that of another session, to continue with on a new connection.
         """
         return AsyncSession(self, LocalSnapshot() if cluster is None else cluster)
 

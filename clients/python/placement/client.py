@@ -3,8 +3,8 @@
 Every call has a deadline. A call that finds no server (UNAVAILABLE) is repeated by gRPC
 itself, up to five times with exponential back-off and jitter and never past the deadline;
 repeating is harmless, because no answer depends on what the service keeps. A busy server is not
-asked again automatically: `BusyError.retry_after` tells the caller when, who may then send a newer
-request.
+asked again automatically: `BusyError.retry_after` tells the caller when to ask again, perhaps with
+a newer request.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _SERVICE_CONFIG = {
 
 CHANNEL_OPTIONS = (
     ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    # gRPC gives up retrying what it cannot keep in this buffer; its default, 256 KiB, is
-    # less than the snapshot of a small cluster.
+    # gRPC does not retry a request that is larger than this buffer; its default, 256 KiB, is less
+    # than the snapshot of a small cluster.
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
     # The caller asked for the answer, whatever its size; the server bounds it.
     ("grpc.max_receive_message_length", -1),
@@ -85,7 +85,7 @@ def tls(
 ) -> grpc.ChannelCredentials:
     """Credentials for a service whose certificate is signed by an authority in ``ca``.
 
-    With ``certificate`` and ``key`` the client shows who it is (mutual TLS). All are PEM
+    With ``certificate`` and ``key`` the client identifies itself (mutual TLS). All are PEM
     files. Raises OSError when one cannot be read, ValueError when one of the pair is missing.
     """
     if (certificate is None) != (key is None):
@@ -229,7 +229,7 @@ class PlacementClient:
     def session(self, cluster: LocalSnapshot | None = None) -> Session:
         """Asks again and again about a cluster that hardly changes; see `Session`.
 
-        `cluster` is that of another session, to go on with after a new connection.
+        `cluster` is that of another session, to continue with on a new connection.
         """
         return Session(self, LocalSnapshot() if cluster is None else cluster)
 

@@ -1,10 +1,9 @@
 """Talks to a Kubernetes API server in plain JSON: list, watch and single requests.
 
-The official client finds the cluster, authenticates and keeps the connections; its models
-are left aside. They take a hundred times longer to make than the JSON itself, and they drop
-fields that they do not know. What arrives is therefore a dictionary as the server wrote it.
-
-Nothing is retried here: the caller knows what repeating means.
+The official client finds the cluster, authenticates and keeps the connections, but its models are
+not used: they take a hundred times longer to make than the JSON itself, and they drop fields that
+they do not know. So answers are dictionaries as the server wrote them. Nothing is retried here: the
+caller knows what a repetition means.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 #: Objects in one page of a list: small enough that neither side holds much at once.
 _PAGE: Final = 500
-#: Seconds until a connection stands, and until an answer comes.
+#: Seconds until a connection is made, and until an answer comes.
 _CONNECT: Final = 5.0
 _READ: Final = 30.0
-#: Seconds until a whole list must be there, in how many pages at most: a million objects.
+#: Seconds until a whole list must have arrived, and its most pages: a million objects.
 _LIST: Final = 600.0
 _MOST_PAGES: Final = 2_000
 #: Bytes of one answer, and of one event of a watch; etcd keeps no object beyond some MB.
@@ -61,8 +60,9 @@ class ApiError(Exception):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the object that was meant is gone, has changed, or another has its name: a patch
-        that says the uid of the one before is invalid to the API server."""
+        """Whether the object is gone or has changed, or another one has its name: the API server
+        calls a patch with the uid of an earlier object invalid.
+        """
         is_another = self.status == 422 and "metadata.uid" in self.message
         return self.status in (404, 409) or is_another
 
@@ -114,7 +114,7 @@ class Cluster:
         """
         configuration = kubernetes.client.Configuration()
         _configure(configuration, kubeconfig or os.environ.get("KUBECONFIG"), context)
-        # Repeating is for the caller to decide; urllib3 would do it three times unasked.
+        # The caller decides about repetitions; urllib3 would repeat three times by itself.
         configuration.retries = False
         configuration.connection_pool_maxsize = connections
         client = kubernetes.client.ApiClient(configuration)
@@ -142,7 +142,7 @@ class Cluster:
         try:
             answer = _parsed(_whole(response, end))
         except BaseException:
-            # What is left of it would be taken for the next answer.
+            # The rest of it would be taken for the next answer.
             response.close()
             raise
         response.release_conn()
@@ -156,7 +156,7 @@ class Cluster:
         query = {"limit": str(_PAGE)}
         if fields:
             query["fieldSelector"] = fields
-        # Elements of a typed list do not say what they are.
+        # Elements of a typed list do not name their kind.
         told = {"kind": resource.kind, "apiVersion": resource.api_version}
         end = time.monotonic() + _LIST
         for _ in range(_MOST_PAGES):
@@ -232,7 +232,7 @@ class Cluster:
         if body is not None:
             headers["Content-Type"] = content_type
         try:
-            # Reads a token anew that has run out, from a file or by a program.
+            # Renews a token that has expired, from a file or by a program.
             self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         except (kubernetes.config.ConfigException, OSError) as error:
             raise ApiError(0, f"no credentials for the API server: {error}") from error
@@ -266,7 +266,7 @@ class Cluster:
 def _configure(
     configuration: kubernetes.client.Configuration, kubeconfig: str | None, context: str | None
 ) -> None:
-    """Say where the cluster is and who asks. `kubeconfig` may list several files."""
+    """Sets the address of the cluster and the credentials. `kubeconfig` may list several files."""
     usual = os.path.expanduser("~/.kube/config")
     files = (kubeconfig or usual).split(os.pathsep)
     try:
@@ -338,7 +338,7 @@ class WatchStream(Iterator[Body]):
 
 
 def _whole(response: Any, end: float) -> bytes:
-    """The whole answer, if it is there by `end` and not too large. Raises `ApiError`."""
+    """The whole answer, if it arrives by `end` and is not too large. Raises `ApiError`."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -371,7 +371,7 @@ def _refusal(response: Any) -> ApiError:
         body = _parsed(_whole(response, time.monotonic() + _CONNECT))
         message, reason = str(body.get("message", message)), str(body.get("reason", ""))
     except (ApiError, urllib3.exceptions.HTTPError, OSError):
-        # Something before the server wrote what it liked; the status still tells.
+        # A proxy in front of the server wrote something else; the status still tells.
         response.close()
     else:
         response.release_conn()

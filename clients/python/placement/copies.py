@@ -1,4 +1,4 @@
-"""Things by name as they are now, and what of them changed since a state that was."""
+"""Things by name as they are now, and which of them changed since an earlier state."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ _V = TypeVar("_V")
 
 
 class Since(NamedTuple, Generic[_K, _V]):
-    """What was set since a base, by name, and what is gone."""
+    """The things that were set since a base, by name, and those that are gone."""
 
     set: dict[_K, _V]
     gone: list[_K]
 
 
 class Known:
-    """The latest state that the service knows: its digest, empty when it knows none any more."""
+    """The latest state that the service knows: its digest, empty when it no longer knows any."""
 
     def __init__(self) -> None:
         self.digest = ""
         self._state = 0
 
     def learned(self, digest: str, state: int) -> bool:
-        """Whether a state that the service knows is the latest; it is noted then.
-
-        An earlier one is of no use, also after the base was lost: what followed it is forgotten.
+        """Notes a state that the service knows if it is the latest; returns whether it is. An
+        earlier one is of no use, even if the base was lost: the changes after it are forgotten.
         """
         if not digest or state < self._state:
             return False

@@ -1,8 +1,8 @@
 """What a call to the service can fail with: one small tree, mirrored on ``ErrorReason``.
 
-That a gang is not placed is an answer, not an error. `from_rpc_error` makes the errors
-out of what gRPC raises; `to_status` and `from_status` are each other's inverse, so that a
-test can send any of these errors over a real wire (see `placement.testing`).
+That a gang is not placed is an answer, not an error. `from_rpc_error` makes them from the errors of
+gRPC; `to_status` and `from_status` are inverses of each other, so that a test can send any of these
+errors over a real connection (see `placement.testing`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class InvalidRequestError(PlacementError):
 
 
 class BusyError(PlacementError):
-    """The server computes and queues as much as it may; try again later.
+    """The server already computes and queues as much as it may; try again later.
 
     `retry_after` is the wait that the server advises, in seconds, None when it does not.
     """
@@ -211,7 +211,7 @@ def _rich_status(call: grpc.Call | grpc.aio.AioRpcError) -> Status | None:
     """The ``google.rpc.Status`` that came with the error; None when none, or not ours, did."""
     try:
         return rpc_status.from_call(cast("grpc.Call", call))
-    except (DecodeError, ValueError):  # Something between us and the server wrote its own.
+    except (DecodeError, ValueError):  # A proxy between us and the server wrote its own.
         return None
 
 

@@ -1,4 +1,4 @@
-"""A caller's own copy of Kubernetes objects, and what of them the service does not know yet.
+"""A caller's own copy of Kubernetes objects, and which of them the service does not know yet.
 
 This is the logic of sessions in objects, without any call in it: `placement.objects` asks with
 it. It may be used by several threads, and by several calls at once.
@@ -71,12 +71,12 @@ class ObjectsQuestion:
 class LocalObjects:
     """Objects as they are now, each as a mapping with apiVersion and kind.
 
-    Objects are copied in. Their managedFields, which are large and bear on nothing, are left out.
+    Objects are copied in. Their managedFields, which are large and not needed, are left out.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Counts changes; what the service knows is a state that was.
+        #: Counts changes; the service knows an earlier state.
         self._state = 0
         self._objects = Copies[ObjectKey, bytes]()
         self._known = Known()
@@ -93,7 +93,7 @@ class LocalObjects:
             self._objects.remove(keys, self._state)
 
     def replace(self, objects: Iterable[Body]) -> None:
-        """Makes these all objects; what is equal has not changed."""
+        """Replaces all objects by these; equal ones count as unchanged."""
         self._set({ObjectKey.of(body): _encoded(body) for body in objects}, only=True)
 
     def _set(self, encoded: Mapping[ObjectKey, bytes], *, only: bool = False) -> None:
@@ -127,7 +127,7 @@ class LocalObjects:
             return ObjectsQuestion(message, tuple(told), self._state)
 
     def answered(self, question: ObjectsQuestion, response: PlaceObjectsResponse) -> None:
-        """Takes note that the service knows what a question was about.
+        """Notes that the service knows the state of a question.
 
         Raises SnapshotUnknownError when the service is so old that it ignored the base.
         """

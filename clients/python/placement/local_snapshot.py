@@ -1,4 +1,4 @@
-"""A caller's own copy of a cluster, and what of it the service does not know yet.
+"""A caller's own copy of a cluster, and which parts of it the service does not know yet.
 
 This is the logic of sessions, without any call in it: `placement.client` and `placement.aio`
 ask with it. It may be used by several threads, and by several calls at once.
@@ -42,7 +42,7 @@ class LocalSnapshot:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Counts changes; what the service knows is a state that was.
+        #: Counts changes; the service knows an earlier state.
         self._state = 0
         self._nodes = Copies[str, Node]()
         self._pods = Copies[str, RunningPod]()
@@ -73,7 +73,7 @@ class LocalSnapshot:
             self._pods.remove(names, self._state)
 
     def replace(self, nodes: Iterable[Node], pods: Iterable[RunningPod] = ()) -> None:
-        """Makes these all nodes and running pods; what is equal has not changed."""
+        """Replaces all nodes and running pods by these; equal ones count as unchanged."""
         by_name = {node.name: node for node in nodes}
         pods_by_name = {pod.name: pod for pod in pods}
         with self._lock:
@@ -107,7 +107,7 @@ class LocalSnapshot:
             return Question(message, self._state)
 
     def answered(self, question: Question, digest: str) -> None:
-        """Takes note that the service knows what a question was about, by its digest.
+        """Notes that the service knows the state of a question, by its digest.
 
         Raises SnapshotUnknownError when the service is so old that it ignored the base.
         """

@@ -7,9 +7,9 @@ For programs that hold objects, as an informer shows them, and do not want to tr
         session.objects.set(*nodes, *pods, *pod_gangs)
         answer = session.place()
 
-The service is told all objects once, and then what has changed. What it does not know (it was
-restarted, another replica answers) it says, and gets all of them within the same call. Needs the
-extra ``kubernetes``.
+The service gets all objects once, and then what has changed. If it does not know the earlier
+objects (it was restarted, another replica answers) it gets all of them again within the same call.
+Needs the extra ``kubernetes``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = ["AsyncObjectsSession", "LocalObjects", "ObjectKey", "ObjectsSession"]
 
 
 class ObjectsSession:
-    """Questions about `objects`, which are kept as the cluster's are. For several threads.
+    """Questions about `objects`, which the caller keeps equal to those of the cluster. For several
+    threads.
 
     `objects` may be those of another session, to go on with after a new connection.
     """

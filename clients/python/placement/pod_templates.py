@@ -1,4 +1,4 @@
-"""Requests whose pod sets name their templates, for those who want to read the pod sets."""
+"""Requests whose pod sets name their templates, for code that wants to read the pod sets."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ ALSO_PLANNED_FROM: Final = (
     HYPER_NODES,
 )
 
-#: Those of them that a scheduler of our own respects: it allocates no claims and no volumes.
+#: Those of them that our own scheduler respects: it allocates no claims and no volumes.
 RESPECTED: Final = (
     DEVICES,
     KAI_QUEUES,

@@ -36,8 +36,8 @@ _Answer = TypeVar(
 
 class Session:
     """Keep `cluster` as the cluster is, and ask with requests that leave its nodes and running
-    pods out. What the service does not know (it was restarted, another replica answers) it
-    says, and gets the whole cluster within the same call.
+    pods out. If the service does not know the base (it was restarted, another replica answers) it
+    gets the whole cluster within the same call.
 
     All calls raise ValueError for a request with nodes or running pods of its own.
     """
@@ -127,7 +127,7 @@ class Session:
 
 
 def about(request: PlanningRequest, question: ComputePlacementRequest) -> PlanningRequest:
-    """The request with another question in it."""
+    """The request, with this question in it."""
     asked = type(request)()
     asked.CopyFrom(request)
     asked.question.CopyFrom(question)

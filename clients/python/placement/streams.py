@@ -39,7 +39,7 @@ class EventStream(Iterator[Progress | _A_co], Generic[_A_co]):
             event = response.WhichOneof("event")
             if event is not None:
                 return cast("Progress | _A_co", getattr(response, event))
-            # An event that a newer server knows and this client does not.
+            # An event that a newer server sends and this client does not know.
 
     def close(self) -> None:
         """Cancel the call, which stops the search; does nothing when it has ended."""

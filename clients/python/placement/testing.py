@@ -149,7 +149,7 @@ class _ScriptedServicer(PlacementServiceServicer):
                 _abort(event, context)
             if isinstance(event, Placement):
                 return ComputePlacementResponse(placement=event)
-            if not context.is_active():  # Nobody waits for an answer any more.
+            if not context.is_active():  # Nobody waits for an answer any longer.
                 break
         _abort(PlacementError("the script's answer holds no placement"), context)
 

@@ -1,7 +1,7 @@
 """HTTP connections on which the headers of an answer have one time limit.
 
-A read timeout is for each read: a server that sends a byte now and then keeps a caller for ever.
-What comes after the headers is for the caller, who reads it in parts.
+A read timeout applies to each read: a server that sends a byte from time to time can keep a caller
+waiting for ever. The caller reads what follows the headers in parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The content of a snapshot, and its digest (see `Placement.snapshot_digest` in the protos).
 
-Content is entries in order of their names, such as nodes or running pods, each with its
-canonical encoding. A change costs what has changed, and a copy of two lists.
+Content is a list of entries, such as nodes or running pods, in the order of their names, each with
+its canonical encoding. The cost of a change grows with what has changed, plus a copy of two lists.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ _T = TypeVar("_T")
 
 
 class Change(NamedTuple):
-    """New content, and for each place in it what stands there.
-
-    `rows` are places in the old content, or behind it those in the list of what is new.
-    None: names are the same, and `replaced` are the new places by the old ones.
+    """New content, and where each of its entries comes from. `rows` are places in the old content,
+    followed by those in the list of new entries. None means that the names are the same; `replaced`
+    are the new places by the old ones.
     """
 
     content: Entries
@@ -31,7 +30,9 @@ class Change(NamedTuple):
     replaced: dict[int, int]
 
     def arranged(self, old: Sequence[_T], new: Sequence[_T]) -> tuple[_T, ...]:
-        """The values that belong to the new content, of those of the old and of what is new."""
+        """The values for the new content, chosen from those of the old content and of the new
+        entries.
+        """
         if self.rows is not None:
             every = (*old, *new)
             return tuple([every[row] for row in self.rows])
@@ -60,7 +61,7 @@ class Entries:
     def changed(
         self, encodings: Sequence[bytes], names: Sequence[str], gone: Collection[str]
     ) -> Change:
-        """With entries of these names set, and others gone that are there."""
+        """The content with some entries set, and others, which must be there, removed."""
         places = [self.find(name) for name in names]
         replaced = {place: i for i, place in enumerate(places) if place is not None}
         size = self.size + sum(map(len, encodings))

@@ -1,4 +1,4 @@
-"""What a compute process holds of what it was told: versions by digest, at most so many bytes."""
+"""What a compute process holds: versions by digest, at most so many bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement_service.api.snapshots import content
 from placement_service.api.snapshots.versions import Read, Version, read
 from placement_service.entities.errors import SnapshotUnknown
 
-#: Versions held at once, however small: callers go on from the latest.
+#: Versions held at once, however small: callers continue from the latest.
 MOST_VERSIONS = 32
 
 #: Changes after which the edge is told the whole, so that it need not keep them all.
@@ -21,8 +21,8 @@ MOST_CHANGES = 64
 class Told(Protocol):
     """A version of anything that may be told in changes.
 
-    `changes` and `changed_bytes` count what the edge keeps to make it from a whole; `size` is
-    that of all encodings, and `cost` what it takes in memory, about, both in bytes.
+    `changes` and `changed_bytes` count what the edge keeps to make it from a whole; `size` is that
+    of all encodings, and `cost` about what it takes in memory, both in bytes.
     """
 
     @property

@@ -1,7 +1,7 @@
 """What the edge keeps of snapshots: the bytes that they were told with.
 
 A snapshot is what a request told as a whole, or as changes to one that is kept. A process that
-needs one is told what it lacks, starting from the nearest that it holds. The edge does not look
+needs one is sent what it lacks, starting from the nearest one that it holds. The edge does not look
 into the bytes: a compute process reads them and computes the digest.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-#: What an entry takes besides its bytes, about.
+#: About how many bytes an entry takes besides its content.
 _ENTRY = 500
 
 
@@ -32,7 +32,7 @@ class SnapshotStore:
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        # Those that others are made from stand behind these, so that they go later.
+        # Snapshots that others are made from come after these, so that they are dropped later.
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         #: What whole snapshots were made from, when they had been told as changes.
         self._behind: dict[bytes, list[bytes]] = {}
@@ -42,9 +42,8 @@ class SnapshotStore:
         return len(self._kept)
 
     def told(self, digest: bytes, held: Collection[bytes]) -> list[bytes] | None:
-        """What a process that holds some has to be told, in order, to hold this one.
-
-        None when that is not known.
+        """What a process that holds some snapshots has to be sent, in order, to hold this one. None
+        when that is not known.
         """
         way: list[bytes] = []
         while digest not in held:

@@ -1,9 +1,9 @@
 """Versions of snapshots, decoded and ready, and the request about one.
 
-A version never changes. One that is made from another shares with it all that is the same, so
-that a request costs what has changed, and no node is read, checked or encoded twice. Nodes and
-running pods are in order of their names, whatever the order in the request: the same content
-gets the same answer.
+A version never changes. One that is made from another shares with it all that is the same: the cost
+of a request grows with what has changed, and no node is read, checked or encoded twice. Nodes and
+running pods are in order of their names, whatever the order in the request: the same content gets
+the same answer.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def read(message: ComputePlacementRequest, base: Version | None) -> Read:
 
 
 def _misplaced(message: ComputePlacementRequest, base: Version | None) -> Iterator[Violation]:
-    """What is gone though it is not in the base, or is set as well."""
+    """Violations: names said to be gone that are not in the base, or are set as well."""
     if base is None:
         return
     change, snapshot = message.base, message.snapshot

@@ -1,12 +1,11 @@
-"""What a request must keep to be answerable, one small function per rule.
+"""The rules that a request must obey to be answered, one small function per rule.
 
 Each rule reads the whole request and yields a violation, with the field path as
 in the message, for every place where it is broken: a caller sees all faults at
-once. What a value cannot hold in the first place is found in `wire`; how large
-a request may be is in `size`, and stops the reading at once. A gang that
-cannot be placed is not a fault, and neither is a reference that a cluster in
-motion may leave behind: running pods on nodes that are gone, previous nodes
-and previous placements that no longer exist.
+once. Values that no type can hold are found in `wire`. Limits of size are in `size`, and stop the
+reading at once. A gang that cannot be placed is not a fault. Neither is a reference that a changing
+cluster may leave behind: running pods on nodes that are gone, previous nodes and previous
+placements that no longer exist.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from placement_service.entities.request import Request
 
 RULES = (*cluster.RULES, *workload.RULES, *policy.RULES)
 
-#: Rules on how nodes and running pods go with the rest: they need all of them.
+#: Rules on how nodes and running pods relate to the rest: they need all of them.
 RULES_ACROSS = (*cluster.RULES_ACROSS, *workload.RULES_ACROSS)
 
 

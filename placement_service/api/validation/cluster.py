@@ -39,7 +39,7 @@ from placement_service.entities.nodes import KindColumn, Parts
 from placement_service.entities.request import Request
 from placement_service.entities.reservations import Reservation
 
-#: More than any node has; what fits is tried out.
+#: More than any node has. What fits is found by trying, so there must be a limit.
 MAX_DEVICES_OF_A_NODE = 256
 MAX_PARTITIONS_OF_A_NODE = 1024
 
@@ -232,7 +232,7 @@ def queues_form_trees(request: Request) -> Iterator[Violation]:
     """Every parent exists, no queue is above itself, and no queue is too deep."""
     queues = request.snapshot.queues
     index = {queue.name: i for i, queue in enumerate(queues)}
-    #: How many queues stand above those that were looked at, and they themselves.
+    #: For each queue that was checked: how many queues are above it, itself included.
     depth: dict[str, int] = {"": 0}
     for i, queue in enumerate(queues):
         if queue.parent and queue.parent not in index:

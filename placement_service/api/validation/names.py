@@ -24,7 +24,7 @@ MAX_KEY = 253 + 1 + 63
 #: A label value has 63 characters at most; a domain may be a path of several.
 MAX_VALUE = 512
 
-#: Texts that only come back, or show in explanations.
+#: Texts that are only returned, or shown in explanations.
 MAX_TEXT = 1024
 
 # One segment of a name. Wider than Kubernetes (capitals, underscores), because
@@ -86,7 +86,7 @@ def template_path(name: str) -> str:
 
 
 def named_and_unique(path: str, names: Iterable[str], form: Form) -> Iterator[Violation]:
-    """Each name of a list has the form and stands there once."""
+    """Each name of a list has the form and occurs once."""
     names = tuple(names)
     if len(set(names)) == len(names) and all(map(form.pattern.fullmatch, names)):
         return

@@ -136,7 +136,9 @@ def _pod_problem(name: str, home: str, seen: set[str]) -> str:
 
 
 def bound_pods_are_where_pods_can_be(request: Request) -> Iterator[Violation]:
-    """The node need not be in the snapshot; if it is and lists devices, theirs are its own."""
+    """The node need not be in the snapshot; if it is and lists devices, the pods' devices are among
+    them.
+    """
     nodes = request.snapshot.columns
     devices = {
         nodes.names[i]: {device.index for device in nodes.parts[i].devices}
@@ -166,7 +168,7 @@ def _bound_pod_problems(pod: BoundPod, devices: set[int] | None) -> Iterator[Pro
 
 
 def templates_are_sound(request: Request) -> Iterator[Violation]:
-    """What is wrong with a template that pod sets name is said once, where it stands."""
+    """A fault in a shared template is reported once, at the template."""
     lengths = Lengths()
     paths: list[str] = []
     used: list[PodTemplate] = []

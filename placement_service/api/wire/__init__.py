@@ -1,5 +1,3 @@
-"""Messages to values and back: where the wire ends.
-
-Nothing is decided here, and nothing outside this folder, `status`, `service`
-and `server` sees a message.
+"""Messages to values and back. Nothing is decided here, and outside this folder only other modules
+of `api` see messages.
 """

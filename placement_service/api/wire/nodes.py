@@ -52,7 +52,7 @@ PARTITION_POLICIES: Mapping[cluster_pb2.PartitionPolicy, PartitionPolicy] = {
 #: How the hostname label of a node begins on the wire: its key, and the tag of its value.
 _HOSTNAME = b"\n\x16" + HOSTNAME.encode() + b"\x12"
 
-#: What has its length in one byte.
+#: Below this a length takes one byte.
 _SHORT = 128
 
 #: The fields of a message of resources, by what they are called in values.
@@ -90,7 +90,7 @@ class _Column(Generic[_S]):
         return int(sizes[self.number].sum())
 
     def read(self, parse: Callable[[_S, Found], _T]) -> KindColumn[_T]:
-        """What stands in the slices, and on the way what is wrong with them."""
+        """The values in the slices; problems with them are reported on the way."""
         kinds = []
         for k, content in enumerate(self.slices):
             found: Found = []
@@ -100,7 +100,7 @@ class _Column(Generic[_S]):
         return KindColumn(tuple(kinds), self.number)
 
     def report(self, kind: int, found: Found) -> None:
-        """Takes note of what is wrong with a slice."""
+        """Notes what is wrong with a slice."""
         self._found.append((kind, found))
 
     def problems(self, prefix: str = "") -> Iterator[_Problem]:

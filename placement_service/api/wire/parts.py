@@ -77,7 +77,7 @@ def parse_resources(message: cluster_pb2.Resources, found: Found) -> dict[str, i
 
 
 def has_own_field(name: str) -> tuple[str, str]:
-    """What is wrong with an extended resource that is none."""
+    """The problem of an extended resource that has a field of its own."""
     return extended_path(name), f"has a field of its own, {RESOURCE_FIELDS[name]}"
 
 

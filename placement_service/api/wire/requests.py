@@ -2,10 +2,10 @@
 
 `parse_request` and `request_to_proto` are inverses of each other, up to what
 the value fills in: defaults, the groups of a scope that names none, and the
-namespaces of a term that names none. What a value cannot hold (an unspecified
-operator, say) is noticed here; all other rules are in `validation`, and
-`parse_request` reports the violations of both together. Positions are kept:
-the third node of the message is the third node of the snapshot.
+namespaces of a term that names none. What a value cannot hold (an unspecified operator, for
+example) is found here; all other rules are in `validation`, and `parse_request` reports the
+violations of both together. Positions are kept: the third node of the message is the third node of
+the snapshot.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def parse_request(message: placement_service_pb2.ComputePlacementRequest) -> Req
 def parse_told(
     message: placement_service_pb2.ComputePlacementRequest, found: list[Violation]
 ) -> Request:
-    """What a message says, checked for nothing but what no value can hold, which is `found`.
+    """The content of a message. Nothing is checked but what no value can hold; `found` gets these
+    violations.
 
     With a base, the nodes and running pods are only those that have changed since.
     """

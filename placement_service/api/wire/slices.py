@@ -1,12 +1,10 @@
 """Nodes as slices of bytes: the same wire, read with another schema.
 
-Of 25,000 nodes most parts are alike. A private schema calls those parts `bytes`, so that
-reading hands out slices without looking into them; equal slices are one kind, and each kind
-is read once with the public schema. A part that is repeated and rare is called one `bytes`:
-it is only asked whether it is there.
-
-The message is written again first, in the form in which equal content has equal bytes. So
-its text has been checked, and nothing stands in it twice.
+Most parts of 25,000 nodes are alike. A private schema declares those parts as `bytes`, so that the
+parser returns slices without looking into them; equal slices are one kind, and each kind is read
+once with the public schema. A repeated and rare part is declared as a single `bytes`: only its
+presence is asked for. First the message is written again in its canonical form, in which equal
+content has equal bytes. So its text has been checked, and no field occurs twice.
 """
 
 from __future__ import annotations
@@ -22,9 +20,8 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 class NodeSlices(Protocol):
-    """A node; `labels` are entries in the order of their keys.
-
-    Of `host_ports`, `devices` and `partitions` it is only told whether there are any.
+    """A node; `labels` are entries in the order of their keys. `host_ports`, `devices` and
+    `partitions` only say whether there are any.
     """
 
     name: str
@@ -53,7 +50,7 @@ class PartSlices(Protocol):
 
 
 class _Kind(NamedTuple):
-    """What a field is called in a private schema."""
+    """How a private schema declares a field."""
 
     type: _FIELD.Type.ValueType
     repeated: bool = False
@@ -93,7 +90,7 @@ class Slices:
         self.nodes: Sequence[NodeSlices] = list(_NODE_SCHEMA.FromString(self._content).nodes)
 
     def parts(self) -> Sequence[PartSlices]:
-        """What few nodes have, of each node."""
+        """The rare parts of each node."""
         return list(_PART_SCHEMA.FromString(self._content).nodes)
 
 

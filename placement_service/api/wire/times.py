@@ -9,7 +9,7 @@ _NANOS = 1_000_000_000
 
 def duration(seconds: float) -> duration_pb2.Duration:
     nanos = round(seconds * _NANOS)
-    # The sign of a negative duration belongs to both parts.
+    # In a negative duration both parts carry the sign.
     whole, part = divmod(abs(nanos), _NANOS)
     sign = -1 if nanos < 0 else 1
     return duration_pb2.Duration(seconds=sign * whole, nanos=sign * part)
@@ -20,7 +20,7 @@ def seconds(message: duration_pb2.Duration) -> float:
 
 
 def whole_seconds(message: duration_pb2.Duration) -> int:
-    """The last whole second that is not beyond a duration."""
+    """The whole seconds of a duration, rounded down."""
     return (message.seconds * _NANOS + message.nanos) // _NANOS
 
 

@@ -1,5 +1,6 @@
-"""Required pod affinity: carriers go where anchors or running matches are, else all into one
-domain."""
+"""Required pod affinity: carriers go where anchors or running matches are, otherwise all into one
+domain.
+"""
 
 from __future__ import annotations
 

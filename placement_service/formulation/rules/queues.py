@@ -32,7 +32,7 @@ from placement_service.formulation.indices import GangIdx
 #: GPUs are counted in thousandths, because pods may ask for a share of one.
 UNITS_PER_GPU = 1000
 
-#: What a row may take or hold at most, so that sums over all pods stay in 64 bits.
+#: The most that a row may take or hold, so that sums over all pods stay in 64 bits.
 MOST = 1 << 40
 
 
@@ -44,8 +44,8 @@ class QueueRow:
     rows are about gangs that are not preemptible. `weight[C]` and `capacity` are the same in
     smaller numbers: a unit that is too large weighs one more than the capacity.
 
-    `is_exact` is false where so much runs above a limit that nothing new may come, though something
-    might if enough of what runs is evicted.
+    `is_exact` is false where running pods exceed a limit so that nothing new may come, although it
+    might if enough of them were evicted.
     """
 
     queue: str
@@ -151,7 +151,7 @@ def _row(
     moves: bool,
     repeated: bool,
 ) -> QueueRow | None:
-    """The row, None where all that is asked for fits, however often."""
+    """The row; None where all that is asked for fits, however often."""
     left = max(0, total - used)
     at_home = sum(take[c] * units for ask in asks for c, units in ask.home.items())
     exact = moves or at_home <= left
@@ -159,7 +159,7 @@ def _row(
         # All of it runs after the plan, and may do so above a limit.
         left = max(left, at_home)
     elif not exact:
-        # What runs above a limit may stay, but nothing new may come.
+        # Running pods above a limit may stay, but nothing new may come.
         homes = {c for ask in asks for c in ask.home}
         take = tuple(0 if c in homes else amount for c, amount in enumerate(take))
         used, left = max(used, total), 0

@@ -11,9 +11,9 @@ several reservations on a node the first holds for each set of them and the pods
 none of these. Reservations that no pod may use are taken off what is free.
 
 Where owners cannot take all of a reservation (a restricted one holds 5 GPUs for pods of 2;
-an allocate-once one leaves something over) the rest is taken off as well. That is exact for
-the usual reservations; where it is less than what is there, `is_exact` is false, and
-nothing is proven of the problem.
+an allocate-once one leaves something over) the rest is subtracted as well. That is exact for the
+usual reservations. Where it leaves less room than there is, `is_exact` is false, and nothing is
+proven of the problem.
 
     formulation   `owned` tells pod classes apart, `formulate` makes columns
     heuristic, bounds, cp_sat     know columns only
@@ -37,7 +37,7 @@ from placement_service.formulation.rules.draft import Column, RuleDraft
 
 #: Reservations of one node that are told apart; further ones are held for nobody.
 MOST_ON_A_NODE = 4
-#: What columns of a resource end in that is taken beside what is held for others.
+#: The suffix of columns that count a resource beside what is held for others.
 BESIDE = " beside reservations"
 #: Columns for all reservations together; further ones are held for nobody.
 MOST_COLUMNS = 400
@@ -78,7 +78,7 @@ class Ownership:
                 self._by_owner[owner].append(i)
 
     def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
-        """Sorted; of one that names pods it is enough that it names one of the set."""
+        """The reservations, sorted; one that names pods must name one of the set."""
         template = pod_set.template
         if not self._by_owner or template.ignores_reservations:
             return ()
@@ -123,7 +123,7 @@ class _Held:
 
 
 def formulate(draft: RuleDraft) -> None:
-    """Columns, and what nobody may use off what is free."""
+    """Makes columns, and subtracts what no pod may use from what is free."""
     snapshot = draft.snapshot
     if snapshot.reservations or any(t.required_reservation for _, t in draft.templates):
         _Formulation(draft).run()
@@ -203,8 +203,7 @@ class _Formulation:
             seen |= owners
             held += self._together(n, owners, [self.reservations[i] for i in mine])
         if self._is_overfull(n, held):
-            # More is held than there is: an owner that takes its own part leaves no less to the
-            # others.
+            # More is held than there is: an owner that takes its own part leaves others no less.
             self.draft.is_exact = False
             for c in self.slots:
                 self.slots[c][n] = 0
@@ -227,7 +226,7 @@ class _Formulation:
     def _together(
         self, n: int, owners: Classes, reservations: Sequence[Reservation]
     ) -> list[_Held]:
-        """Some reservations with the same owners as one; what cannot be combined serves nobody."""
+        """Some reservations with the same owners as one; what cannot be combined serves no pod."""
         if not owners:
             return [_Held(frozenset(), dict(r.held)) for r in reservations]
         once = [r for r in reservations if r.allocate_once or names_pods(r)]
@@ -237,7 +236,7 @@ class _Formulation:
         if any(not r.allocate_once and len(r.owners) > 1 for r in once):
             self.draft.is_exact = False
         if single and (once or len(single) > 1):
-            # Who uses which of them would have to be chosen.
+            # Which pod uses which of them would have to be chosen.
             self.draft.is_exact = False
             chosen, rest = single[:1], [*single[1:], *once]
         elif len(once) > 1 and not all(self._fits(c, r) for c in owners for r in once):
@@ -246,8 +245,7 @@ class _Formulation:
         else:
             chosen, rest = [*single, *once], []
         if any(r.restricted and r in single for r in chosen) and len(owners) > 1:
-            # Which of unlike pods share it would have to be chosen: it serves those that
-            # are most.
+            # Which of unlike pods share it would have to be chosen: it serves the largest class.
             self.draft.is_exact = False
             owners = frozenset({max(owners, key=lambda c: (self.draft.counts[c], -c))})
         found = _Held(owners, {})

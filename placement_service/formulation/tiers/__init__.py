@@ -1,8 +1,8 @@
 """The tiers of the objective, one file each, in order of importance.
 
 A tier's name, sense and whether its bound belongs to the proof are in `TierName`; what the
-judge counts is in `judge.score`, apart on purpose. All else that any stage needs to know about a
-tier is in its file; the stages use `goals`.
+judge counts is in `judge.score`, apart on purpose. Everything else that a stage needs to know about
+a tier is in its file; the stages use `goals`.
 """
 
 from __future__ import annotations

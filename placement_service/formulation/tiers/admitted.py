@@ -66,7 +66,7 @@ class Admitted:
 class InsideGuarantees:
     """GPUs of the minimums of one priority and above that are guaranteed to their queues.
 
-    The sum of a gang that only partly fits counts with the part that does.
+    A gang that fits only in part counts with the part that fits.
     """
 
     tier: ClassVar[TierName] = TierName.ADMITTED

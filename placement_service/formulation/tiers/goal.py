@@ -5,7 +5,7 @@ their order are the lexicographic objective. A goal says what a plan is worth, w
 it before anything is counted, which terms stand for it in a model, and which gangs could
 still gain.
 
-Models are known by `GoalModel` alone: what they count, with variables of any kind.
+Goals know models only as `GoalModel`: what they count, with variables of any kind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Admission(NamedTuple, Generic[V]):
 
 
 def oldest(model: GoalModel[V], admission: Admission[V], most: int) -> V:
-    """How many of the first gangs of an admission are admitted, of at most so many."""
+    """How many of the first `most` gangs of an admission are admitted."""
     if most >= len(admission.gangs):
         return admission.placed
     return model.lesser([(admission.placed, 1)], most)
@@ -95,4 +95,4 @@ class Goal(Protocol):
         """The goal in a model; None where the model cannot express it."""
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
-        """Gangs that might have a part in a better value."""
+        """Gangs that might contribute to a better value."""

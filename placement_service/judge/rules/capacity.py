@@ -127,7 +127,9 @@ def _shortages(
 
 
 def _standing(pod: NewPod) -> float:
-    """Above whom a pod stands; a gang that never preempts stands above nobody."""
+    """The priority below which a pod may use the room of victims; a gang that never preempts may
+    use none.
+    """
     return float("-inf") if pod.gang.never_preempts else pod.gang.priority
 
 

@@ -1,7 +1,6 @@
 """Devices: every pod gets existing GPUs, whole ones or shares, as its node allows.
 
-Only nodes that list their devices are looked at, except that shares and
-network devices can be had on no other.
+Only nodes that list their devices are checked; no other node can serve shares or network devices.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def devices_are_not_overfilled(plan: Plan) -> Iterator[str]:
 
 
 def whole_devices_form_partitions(plan: Plan) -> Iterator[str]:
-    """Where the node demands it; where it only prefers it, if a partition is free."""
+    """Where the node requires it; where the node only prefers it, if a partition is free."""
     for board, pods in _boards(plan):
         node = board.node
         partitions = [set(partition.devices) for partition in node.partitions]

@@ -1,4 +1,4 @@
-"""Evictions: who may be disturbed, for whom, and how far."""
+"""Evictions: which gangs may be disturbed, for which gangs, and how far."""
 
 from __future__ import annotations
 
@@ -165,9 +165,8 @@ def only_lower_priorities_are_preempted(plan: Plan) -> Iterator[str]:
 
 
 def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
-    """From queues above their guaranteed GPUs, for queues below theirs and not above with it.
-
-    Compared are the first two queues that differ on the ways down from the roots.
+    """From queues above their guaranteed GPUs, for queues that are below theirs and stay within
+    them. The queues compared are the first two that differ on the paths from the roots.
     """
     reclaimed = [v for v in plan.evicted if v.eviction.kind is EvictionKind.RECLAIM]
     if not reclaimed:
@@ -215,7 +214,7 @@ def _above_guaranteed(plan: Plan, usage: Usage, queue: str, victim: EvictedPod) 
 
 
 def _first_that_differ(plan: Plan, one: PodGang, other: PodGang) -> tuple[str, str] | None:
-    """The first two queues that differ on the ways down to those of two gangs."""
+    """The first two queues that differ on the paths from the roots to those of two gangs."""
     ways = [[q.name for q in above(plan.queues, gang.queue)][::-1] for gang in (one, other)]
     return next(((a, b) for a, b in zip(*ways, strict=False) if a != b), None)
 

@@ -95,7 +95,7 @@ def pods_go_where_their_template_allows(plan: Plan) -> Iterator[str]:
     by_name = np.array([_names_nodes(t) for t in question.templates], dtype=bool)
     labels = nodes.labels.number[outcome.node_of_new] + 1
     alike = nodes.taints.number[outcome.node_of_new]
-    # A template that asks for no labels sees the same in all of them.
+    # To a template that asks for no labels all of them are the same.
     alike = alike + len(nodes.taints.kinds) * np.where(by_label[template], labels, 0)
     kind = np.where(by_name[template], int(alike.max(initial=0)) + 1 + outcome.node_of_new, alike)
     key = kind * len(question.templates) + template
@@ -120,7 +120,7 @@ def _firsts(plan: Plan, which: Bools) -> Iterable[NewPod]:
 
 
 def _names_nodes(template: PodTemplate) -> bool:
-    """Whether a template may tell apart nodes that are alike but for their names."""
+    """Whether a template may distinguish nodes that differ only in their names."""
     terms = template.required_node_affinity or ()
     return any(key == HOSTNAME for key, _ in template.node_selector) or any(
         term.match_fields or any(e.key == HOSTNAME for e in term.match_expressions)

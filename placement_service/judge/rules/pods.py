@@ -63,9 +63,8 @@ def anti_affinity_keeps_pods_apart(plan: Plan) -> Iterator[str]:
 def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
     """Each term of a new pod finds a matching pod in the pod's domain.
 
-    Pods that carry the term themselves do not help each other, for none could
-    come first; only if nobody else matches in any domain may they start one,
-    all of them the same.
+    Pods that carry the term themselves do not help each other, because none could come first. Only
+    if no other pod matches in any domain may they start one, all of them the same.
     """
     for template, pods in plan.new_of(lambda template: template.required_affinity):
         for term in dict.fromkeys(template.required_affinity):
@@ -113,7 +112,7 @@ def spread_stays_within_the_skew(plan: Plan) -> Iterator[str]:
                         f"pod {pod.name} is to be spread over {key}, "
                         f"but its node {pod.node.name} has no such label"
                     )
-                # So few are within the skew however empty another domain is.
+                # So few are within the skew, however empty another domain is.
                 elif count > constraint.max_skew:
                     question = _eligibility(template, constraint)
                     if question not in eligible:
@@ -149,7 +148,7 @@ def _first_pair_with_a_new_pod(
     """Two different pods, not both running; looks at few pairs however many pods there are."""
     new = [m for m in matching if m.template is not None]
     for one in carrying:
-        # A new pod is kept from all others, a running pod from new ones only. Of the
+        # A new pod is compared with all others, a running pod with new ones only. Of the
         # candidates at most one is the pod itself, so this ends at the second.
         for other in matching if one.template is not None else new:
             if other is not one:
@@ -158,7 +157,7 @@ def _first_pair_with_a_new_pod(
 
 
 def _eligibility(template: PodTemplate, constraint: SpreadConstraint) -> object:
-    """What `_eligible_domains` depends on, to ask it once for like templates."""
+    """What `_eligible_domains` depends on, to ask it once for templates that are alike."""
     return (
         constraint.topology_key,
         None
@@ -192,7 +191,7 @@ def _fewest(
     counts: Mapping[str | None, int], domains: set[str], constraint: SpreadConstraint
 ) -> int:
     """Pods in the emptiest of the domains that count, 0 when there are too few of those."""
-    # Where there are more domains than pods lie in, one of them has none.
+    # Where there are more domains than pods are in, one of them has none.
     if len(domains) < constraint.min_domains or len(domains) > len(counts):
         return 0
     return min((counts.get(domain, 0) for domain in domains), default=0)

@@ -1,4 +1,4 @@
-"""Queues: limits, and what is guaranteed, of a queue and of all above it.
+"""Queues: the limits and guarantees of a queue and of all above it.
 
 A plan is judged by what it adds: a queue that is already over its limit gets nothing more of that
 resource, but may stay over it. GPUs are counted in thousandths, because pods may ask for a share of
@@ -60,7 +60,7 @@ def queues_are_known(plan: Plan) -> Iterator[str]:
 
 
 def limits_hold(plan: Plan) -> Iterator[str]:
-    """What is added to a queue does not end above its limit, or that of a queue above."""
+    """New pods do not take a queue above its limit, or that of a queue above it."""
     yield from _over(plan, fixed=False)
 
 

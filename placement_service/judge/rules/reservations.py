@@ -1,4 +1,4 @@
-"""Reservations: who may use them, how much they still hold, and for whom."""
+"""Reservations: which pods may use them, how much they still hold, and for which pods."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def owners_use_their_reservation(plan: Plan) -> Iterator[str]:
 def still_held(
     plan: Plan, reservation: Reservation, among: Collection[NewPod]
 ) -> Mapping[str, int]:
-    """What a reservation keeps from some pods, once those of them that use it have their part.
+    """What a reservation holds back from the pods `among`, less the share of those of them that use
+    it.
 
     What the user of an allocate-once reservation leaves over is free for all.
     """

@@ -24,7 +24,7 @@ def run() -> int:
         )
         return 3
     except KeyboardInterrupt:
-        # What is imported takes a while, too.
+        # The imports take a while, too.
         print("placementctl: interrupted; there is no answer", file=sys.stderr)
         return 130
     status = main()

@@ -1,6 +1,6 @@
 """The plan as one JSON object: the stable output for programs.
 
-Field names are a promise to scripts. Names are Kubernetes names, without the
+Scripts may rely on the field names. Names are Kubernetes names, without the
 prefixes of resource names.
 """
 

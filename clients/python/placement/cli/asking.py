@@ -41,7 +41,7 @@ _Question = ExplainGangRequest | ComputeCapacityRequest | ComputeRepackingReques
 #: Seconds that a service may take beyond the time limit, to queue, send and check.
 PATIENCE: Final = 30.0
 
-#: What people said where the service names a field.
+#: What users typed where the service names a field.
 _OPTIONS: Final = {
     "domains.level": "--add",
     "frontier.domains.level": "--add",
@@ -231,11 +231,12 @@ class Asker:
 
 @contextmanager
 def interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
-    """The first interrupt calls a function and sets the event, wherever the block is; the
-    second one is a KeyboardInterrupt again."""
+    """The first interrupt calls a function and sets the event, wherever the block is; the second
+    one raises KeyboardInterrupt.
+    """
     seen = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        # Interrupts are for the main thread.
+        # Only the main thread gets interrupts.
         yield seen
         return
 
@@ -252,7 +253,7 @@ def interrupts(first: Callable[[], None]) -> Iterator[threading.Event]:
 
 
 class _Interruptible(Generic[_Any]):
-    """Takes events in another thread: gRPC cannot go on after an interrupt, this can."""
+    """Takes events in another thread: gRPC cannot continue after an interrupt, this can."""
 
     def __init__(self, events: Iterator[Progress | _Any]) -> None:
         self._events: SimpleQueue[Progress | _Any | BaseException | None] = SimpleQueue()

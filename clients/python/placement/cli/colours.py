@@ -24,14 +24,14 @@ PALETTE = (
 INK = "#101418"
 
 
-#: Turning by this angle keeps colours as far apart as possible, however many there are.
+#: Steps of this angle keep colours as far apart as possible, however many there are.
 _GOLDEN_TURN = 0.618034
 
 _LIGHTNESS = (0.70, 0.80, 0.62)
 
 
 def colour(number: int) -> str:
-    """The colour of the gang with this number, each another one."""
+    """The colour of the gang with this number; no two are the same."""
     if number < len(PALETTE):
         return PALETTE[number]
     red, green, blue = hls_to_rgb(number * _GOLDEN_TURN % 1, _LIGHTNESS[number % 3], 0.6)

@@ -30,7 +30,7 @@ class _Bash(BashComplete):
 
 
 class _WholeWord(ShellComplete):
-    """Zsh and fish take what stands for all that was typed, with the option."""
+    """Zsh and fish take a completion for the whole word, with the option."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         found = super().get_completions(args, incomplete)

@@ -13,7 +13,7 @@ from placement.cli.colours import INK, colour
 from placement.cli.words import count, number, printable
 from placement.planning.diff import Difference, Seats, TierChange
 
-#: More nodes are told in a line instead of drawn.
+#: More nodes are counted in a line instead of drawn.
 MOST_NODES = 400
 #: More pods of one node, too.
 _MOST_PODS = 24

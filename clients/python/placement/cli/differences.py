@@ -44,7 +44,7 @@ def as_names(found: Difference) -> str:
 
 
 def as_text(found: Difference, *, most_moved: int | None = None) -> str:
-    """A line for each change, then what it comes to; of moved gangs at most so many."""
+    """A line for each change, then the totals; of moved gangs at most so many."""
     if found.empty:
         return "Both answers say the same.\n"
     lines = []

@@ -98,7 +98,7 @@ def _close_up(picture: Picture, summary: Summary, width: int) -> _Pen | None:
 
 
 def _is_known(spot: Spot) -> bool:
-    """Whether each GPU of the node can be said to be whose."""
+    """Whether it is known of each GPU of the node which gang has it."""
     if not spot.gpus:
         return sum(s.new + s.before for s in spot.seats) <= MOST_PODS
     return all(s.gpus_before is not None for s in spot.seats) and (

@@ -1,8 +1,8 @@
 """The solver service inside this process, for a command line without a server.
 
-It is the same service as the one that is deployed, and it is talked to over
-gRPC all the same. It starts in a thread, so its solver process warms up while
-the input is read. It listens on the loopback interface only.
+It is the same service as the one that is deployed, and the command talks to it over gRPC. It starts
+in a thread, so its solver process warms up while the input is read. It listens on the loopback
+interface only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from placement_service.api.server import Server
 
-#: The question and the answer never leave the machine, so their size does not matter.
+#: Questions and answers never leave the machine, so their size does not matter.
 _MOST_BYTES = 2**31 - 1
 
 #: Seconds for the service to start, and for its solver, on a busy machine.
@@ -98,7 +98,7 @@ def _errors_only() -> logging.Handler:
 
 
 def _stop(starting: Future[tuple[Server, int]]) -> None:
-    """Stop a service that runs, also one whose start nobody waited for."""
+    """Stop a service that runs, even if nobody waited for its start."""
     if starting.cancel() or starting.exception() is not None:
         return
     starting.result()[0].stop(0)

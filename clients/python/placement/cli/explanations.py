@@ -122,7 +122,7 @@ def _domains_as_text(found: ComputeCapacityResponse) -> str:
 
 
 def _frontier_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
-    """A table; where the bound is another it stands behind a stroke."""
+    """A table; where the bound differs from the value it follows after a slash."""
     if not found.rows:
         return "Copies were not counted.\n"
     title = f"more {found.domains.level.rpartition('/')[2]} like {found.domains.like}"

@@ -19,7 +19,7 @@ class Status(IntEnum):
 
 
 class Failure(Exception):
-    """Ends the command with `status`; `problems` are what people are told."""
+    """Ends the command with `status`; `problems` are printed for the user."""
 
     def __init__(self, status: Status, problems: Iterable[object]) -> None:
         self.status = status

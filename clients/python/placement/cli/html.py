@@ -183,7 +183,7 @@ def _leaf(name: str, domain: Domain, summary: Summary) -> list[str]:
 
 
 def _cell(spot: Spot, summary: Summary) -> str:
-    """A node: its width tells its GPUs, its stripes who has them."""
+    """A node: its width shows its GPUs, its stripes which gangs have them."""
     free = "shut" if spot.closed else "free"
     width = max(18, GPU_WIDTH * spot.gpus)
     if spot.gpus:

@@ -1,9 +1,8 @@
 """A live cluster instead of files: the same kinds, read only.
 
-Reads once what a plan is made from. Kinds that the cluster does not have, because no such
-scheduler is installed, count as empty; those that we may not read are named in a warning.
-What the server says is not trusted to be what it should: an object without a name, or pages
-without end, end the reading with an error.
+Reads once what a plan is made from. Kinds that the cluster does not have, because no such scheduler
+is installed, count as empty; those that we may not read are named in a warning. What the server
+sends is not trusted: an object without a name, or pages without end, end the reading with an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Options that several commands share: what they accept, and the values they become.
-
-An option that belongs to others is declared with them, and a command gets the whole as one
-value: `Source` says where the objects come from, `Service` who answers, `WhatIf` what is
-other than it is.
+"""Options that several commands share: what they accept, and the values they become. Options that
+belong together are declared together, and a command gets them as one value: `Source` says where the
+objects come from, `Service` which service answers, `WhatIf` what should differ from the cluster.
 """
 
 from __future__ import annotations
@@ -89,7 +87,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Who answers, by when and by which policy. Without `server` the command has its own."""
+    """Which service answers, by when and by which policy. Without `server` the command starts its
+    own.
+    """
 
     server: str | None
     tls_ca: str | None
@@ -101,7 +101,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What is supposed to be other than it is."""
+    """What should differ from the input."""
 
     cordon: tuple[str, ...]
     drain: tuple[str, ...]

@@ -1,8 +1,7 @@
 """What there is to draw: domains inside domains, nodes, and the gangs on them.
 
 Only decides what is seen: which label keys become nested boxes, in which order,
-and what stands on each node. How it looks is up to `drawing` (terminal) and
-`html` (page).
+and what stands on each node. `drawing` (terminal) and `html` (page) decide how it looks.
 
 Levels need not nest. The keys are ordered from few domains to many, and nodes
 are grouped by the tuple of their values; a domain that lies in several broader
@@ -22,7 +21,7 @@ from placement.v1 import ComputePlacementRequest, Node
 #: More nested boxes than this are harder to read than helpful.
 MOST_LEVELS = 3
 
-#: With so many levels of the gangs' own, other well-known ones say little more.
+#: With so many levels that gangs name, other well-known ones add little.
 ENOUGH_LEVELS = 2
 
 #: Label keys that operators and clouds use for topology, besides those that

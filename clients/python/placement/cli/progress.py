@@ -29,7 +29,7 @@ def line(progress: Progress | None, *, elapsed: float, gangs: int) -> str:
         return f"{clock}  asking for {count(gangs, 'gang')}"
     parts = [clock, progress.phase]
     if progress.tiers:
-        # What is told of a question about a plan has none, and places nobody.
+        # Progress of a planning question has no tiers, and places no gangs.
         parts.append(f"{progress.placed_gang_count:,} of {count(gangs, 'gang')}")
     parts += [_tier(tier) for tier in progress.tiers if tier.name != BEST_EFFORT]
     return "  ".join(part for part in parts if part)
@@ -63,7 +63,7 @@ class ProgressLine:
         )
 
     def show(self, progress: Progress) -> None:
-        """Take over what is known now."""
+        """Show what is known now."""
         self._latest = progress
 
     def __rich__(self) -> Text:

@@ -1,7 +1,6 @@
-"""From what the command was given to one question for the service.
-
-Files, folders, standard input, a live cluster, or a request that was saved before; and what
-is said about it: warnings that go into the answer, problems that end the command.
+"""Reads the input of the command and makes one question for the service. The input is files,
+folders, standard input, a live cluster, or a saved request. Warnings about it go into the answer;
+problems end the command.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def read_question(
     stdin: IO[bytes] | None = None,
 ) -> Question:
     """The question, changed as asked. Raises `Failure` with everything that is wrong."""
-    # 1. Everything is read, and every problem of it is told at once.
+    # 1. Everything is read, and all problems are reported at once.
     problems: list[Problem] = []
     chosen = Policy()
     try:
@@ -88,12 +87,12 @@ def read_question(
         raise wrong_input(*problems)
     assert question is not None
     request = question.request
-    # 2. What is asked of it.
+    # 2. The question about it.
     if policy:
         gpu_resources = tuple(request.policy.gpu_resources)
         request.policy.CopyFrom(chosen)
         if not chosen.gpu_resources:
-            # What stands for GPUs in this input.
+            # The resources that count as GPUs in this input.
             request.policy.gpu_resources.extend(gpu_resources)
     if source.as_of is not None:
         request.snapshot.as_of.FromDatetime(source.as_of.astimezone(UTC))
@@ -114,7 +113,7 @@ def read_question(
 def changed(
     request: ComputePlacementRequest, what_if: WhatIf, levels: Sequence[str]
 ) -> ComputePlacementRequest:
-    """The question if things were other than they are. Raises `Failure`."""
+    """The question with the changes of the what-if options. Raises `Failure`."""
     try:
         for gang in what_if.without:
             request = changes.without(request, f"namespaces/{gang.namespace}/podgangs/{gang.name}")
@@ -304,7 +303,7 @@ def _live(source: Source) -> Found:
 
 @contextmanager
 def _busy(paths: Iterable[str]) -> Iterator[None]:
-    """Says that large files are being read, where a person watches."""
+    """Shows on a terminal that large files are being read."""
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     if size < _LARGE or not sys.stderr.isatty():
         yield

@@ -1,7 +1,6 @@
-"""Everything that advice left on a cluster, and how it is taken away by hand.
-
-What makes other objects wait comes last: an advised pod is released only when nothing of the advice
-is left that could bind it. Doing it twice does no harm.
+"""Everything that advice left on a cluster, and how it is removed by hand. Gates and holds come
+last: an advised pod is released only when nothing of the advice is left that could bind it. Doing
+it twice does no harm.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class Release:
 def releases(
     cluster: Cluster, *, namespace: str = "", before: datetime | None = None
 ) -> Iterator[Release]:
-    """What is to be taken away, in order; only what was made `before` then. Raises `ApiError`."""
+    """What is to be removed, in order; only what was made before `before`. Raises `ApiError`."""
     for resource in (BIND_REQUESTS, RESERVATIONS):
         for body in _all(cluster, resource):
             is_open = _is_ours(body) and not _is_done(body)
             if is_open and _in(body, namespace) and _is_older(body, before):
                 yield _release(resource, body, "deleted")
     everyone = [body for body in _all(cluster, PODS) if _in(body, namespace)]
-    # Of a gang with pods that are younger the controller may be thinking still.
+    # The controller may still be at work on a gang with younger pods.
     young = {_group_of(pod) for pod in everyone if not _is_older(pod, before)}
     pods = [pod for pod in everyone if _is_older(pod, before) and _group_of(pod) not in young]
     for pod in pods:
@@ -76,7 +75,7 @@ def releases(
 
 
 def carry_out(cluster: Cluster, one: Release) -> bool:
-    """Makes one change; whether the object was there. Raises `ApiError`."""
+    """Makes one change; returns whether the object existed. Raises `ApiError`."""
     path = one.resource.path_of(one.name, one.namespace)
     try:
         if one.patch is None:
@@ -129,7 +128,7 @@ def _is_older(body: Body, before: datetime | None) -> bool:
 
 
 def _group_of(pod: Body) -> tuple[str, str]:
-    """The gang that a pod says it is of; its own name where it says nothing."""
+    """The gang that a pod names; the pod's own name where it names none."""
     return group_of(pod) or (pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 

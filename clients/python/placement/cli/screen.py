@@ -30,8 +30,8 @@ def screen(
 ) -> str:
     """Drawing and table for `file` (standard output), with colours if it is a terminal.
 
-    Who lists some gangs does not ask for the drawing of all. `wide` lists everything and wraps
-    nothing. Lines carry no blanks at their ends.
+    A list of only some gangs comes without the drawing. `wide` lists everything and wraps nothing.
+    Lines have no blanks at their ends.
     """
     chosen = replace(chosen or Filter(), most=None if wide else MOST_GANGS)
     if wide and width is None:

@@ -1,7 +1,7 @@
 """The state of the gangs of a live cluster, as the cluster itself says.
 
-No plan is made: phase, score and reasons are those that a scheduler wrote, pods are
-counted.
+No plan is made: phase, score and reasons are those that a scheduler wrote; only pods are counted
+here.
 """
 
 from __future__ import annotations

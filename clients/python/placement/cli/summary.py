@@ -31,7 +31,7 @@ MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZΓΔΘΛΞΠΣΦΨΩБГДЖИЛЦЧШЩЪЫ�
 
 
 class State(Enum):
-    """Where a gang stands once the plan is applied."""
+    """The state of a gang once the plan is applied."""
 
     PLACED = "placed"
     """New pods are bound, and every pod of the gang runs."""
@@ -138,7 +138,7 @@ class Filter:
     def choose(self, summary: Summary) -> tuple[tuple[GangSummary, ...], int]:
         """The gangs to list, in the request's order, and how many more there would be.
 
-        Those that wait come before those that are well when not all are listed.
+        When not all are listed, waiting gangs come before the others.
         """
         wanted = [
             gang

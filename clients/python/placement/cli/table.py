@@ -1,7 +1,6 @@
 """The answer as a table of gangs, with reasons, bounds and a verdict below.
 
-Made for 80 columns and better with more. Columns that would say the same in
-every row are left out.
+Made for 80 columns and better with more. Columns with the same content in every row are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ LONGEST_DOMAIN = 20
 #: Longer names of gangs wrap.
 LONGEST_GANG = 32
 
-#: The last column says where, or why not; narrower ones become lines below the gang's name.
+#: The least width of the last column (where, or why not); if narrower it becomes lines below the
+#: gang's name.
 NARROWEST_WHERE = 28
 
 STATE_STYLES = {
@@ -197,8 +197,9 @@ def evictions(placement: Placement) -> list[RenderableType]:
 
 
 def tier_table(placement: Placement, *, width: int) -> RenderableType:
-    """What each tier of the objective reaches, what is proven about it, and if there is room
-    what it means."""
+    """What each tier of the objective reaches, what is proven about it, and, where there is room,
+    what it means.
+    """
     table = _tier_table(placement, with_meanings=True)
     if _needed(table) <= width:
         return table

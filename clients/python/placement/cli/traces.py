@@ -28,7 +28,7 @@ class Ending:
         self._askers: list[Asker] = []
 
     def begin(self) -> None:
-        """Have all traces end, with the best answer so far to what they just ask."""
+        """Ends all traces, with the best answer so far to their present questions."""
         self._now.set()
         for asker in self._askers:
             asker.finish()
@@ -37,7 +37,7 @@ class Ending:
         return self._now.is_set()
 
     def reaches(self, asker: Asker) -> None:
-        """Make a question that is asked end early, too."""
+        """Lets a question that is under way end early, too."""
         self._askers.append(asker)
         if self.has_begun():
             asker.finish()

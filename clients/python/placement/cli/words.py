@@ -1,7 +1,6 @@
 """Numbers, names and verdicts in words: what table, drawing and page share.
 
-Nothing here decides anything; it only says the same thing the same way in
-every output.
+It decides nothing; it only words the same fact alike in every output.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ HOSTNAME = "kubernetes.io/hostname"
 #: Two values closer than this are equal: tiers count in thousandths.
 SAME = 5e-7
 
-#: This tier never has a bound; a proof is about all others.
+#: This tier never has a bound; proofs are about all others.
 BEST_EFFORT = "fragmentation"
 
 _LIMITS = {

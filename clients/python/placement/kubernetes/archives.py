@@ -20,13 +20,13 @@ from typing import Any, Final, NamedTuple
 from placement.kubernetes import bounded_files
 from placement.kubernetes.bounded_files import Readable, read_stream
 
-#: What files that are read are called; all others in a folder or an archive are passed by.
+#: The endings of files that are read; all others in a folder or an archive are skipped.
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 #: Files of an archive that are read.
 MOST_FILES: Final = 10_000
 
-#: Manifests shrink to a fiftieth. What grows further than this is made to fill the memory.
+#: Manifests shrink to a fiftieth. A file that grows further than this is made to fill the memory.
 _MOST_GROWTH: Final = 250
 _ALWAYS_TAKEN: Final = 64 << 20
 
@@ -52,10 +52,10 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
     "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
-#: What a container may keep: all else may hold secrets and does not bear on placement.
+#: What a container may keep: all other fields may hold secrets and do not matter to placement.
 _CONTAINER: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _CONTAINERS: Final = ("containers", "initContainers")
-#: A copy of the whole object, and who wrote which field.
+#: A copy of the whole object, and the writers of each field.
 _COPIES: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -77,7 +77,7 @@ class Unpacked(NamedTuple):
 
 
 def unpacked(content: bytes) -> Iterator[Unpacked]:
-    """What a compressed file holds: the files of a ZIP that may be manifests in order of name,
+    """The content of a compressed file: the files of a ZIP that may be manifests, in order of name,
     one at a time.
 
     Raises `ArchiveError`.

@@ -36,7 +36,7 @@ _SEMVER: Final = re.compile(
 
 
 class CelError(ValueError):
-    """The expression is none, or is not one that is evaluated here."""
+    """This is not an expression, or not one that is evaluated here."""
 
 
 class NoAnswerError(ValueError):
@@ -90,7 +90,7 @@ def compiled(source: str) -> Selector:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    # Takes a while, and hardly any input has expressions.
+    # The import takes a while, and hardly any input has expressions.
     import cel
 
     return cel
@@ -149,7 +149,7 @@ def _semver(text: str, normalize: bool = False) -> dict[str, str]:
 
 
 def _is(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
-    """Whether a text can be read so."""
+    """Whether a text can be read in this way."""
 
     def known(text: Any) -> bool:
         try:

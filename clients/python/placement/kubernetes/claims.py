@@ -10,9 +10,9 @@ kinds that overlap somewhere is a resource too, of which a request of any kind i
 That is exact. Sets of more kinds than `_MOST_OVERLAPPING` are not spelled out: their claims
 are refused.
 
-A running pod takes, of each resource, the devices that it was given; when nothing says which
-those are, what its claim asks for. A claim that is allocated ties its pod to the node. What an
-allocated claim of several pods, or of none, holds is not there for others.
+A running pod takes, of each resource, the devices that it was given; if these are unknown, what its
+claim asks for. A claim that is allocated ties its pod to the node. The devices of an allocated
+claim of several pods, or of none, are not there for others.
 
 Refused by name: alternatives (`firstAvailable`), all devices of a kind, constraints between
 devices, parts of devices, administrative access, claims that several pods share, and
@@ -65,10 +65,11 @@ class _Kind(NamedTuple):
 
 
 class ClaimNeeds(NamedTuple):
-    """What the claims of a pod come to.
+    """The needs of all claims of a pod.
 
     `requests` are devices that are counted like resources, `nodes` where allocated claims
-    are. `unsupported` keeps a waiting pod out; `unknown` is what a running one may hold.
+    are. `unsupported` keeps a waiting pod from being placed; `unknown` is what a running one may
+    hold.
     """
 
     compute_domain: str = ""
@@ -150,7 +151,7 @@ class Claims:
             claim = self._claims.get((namespace, name)) if name else None
             where = f"spec.resourceClaims[{use.name}]"
             if claim is not None and claim.devices is not None:
-                # What it holds is known, whatever it asked for.
+                # Its devices are known, whatever it asked for.
                 if claim.is_of_one_pod:
                     _add(requests, (r for d in claim.devices for r in self._of_device(d)))
                 if nodes is not None and claim.nodes is not None and claim.nodes != nodes:
@@ -383,7 +384,7 @@ def _chosen(
 
 
 def _families(kinds: Iterable[_Kind], chosen: Mapping[_Kind, set[DeviceId]]) -> list[list[_Kind]]:
-    """The kinds, those together that are linked by devices that two of them choose."""
+    """The kinds, in families that are linked by devices that two of them choose."""
     families: list[tuple[list[_Kind], set[DeviceId]]] = []
     for kind in kinds:
         members, devices = [kind], set(chosen[kind])

@@ -16,7 +16,7 @@ from placement.kubernetes.reading import At
 
 _MNNVL_GROUP: Final = "grove.io/mnnvl-group"
 
-#: A DNS-1123 label, as which Grove checks the group.
+#: A DNS-1123 label, the form that Grove checks the group for.
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 #: What Grove refuses in a clique's pod spec.

@@ -1,16 +1,15 @@
-"""The GPUs of nodes one by one: what is there, what is taken, and which go together.
+"""The single GPUs of nodes: what is there, what is taken, and which form partitions.
 
 Koordinator lists them in a Device object named after the node, and writes into the annotation
 of each pod which it has. Partitions come from the object's annotation, else from the board of
 known GPU models.
 
-A node without such an object gets a list of GPUs only when somebody shares them, since shares
-have to fit one GPU each; its GPUs are then numbered as they come, so that all that matters is who
-shares one. KAI keeps the shares of one GPU together by a label, and holds that GPU by a pod of its
-own.
+A node without such an object gets a list of GPUs only when pods share them, since shares have to
+fit one GPU each; its GPUs then get arbitrary numbers, because it only matters which pods share one.
+KAI keeps the shares of one GPU together by a label, and holds that GPU by a pod of its own.
 
-GPUs of a pod of which nothing says which they are, are taken to be the first that are free, in
-a partition where there is one.
+If nothing says which GPUs a pod has, they are taken to be the first that are free, in a partition
+where there is one.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class _Listed:
 
 
 class Devices:
-    """The devices of all nodes, as far as they are told."""
+    """The devices of all nodes, as far as they are known."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class Devices:
         self._everywhere = everywhere
         self._problems = problems
         self._warnings = warnings
-        #: Devices of the pods of which that is known.
+        #: The devices of pods, where they are known.
         self.given: dict[Key, tuple[int, ...]] = {}
         #: KAI's names of shared GPUs, by node and device.
         self.groups: dict[str, dict[int, str]] = {}
@@ -132,7 +131,7 @@ class Devices:
         size = int(memory) * _MIB if memory.isascii() and memory.isdecimal() else 0
         gpus = [_Gpu(minor, memory_bytes=size) for minor in range(gpu_count)]
         unknown = self._take_known(node, gpus, pods)
-        # Any of them will do for a pod that has GPUs to itself: here they have no other name.
+        # For a pod with whole GPUs any of them will do: here they have no other name.
         self.given |= _take_unknown(gpus, unknown, ())
         return Board([_message(gpu, {}) for gpu in gpus])
 
@@ -167,7 +166,9 @@ class Devices:
         )
 
     def _take_known(self, node: str, gpus: Sequence[_Gpu], pods: Sequence[Pod]) -> list[Pod]:
-        """Takes what pods are known to have; returns the pods of which nothing is known."""
+        """Takes the devices that pods are known to have; returns the pods whose devices are
+        unknown.
+        """
         by_minor = {gpu.minor: gpu for gpu in gpus}
         groups: dict[str, _Gpu] = {}
         unknown = []
@@ -209,9 +210,8 @@ class Devices:
 def _take_unknown(
     gpus: Sequence[_Gpu], pods: Iterable[Pod], partitions: Iterable[tuple[int, ...]]
 ) -> dict[Key, tuple[int, ...]]:
-    """Takes some devices for pods of which nothing says which they have; shares go last.
-
-    Returns those of pods of whole devices alone.
+    """Takes some devices for pods whose devices are unknown; shares come last. Returns only those
+    of pods with whole devices.
     """
     by_minor = {gpu.minor: gpu for gpu in gpus}
     several = sorted(pods, key=lambda pod: -pod.needs.requests.get(GPU, 0))
@@ -232,7 +232,7 @@ def _take_unknown(
             taken[pod.key] = tuple(gpu.minor for gpu in chosen)
         for _ in range(share.count if share is not None else 0):
             assert share is not None
-            # The fullest that has room, so that whole ones stay free.
+            # The fullest device that has room, so that whole ones stay free.
             room = [g for g in gpus if g.healthy and _fits(share, g)]
             if room:
                 best = max(room, key=lambda g: g.core + g.memory)

@@ -12,8 +12,8 @@ replica of a scaling group is a scaled PodGang, whose pods name the base.
 
 Pods are named ``<podclique>-<index>``, where Grove leaves the end of the name to
 the API server; they carry no gate, and each PodGang says that it is initialized.
-What Grove adds for the pods' own use (environment, init containers, hashes) does
-not bear on placement and is left out.
+What Grove adds for the pods' own use (environment, init containers, hashes) does not matter to
+placement and is left out.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _TOPOLOGY_NAME: Final = "grove.io/topology-name"
 _PROFILES: Final = {"kai-scheduler": "kai-scheduler"}
 _DEFAULT_PROFILE: Final = "default-scheduler"
 
-#: A set of more pods is a typing mistake, and would fill the memory.
+#: A set of more pods is a typing error, and would fill the memory.
 _MOST_PODS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expansion:
-    """What the sets of an input stand for, problems and warnings included."""
+    """The gangs and pods that the sets of an input stand for, with problems and warnings."""
 
     pod_gangs: tuple[Object, ...]
     pods: tuple[Object, ...]
@@ -207,7 +207,7 @@ def _gangs(whole: CliqueSet, levels: Levels) -> Iterator[_Made]:
                 members = _scaled_cliques(base, group, index)
                 cliques += members
                 if group.constraint:
-                    # It stays when its domain is unknown, without a constraint.
+                    # If its domain is unknown it stays, without a constraint.
                     configs.append(
                         {
                             "name": f"{base}-{group.name}-{index}",
@@ -353,7 +353,7 @@ def _pod(
         "hostname": name,
         "subdomain": f"{whole.object.name}-{replica}",
     }
-    # Grove puts its own gate there and takes it away again.
+    # Grove sets its own gate and removes it again.
     spec.pop("schedulingGates", None)
     claims = _shared_claims(whole, replica, podclique, index)
     mnnvl = _mnnvl_claim(whole, replica, podclique)
@@ -370,8 +370,9 @@ def _pod(
 def _shared_claims(
     whole: CliqueSet, replica: int, podclique: _PodClique, index: int
 ) -> list[dict[str, str]]:
-    """The claims that a pod shares with others: those of its set, of its scaling group, and of
-    its clique; of each, first those of all replicas."""
+    """The claims that a pod shares with others: those of its set, of its scaling group, and of its
+    clique; in each case those of all replicas first.
+    """
     clique, group = podclique.clique, podclique.group
     set_name = whole.object.name
     names = []

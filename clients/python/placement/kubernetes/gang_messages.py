@@ -1,10 +1,10 @@
 """Gangs on the wire.
 
-- The base of a scaled gang is named by its pods' label. A base that is not in
-  the input puts no condition on the gang, which a warning says.
+- The base of a scaled gang is named by its pods' label. A base that is not in the input puts no
+  condition on the gang; a warning says so.
 - A gang waits since its object was made; one without a time has just arrived.
 - A gang is not preemptible when it or one of its pods says so, in KAI's words or
-  Koordinator's; and one of KAI that says nothing, from a priority of 100 on.
+  Koordinator's; a gang of KAI that says nothing is not preemptible from a priority of 100 on.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class GangMessages:
         return sorted({name for name in labels if name})
 
     def _base(self, gang: Gang, lost: Counter[str]) -> tuple[str, list[str]]:
-        """Resource name of the base, and why the gang must be refused for its sake."""
+        """The resource name of the base, and why the gang must be refused because of it."""
         names = self._bases[gang.key]
         if not names:
             return "", []
@@ -177,7 +177,7 @@ def _is_preemptible(
 
 
 def _started(gang: Gang, members: Iterable[Pod]) -> datetime | None:
-    """When a gang began to run: as KAI noted it, else the start of its youngest pod."""
+    """When a gang began to run: the time that KAI noted, else the start of its youngest pod."""
     notes = At(gang.object.body, {}).get("metadata").get("annotations").labels()
     noted = parse_time(notes[_LAST_START]) if _LAST_START in notes else None
     return noted or max(
@@ -197,7 +197,7 @@ def _rank(pod: Pod) -> int | None:
 
 
 def _unsupported(gang: Gang, members: Iterable[Pod]) -> list[str]:
-    """What the waiting pods of a gang use and cannot be honoured, each thing once."""
+    """What the waiting pods of a gang use that cannot be honoured, each thing once."""
     result = []
     if gang.terminating:
         result.append("metadata.deletionTimestamp: the gang is being deleted")

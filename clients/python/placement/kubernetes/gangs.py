@@ -32,12 +32,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
-    """A gang as written. `reuses` is the gang whose nodes it would like again.
+    """A gang as written. `reuses` is the gang whose nodes it prefers.
 
     `queue`, `preemptible` and `priority_class` are what the gang itself says; empty or None
     where it says nothing. `fixed_from` is the priority from which a gang that says nothing is
     not preemptible. `parts` names the gangs that make it up, where their scheduler knows
-    several that only run together. `unsupported` is what of it cannot be honoured.
+    several that only run together. `unsupported` names what cannot be honoured.
     """
 
     object: Object

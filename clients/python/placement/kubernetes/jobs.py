@@ -1,8 +1,8 @@
 """Jobs, Deployments, StatefulSets and JobSets as gangs.
 
-- A JobSet is one gang: the pods of each job of a replicated job are a group. The annotation
-  for an exclusive topology puts each job into a domain of its own; that no other job may be
-  there too has no counterpart, and is refused by name.
+- A JobSet is one gang: the pods of each job of a replicated job are a group. The annotation for an
+  exclusive topology puts each job into a domain of its own. It also excludes other jobs from that
+  domain, which has no counterpart here and is refused by name.
 - Jobs, Deployments and StatefulSets are read only on request: most of them are no gangs.
 """
 

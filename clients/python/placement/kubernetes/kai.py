@@ -39,7 +39,7 @@ _PREEMPTIBLE: Final = {
 
 
 def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> dict[Key, Decision]:
-    """What KAI has decided about each pod that it has decided about."""
+    """KAI's decision about each pod that it has decided about."""
     decisions = {}
     for one in objects:
         findings: Findings = {}
@@ -56,7 +56,7 @@ def read_bind_requests(objects: Iterable[Object], problems: list[Problem]) -> di
 
 
 def _has_failed(request: At) -> bool:
-    """Whether KAI counts a BindRequest no more: it is tried as often as its limit says."""
+    """Whether KAI no longer counts a BindRequest: it failed as often as its limit allows."""
     limit = request.get("spec").get("backoffLimit")
     status = request.get("status")
     tried = status.get("failedAttempts").integer()

@@ -1,4 +1,4 @@
-"""The kinds of objects that are read, and whose they are."""
+"""The kinds of objects that are read, and the project that each belongs to."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ VOLCANO_POD_GROUPS: Final = Kind("scheduling.volcano.sh", "PodGroup")
 VOLCANO_QUEUES: Final = Kind("scheduling.volcano.sh", "Queue", namespaced=False)
 HYPER_NODES: Final = Kind("topology.volcano.sh", "HyperNode", namespaced=False)
 
-#: Kinds that are gangs only when somebody says so.
+#: Kinds that are gangs only on request.
 PLAIN: Final = (Kind("batch", "Job"), Kind("apps", "Deployment"), Kind("apps", "StatefulSet"))
 
 #: Every kind that is read.

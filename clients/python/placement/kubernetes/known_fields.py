@@ -1,8 +1,7 @@
-"""Fields that no definition knows: mostly typing mistakes, which Kubernetes drops.
-
-The names of all known fields lie beside this file (`known_fields.json`, made from the
-published definitions). A field of a kind that is read and is not among them is named, with
-the nearest one that is. Kinds whose definition is not there are not checked.
+"""Fields that no definition knows: mostly typing errors, which Kubernetes drops. The names of all
+known fields are beside this file (`known_fields.json`, made from the published definitions). A
+field of a kind that is read and is not among them is named, with the nearest one that is. Kinds
+whose definition is not there are not checked.
 
 Objects from an API server hold no such mistakes, because it drops or refuses them; an unknown field
 there belongs to a version that is newer than this table. So such an object is only checked for

@@ -33,7 +33,7 @@ GANG_NAME: Final = f"{_PREFIX}name"
 _MINIMUM: Final = f"{_PREFIX}min-available"
 _GROUPS: Final = f"{_PREFIX}groups"
 _TOPOLOGY_SPEC: Final = f"{_PREFIX}network-topology-spec"
-#: What a program that holds a cluster in memory keeps of the annotations of pods.
+#: The annotations of pods that a program with a cluster in memory keeps.
 ANNOTATIONS: Final = (GANG_NAME, _MINIMUM, _GROUPS, _TOPOLOGY_SPEC)
 
 _NODE_LAYER: Final = "NodeTopologyLayer"
@@ -210,7 +210,9 @@ def _gangs(
 def _scopes(
     parts: Iterable[_Part], layers: Mapping[str, tuple[str, ...]], paths: LabelPaths
 ) -> tuple[tuple[v1.PackingScope, ...], list[str]]:
-    """What the topology specs of all parts ask of the whole, each rule once; what is refused."""
+    """The scopes that the topology specs of all parts give the whole, each rule once; and what is
+    refused.
+    """
     scopes: dict[tuple[str, str], v1.PackingScope] = {}
     refused: dict[str, None] = {}
     for part in parts:

@@ -28,7 +28,7 @@ class _Flavor(NamedTuple):
     tolerations: tuple[Any, ...]
 
 
-#: Of which nothing is known: it restricts nothing.
+#: A flavor about which nothing is known restricts nothing.
 _ANY: Final = _Flavor({}, ())
 
 
@@ -71,7 +71,7 @@ class Flavors:
 def read_flavors(
     flavors: Iterable[Object], cluster_queues: Iterable[Object], problems: list[Problem]
 ) -> Flavors:
-    """What is wrong with a ClusterQueue `kueue_queues` says."""
+    """`kueue_queues` reports what is wrong with a ClusterQueue."""
     known: dict[str, _Flavor] = {}
     for one in flavors:
         findings: Findings = {}

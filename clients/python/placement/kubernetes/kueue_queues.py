@@ -2,8 +2,8 @@
 
 The nominal quota of a ClusterQueue is guaranteed. Its limit is the nominal quota, with a
 cohort also what it may borrow, or none where it may borrow all. A cohort's limit is what it and
-all below it bring in. Quotas of several flavors are added up, since flavors are not told apart
-here; that, and a limit of lending, which has no counterpart, is said in a warning.
+all below it bring in. Quotas of several flavors are added up, since flavors are not distinguished
+here. A warning says so, and also where a lending limit is set, which has no counterpart.
 """
 
 from __future__ import annotations

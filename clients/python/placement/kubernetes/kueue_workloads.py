@@ -20,7 +20,7 @@ _HAS_PODS: Final = ("QuotaReserved", "Admitted", "Finished")
 
 
 def levels_in(topologies: Mapping[str, Sequence[str]], paths: LabelPaths) -> Callable[[str], str]:
-    """What turns a level into the node label of its domains, which Kueue tells apart by path.
+    """A function from a level to the node label of its domains, which Kueue distinguishes by path.
 
     The first Topology that has the level counts; without one its own label says it all.
     """

@@ -2,8 +2,8 @@
 
 To KAI and Koordinator "rack r1" of one zone and "rack r1" of another are two domains, and a
 node that lacks the label of any level is outside. The service compares values of one label.
-Where the values of a level are unique and complete anyway, its own label says the same, and
-is used. Elsewhere a label is added to the nodes whose values are the paths.
+Where the values of a level are unique and complete, its own label says the same, and is used.
+Otherwise nodes get a further label, whose values are the paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LabelPaths:
         """The node label whose values are the domains of a level.
 
         `levels` are the labels of the whole topology from broad to narrow, `level` one of
-        them. Several labels for one level stand there with `EITHER` between them.
+        them. Several labels for one level are joined by `EITHER`.
         """
         path = tuple(levels[: levels.index(level) + 1])
         known = (topology, *levels, level)
@@ -50,7 +50,7 @@ class LabelPaths:
         return self._keys[known]
 
     def label(self, node: str, key: str, value: str) -> None:
-        """Gives a node a label that another object says of it."""
+        """Gives a node a label that comes from another object."""
         self._told.setdefault(node, {})[key] = value
 
     def added(self, node: str, labels: Labels) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _made_key(topology: str, level: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """The text as it may stand in a label; long ones end in a digest."""
+    """The text in a form that a label may have; long ones end in a digest."""
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

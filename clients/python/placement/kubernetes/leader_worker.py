@@ -4,7 +4,7 @@
 - A RoleBasedGroup with the annotation for gang scheduling is one gang, with a group for each
   role; of a role of leaders and workers, with a group for each instance. Without it every
   instance of a role of leaders and workers is a gang, and every pod of other roles.
-- An exclusive topology puts a gang into one domain that no other may use; the second half has
+- An exclusive topology puts a gang into one domain and excludes others from it. The exclusion has
   no counterpart, and is refused by name.
 """
 

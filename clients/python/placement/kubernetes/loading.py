@@ -1,6 +1,6 @@
 """Files, folders and standard input to `Objects`.
 
-Takes what people have: YAML with several documents, JSON, lists, the output of
+Reads what people have: YAML with several documents, JSON, lists, the output of
 ``kubectl get ... -o json``, snapshot archives of KAI, gzip, ZIP, folders of all that. JSON
 goes through the JSON parser, since a snapshot of a large cluster is a hundred times
 slower as YAML. A file that cannot be read or parsed is a problem, and the others are read on.
@@ -27,10 +27,10 @@ from placement.kubernetes.yaml_text import UnfoldsTooFarError, documents
 STDIN: Final = "-"
 _STDIN_NAME: Final = "<stdin>"
 
-#: Characters of what a parser says; it may repeat a line of any length.
+#: Characters of a parser's message, which may repeat a line of any length.
 _LONGEST_REASON: Final = 200
 
-#: An escape that may be half a character: what JSON lets through and no encoding can write.
+#: An escape that may be half a character: JSON allows it, and no encoding can write it.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 _Found = tuple[str, int, Any]

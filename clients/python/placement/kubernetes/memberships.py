@@ -1,4 +1,4 @@
-"""The gang that a pod says it is of, in the words of every kind of gang."""
+"""The gang that a pod names, for every kind of gang."""
 
 from __future__ import annotations
 

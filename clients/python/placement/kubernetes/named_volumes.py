@@ -1,7 +1,7 @@
 """The claims of volumes in reasons.
 
-The service knows node affinity, whether a pod asked for it or a volume of the pod brought it.
-Readers of a reason look for the claim.
+To the service all node affinity is alike, whether the pod asks for it or one of its volumes does.
+Readers of a reason want to know the claim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from placement.kubernetes.pods import Pod
 #: The claims that tie waiting pods of a gang to nodes, by the gang's name in the request.
 ClaimsOfGangs = Mapping[str, tuple[str, ...]]
 
-#: Claims that are named before the rest is only counted.
+#: Claims that are named; further ones are only counted.
 _MOST: Final = 5
 
 _Code = v1.ReasonCode

@@ -1,7 +1,7 @@
 """What a pod asks for beyond its PodSpec alone: shares, claims, volumes, reservations.
 
-A PodSpec names things that other objects and annotations define. `NeedsReader` puts all that
-together, each different combination once, so that pods that need the same share one `Needs`.
+A PodSpec names things that other objects and annotations define. `NeedsReader` combines all that,
+each different combination once, so that pods that need the same share one `Needs`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONE_DEVICE: Final = 100
 
 #: Annotations that say what a pod needs.
 ANNOTATIONS: Final = (*shares.ANNOTATIONS, _RESERVATION_AFFINITY, _JOINT, _HINT, _PARTITION)
-#: Labels that do.
+#: Labels that say what a pod needs.
 LABELS: Final = (_IGNORES,)
 
 _TOO_MANY_TERMS: Final = "its node affinity and its volumes together have too many terms"
@@ -218,7 +218,7 @@ def _joint(annotations: At, gpus: GpuRequest) -> tuple[int, list[str]]:
 
 
 def _refused_annotations(annotations: At) -> list[str]:
-    """What is asked of single devices and has no counterpart."""
+    """Requirements on single devices that have no counterpart."""
     refused = []
     for kind in ("gpu", "rdma", "fpga"):
         hint = read_json(annotations, _HINT).get(kind)

@@ -1,10 +1,10 @@
 """Nodes with what is left on them.
 
-A node without a Ready condition counts as ready, for inventories written by hand
-or made by a tool have no kubelet to set one. A node that does not say what is
-allocatable allocates its capacity, as the API server has it. A cordoned node gets
-no pods, not even those that tolerate it. A node where a pod holds something that cannot be counted
-is closed too, because it is not known what is left, and a warning says why.
+A node without a Ready condition counts as ready, because inventories that are written by hand or
+made by a tool have no kubelet to set one. A node that does not say what is allocatable allocates
+its capacity, as the API server has it. A cordoned node gets no pods, not even those that tolerate
+it. A node where a pod holds something that cannot be counted is closed too, because it is not known
+what is left, and a warning says why.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_REASON: Final = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surroundings:
-    """What other objects say of nodes: `bound` are the pods that hold resources, by node."""
+    """What other objects say about nodes: `bound` are the pods that hold resources, by node."""
 
     bound: Mapping[str, Sequence[Pod]]
     paths: LabelPaths
@@ -96,7 +96,7 @@ def _read_node(
 
 
 def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
-    """The amounts with the GPUs that a node counts in hundredths, or as devices, only."""
+    """The amounts, with the GPUs that a node counts only in hundredths or as devices."""
     if GPU in amounts:
         return amounts
     hundredths = next((amounts[name] for name in _HUNDREDTHS if name in amounts), 0)
@@ -105,7 +105,7 @@ def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
 
 
 def _uncountable(bound: Sequence[Pod], domain: str) -> str:
-    """Why it is not known what is left on a node; empty when it is known."""
+    """Why the free room of a node is unknown; empty when it is known."""
     for pod in bound:
         if pod.needs.unknown:
             return f"{pod} holds something that cannot be counted ({pod.needs.unknown})"

@@ -1,8 +1,8 @@
 """Kubernetes objects as they come: which kinds are read, and where each came from.
 
 `Objects` is plain data. It is made from files by `loading.load`, or from what a
-controller watches by `Objects.of`. The bodies are not checked here beyond what
-it takes to tell objects apart: `translate` and `expand` check what they read.
+controller watches by `Objects.of`. The bodies are checked only as far as objects must be
+distinguished: `translate` and `expand` check what they read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Object:
     origin: Object | None = None
 
     def __str__(self) -> str:
-        """As problems and warnings name it: "Pod ml/a", "Node n1"."""
+        """The object as problems and warnings name it: "Pod ml/a", "Node n1"."""
         return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
 
     @property
@@ -209,7 +209,7 @@ def collect(
         if (first := known.get(one.key)) is None:
             known[one.key] = one
         elif kind in _LAST_COUNTS:
-            # Configuration that is often kept in several versions side by side.
+            # People often keep several versions of such configuration side by side.
             known[one.key] = one
             warnings.append(one.problem("", "is there more than once; the last one counts"))
         else:
@@ -228,7 +228,7 @@ def collect(
 
 
 class _Slips:
-    """Fields that are not known, each once for a kind: copies have the same slip."""
+    """Fields that are not known, each once for a kind: copies have the same error."""
 
     def __init__(self, strict: bool) -> None:
         self._strict = strict
@@ -299,8 +299,8 @@ def _identify(
         namespace = "default"
     one = None
     if isinstance(name, str) and name and isinstance(namespace, str):
-        # An object with a wrong name is read on: the user who corrects it wants to know the rest
-        # too.
+        # An object with a wrong name is still read: the user who corrects it wants to know all
+        # problems.
         one = Object(kind.name, namespace, name, body, file, document)
     title = f"{kind.name} in document {document + 1}" if one is None else str(one)
     if metadata is not None and not isinstance(metadata, dict):

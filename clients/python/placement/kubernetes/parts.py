@@ -1,7 +1,6 @@
-"""Gangs that are one in a request, under their own names again.
-
-Koordinator runs the gangs of a gang group only together, so that they are one gang of the
-request, with a group for each. Readers of the answer know them one by one.
+"""Gives gangs that are one in a request their own names again. Koordinator runs the gangs of a gang
+group only together, so they are one gang of the request, with a group for each. Readers of the
+answer know them as separate gangs.
 """
 
 from __future__ import annotations

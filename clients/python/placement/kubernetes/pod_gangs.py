@@ -1,12 +1,12 @@
 """Grove's PodGangs: their groups, packing scopes and the pods they refer to.
 
-Decisions where Grove leaves room:
+Decisions where Grove leaves a choice:
 
 - A PodGang with a status waits until its condition Initialized is True. One
   without any status was written by hand, and does not wait.
 - References to pods that are not in the input, or have finished, are pods that
-  are not there yet. A pod that is being deleted still holds its resources but
-  is no member any more: its replacement will be.
+  are not there yet. A pod that is being deleted still holds its resources but is no longer a
+  member: its replacement will be.
 - A pod of another namespace is refused by name. Grove makes no such references.
 - A pod belongs to one group of one gang; a second reference is a problem.
 """
@@ -89,7 +89,7 @@ def _scopes(one: Object, spec: At, groups: set[str]) -> tuple[v1.PackingScope, .
         at = config.get("podGroupNames")
         names = tuple(dict.fromkeys(at.texts()))
         if not names:
-            # Without names it would silently cover the whole gang.
+            # Without names the scope would silently cover the whole gang.
             at.problem("must name at least one group")
         for name in names:
             if name not in groups:
@@ -104,7 +104,7 @@ def _scopes(one: Object, spec: At, groups: set[str]) -> tuple[v1.PackingScope, .
 def _scope(name: str, groups: tuple[str, ...], constraint: At) -> v1.PackingScope | None:
     pack = constraint.get("packConstraint")
     required, preferred = pack.get("required").text(), pack.get("preferred").text()
-    # A field by another name would lose the rule: PodCliqueSets call it `pack`.
+    # With another field name the rule would be lost: PodCliqueSets call it `pack`.
     if pack.absent and constraint.value:
         constraint.problem("must hold packConstraint")
     elif pack.value and pack.get("required").absent and pack.get("preferred").absent:

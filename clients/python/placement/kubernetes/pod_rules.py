@@ -11,7 +11,7 @@ from placement.kubernetes.namespaces import Namespaces
 from placement.kubernetes.reading import At
 from placement.kubernetes.selectors import LabelSelector, Requirement, read_selector
 
-#: Stands for a namespace that does not exist: no name begins so.
+#: A namespace that does not exist: no name can begin so.
 _NO_NAMESPACE: Final = "-"
 
 
@@ -29,8 +29,7 @@ class AffinityTerm:
     def resolved(self, labels: Mapping[str, str]) -> AffinityTerm:
         """The term of a pod with these labels, the label keys folded into the selector.
 
-        As the API server does when a pod is created, so that doing it again to
-        what it did changes nothing.
+        This is what the API server does when a pod is created; doing it again changes nothing.
         """
         if self.selector is None or not (self.match_label_keys or self.mismatch_label_keys):
             return self
@@ -116,7 +115,7 @@ def read_terms(at: At, known: Namespaces, unsupported: list[str]) -> tuple[Affin
             if matching is None:
                 unsupported.append(where.path)
             else:
-                # None of them must not turn into the pod's own.
+                # An empty list must not become the pod's own namespace.
                 named |= set(matching) or {_NO_NAMESPACE}
                 everywhere = False
         result.append(

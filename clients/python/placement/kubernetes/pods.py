@@ -1,10 +1,8 @@
-"""Pods: what each asks for, and whether it runs, waits or is on its way out.
-
-The phases of a pod reduce to what placement cares about: a pod that has finished
-holds nothing and is left out; one with a node holds its requests there, also
-while it is being deleted; any other waits. A waiting pod that is gated, or is
-being deleted, cannot be bound. A pod that a scheduler has decided about, and that
-is merely not bound yet, counts as bound.
+"""Pods: what each asks for, and whether it runs, waits or is being deleted. Only some differences
+between the phases of a pod matter to placement: a pod that has finished holds nothing and is left
+out; one with a node holds its requests there, also while it is being deleted; any other waits. A
+waiting pod that is gated, or is being deleted, cannot be bound. A pod that a scheduler has decided
+about but not bound yet counts as bound.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ KAI_GROUP: Final = "runai-gpu-group"
 
 
 class Decision(NamedTuple):
-    """Where a pod goes that a scheduler has decided about, and which GPUs it shares there."""
+    """The decision of a scheduler about a pod: its node, and which GPUs it shares there."""
 
     node: str = ""
     gpu_groups: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """What a pod asks of the cluster, read from its PodSpec.
 
-Every field of a PodSpec that bears on where a pod may run falls in one of three
-classes, and nothing else is looked at:
+Every field of a PodSpec that affects where a pod may run is in one of three classes; no other field
+is read:
 
 Honoured
     Requests of containers, init containers and sidecars, `resources` of the pod
@@ -53,7 +53,7 @@ _MOUNTABLE_ANYWHERE: Final = frozenset({
     "nfs", "cephfs", "glusterfs", "azureFile", "gitRepo",
 })  # fmt: skip
 
-#: Volumes whose place a claim decides.
+#: Volumes whose location a claim decides.
 _CLAIMED: Final = ("persistentVolumeClaim", "ephemeral")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TAINT_EFFECTS: Final[Mapping[str, v1.TaintEffect]] = {
@@ -81,7 +81,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A volume whose place the cluster decides.
+    """A volume whose location the cluster decides.
 
     `claim` names a PersistentVolumeClaim. It is empty for an ephemeral volume, whose claim
     is named after the pod and `volume`, and has the class `storage_class` until it is made.

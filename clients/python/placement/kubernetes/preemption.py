@@ -1,4 +1,4 @@
-"""Whether pods and gangs may give way, as labels of KAI and Koordinator say it."""
+"""Whether pods and gangs may give way, by labels of KAI and Koordinator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIXED: Final = (
 
 
 def says_preemptible(labels: Iterable[Mapping[str, str]]) -> bool | None:
-    """What labels say, those that count more first; None when they say nothing."""
+    """What labels say, in the order of their precedence; None when they say nothing."""
     several = tuple(labels)
     for own in several:
         if own.get(_KAI):

@@ -62,7 +62,7 @@ class Priorities:
         )
 
     def never_preempts(self, class_name: str, pods: Iterable[Pod]) -> bool:
-        """Whether a gang leaves others where they are: its class says so, or a pod of it."""
+        """Whether a gang never preempts others, because its class says so or one of its pods."""
         if class_name:
             return class_name in self._never
         return any(pod.never_preempts or pod.priority_class in self._never for pod in pods)

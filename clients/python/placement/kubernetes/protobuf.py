@@ -1,10 +1,9 @@
-"""Objects in Kubernetes' protobuf encoding, to what they are in JSON.
-
-The encoding is what client-go and etcd use for the kinds of Kubernetes itself; resources that are
-defined in a cluster, such as PodGangs, have none. Numbers and names of fields lie beside this file
-(`protobuf_fields.json`, made from the types of the API by ``fields_test.go`` of the Go plugin).
-Fields that are not in the table are left out: those of newer versions, and large ones that bear
-on nothing, such as environments and probes.
+"""Turns objects in Kubernetes' protobuf encoding into their JSON form. client-go and etcd use this
+encoding for the kinds of Kubernetes itself; resources that are defined in a cluster, such as
+PodGangs, have none. Numbers and names of fields lie beside this file (`protobuf_fields.json`, made
+from the types of the API by ``fields_test.go`` of the Go plugin). Fields that are not in the table
+are left out: those of newer versions, and large ones that are not needed, such as environments and
+probes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from placement.kubernetes.kinds import kind_of
 
-#: What objects in this encoding begin with.
+#: The first bytes of objects in this encoding.
 MAGIC: Final = b"k8s\x00"
 
 PATH: Final = Path(__file__).with_name("protobuf_fields.json")

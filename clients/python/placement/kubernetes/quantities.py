@@ -1,8 +1,8 @@
 """Kubernetes quantities, such as "500m" or "80Gi", as exact integers.
 
 All arithmetic is on integers: a quantity is a decimal number times a power of
-two or ten, and floating point would lose bytes of large memories. Rounding goes
-against the pod: requests round up, what a node offers rounds down.
+two or ten, and floating point would lose bytes of large memories. Rounding is to the pod's
+disadvantage: requests are rounded up, what a node offers is rounded down.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_q
 their names; when two kinds use one name, that is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
-ElasticQuota named as the namespace, or Koordinator's default. In an input without queues all
-this is without effect, and a warning says so.
+ElasticQuota named as the namespace, or Koordinator's default. In an input without queues all this
+has no effect, and a warning says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_QUOTA: Final = "koordinator-default-quota"
 
 #: The resource that stands for all GPU resources together.
 GPUS: Final = "gpus"
-#: An amount that nothing reaches.
+#: An amount that no queue reaches.
 UNLIMITED: Final = 2**53
 
 #: Names of GPUs, and how many of each make a whole one.
@@ -164,7 +164,7 @@ class Queues:
         return result
 
     def warnings(self) -> list[Problem]:
-        """What was left without effect."""
+        """What had no effect."""
         if not self._ignored:
             return []
         first, more = next(iter(self._ignored)), len(self._ignored) - 1

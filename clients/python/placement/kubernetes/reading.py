@@ -1,9 +1,8 @@
 """A value inside an object that remembers where it is.
 
-Reading a Kubernetes object means walking nested dictionaries that anyone may
-have written. `At` walks them, notes what is not as it should be under the exact
-path of the field, and goes on with a harmless value, so that one pass finds
-every problem. It checks what is read and nothing else: an object may hold any
+To read a Kubernetes object is to walk nested dictionaries that anyone may have written. `At` walks
+them, notes each problem under the exact path of the field, and continues with a harmless value, so
+that one pass finds every problem. It checks what is read and nothing else: an object may hold any
 number of fields that placement does not look at.
 """
 

@@ -1,9 +1,9 @@
 """Koordinator's Reservations: room on a node that is held for its owners.
 
 - A reservation holds room while it is Available or Waiting and has a node, until it expires.
-- What it still holds is computed from the pods that say they use it: its own count lags.
-- One that serves a single pod and has one holds nothing any more: what that pod left over is
-  free for everybody.
+- What it still holds is computed from the pods that use it, because its own count lags behind.
+- One that serves a single pod and has it no longer holds anything: what that pod left over is free
+  for all.
 - Owners that the service cannot match by itself (controllers, parts of a reference) and
   reservations with taints are resolved to the pods of the input that may use them.
 """

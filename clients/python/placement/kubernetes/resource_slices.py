@@ -1,8 +1,8 @@
 """Devices that drivers publish in ResourceSlices, node by node.
 
 Only the newest generation of a pool counts, and only when all of its slices are in the input.
-Left out, each with a warning: devices that are not of one node, and that can be shared or are
-counted in parts. Devices with taints are there for claims that tolerate these.
+Left out, each with a warning: devices that do not belong to one node, that can be shared, or that
+are counted in parts. Devices with taints serve claims that tolerate these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 
-#: What makes a device one that cannot simply be counted.
+#: Fields of a device that cannot simply be counted.
 _NOT_COUNTED: Final = ("consumesCounters", "allowMultipleAllocations")
 _KEEPS_PODS_OFF: Final = ("NoSchedule", "NoExecute")
 
@@ -30,7 +30,7 @@ class DeviceId(NamedTuple):
 
 
 class DeviceTaint(NamedTuple):
-    """What keeps claims off a device that do not tolerate it."""
+    """A taint: it keeps away claims that do not tolerate it."""
 
     key: str
     value: str
@@ -55,7 +55,7 @@ class DeviceToleration(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimableDevice:
-    """A device of a node; `value` is what expressions see (see `device_value`)."""
+    """A device of a node; `value` is what expressions read (see `device_value`)."""
 
     id: DeviceId
     value: Mapping[str, Any]
@@ -127,7 +127,7 @@ def _collect(
     left_out: dict[str, None] = {}
     for entry in spec.get("devices").items():
         name = entry.get("name").required_text()
-        # Before the version v1beta2 all of it was one level deeper.
+        # Before the version v1beta2 all fields were one level deeper.
         basic = entry.get("basic")
         device = entry if basic.absent else basic
         reason = _uncountable(device)

@@ -83,8 +83,8 @@ class LabelSelector:
     def anchors(self) -> tuple[tuple[str, str], ...] | None:
         """Labels of which a match has at least one; None when nothing can be said.
 
-        Most selectors name a label with its value. Finding candidates by it keeps
-        many selectors over many pods from being compared each with each.
+        Most selectors name a label with its value. With these candidates not every selector has to
+        be compared with every pod.
         """
         if self.match_labels:
             return self.match_labels[:1]

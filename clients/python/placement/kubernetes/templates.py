@@ -1,9 +1,7 @@
-"""Pods that ask for the same share one template; and who sees whom.
-
-Labels matter to placement only where a selector of the input looks at them: a rule
-between pods, the owners of a reservation, a disruption budget. All others are dropped,
-so that an index label does not make every pod of a group different, and only those
-running pods are sent that some rule can see.
+"""Templates that pods with the same needs share; and which pods the rules between pods see. Labels
+matter to placement only where a selector of the input reads them: a rule between pods, the owners
+of a reservation, a disruption budget. All others are dropped, so that an index label does not make
+every pod of a group different, and only those running pods are sent that some rule can see.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from placement.kubernetes.selectors import LabelSelector
 _T = TypeVar("_T")
 _Rule = AffinityTerm | Spread
 
-#: Namespace and seen labels: all that a selector can tell pods apart by.
+#: Namespace and labels that a selector reads: all by which selectors can distinguish pods.
 _Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -155,7 +153,7 @@ class _Anchored(Generic[_T]):
             self._by_label.setdefault(label, []).append(thing)
 
     def near(self, labels: Iterable[tuple[str, str]] | None) -> Iterator[_T]:
-        """All that may have to do with something that has these labels; None asks for all."""
+        """All that may match something with these labels; None asks for all."""
         if labels is None:
             yield from self._all
             return

@@ -76,7 +76,7 @@ def newest(objects: Iterable[Object]) -> datetime | None:
     seen: set[str] = set()
     for one in objects:
         for text in _times(one.body):
-            # Nearly all are in one form, in which the order of texts is that of times.
+            # Nearly all have one form, in which the order of texts is the order of times.
             if text <= best and text.endswith("Z"):
                 continue
             if text in seen:

@@ -69,13 +69,11 @@ _WORKLOADS: Final = {
 class Translation:
     """The request, and warnings for people.
 
-    Of the request snapshot and gangs are set, and where claims are for GPUs the policy's
-    `gpu_resources`, which name them beside the usual ones.
-
-    `parts` are gangs that stand in the request as one, because their scheduler runs them
-    only together; `in_parts` speaks of them by their own names again. `gpu_groups` are KAI's
-    names of shared GPUs, by node and device. `claims` tie waiting pods to nodes; `with_claims`
-    names them.
+    The request has its snapshot and gangs, and where claims are for GPUs the policy's
+    `gpu_resources`, which name these besides the usual ones. `parts` are gangs that are one in the
+    request, because their scheduler runs them only together; `in_parts` gives them their own names
+    again. `gpu_groups` are KAI's names of shared GPUs, by node and device. `claims` tie waiting
+    pods to nodes; `with_claims` names them.
     """
 
     request: v1.ComputePlacementRequest
@@ -96,7 +94,7 @@ def translate(
     newest time that an object names. Raises `InputError` with every problem of every object,
     those of loading first.
     """
-    # 1. What PodCliqueSets stand for, and what every object says.
+    # 1. Expand PodCliqueSets, and read every object.
     expansion = expand_all(objects)
     problems = [*objects.problems, *expansion.problems]
     warnings = [*objects.warnings, *expansion.warnings]
@@ -123,7 +121,7 @@ def translate(
         warnings,
     )
 
-    # 2. Who runs where, and who waits for a place.
+    # 2. Which pods run where, and which wait for a place.
     by_node: dict[str, list[Pod]] = {}
     for pod in pods.values():
         if pod.node:

@@ -1,11 +1,11 @@
-"""Volumes whose place the cluster decides.
+"""Volumes whose location the cluster decides.
 
 - A claim that is bound to a PersistentVolume brings the volume's node affinity.
 - An unbound one of a class that waits for its first consumer brings the class's allowed
   topologies.
 - An unbound one of any other class keeps its pod waiting until it is bound.
-- A claim of mode ReadWriteOncePod serves one pod: while several use it, the waiting
-  ones go on waiting.
+- A claim of mode ReadWriteOncePod serves one pod: while several use it, those that wait keep
+  waiting.
 - The claim of an ephemeral volume is named after pod and volume; until it is made, its class
   counts.
 

@@ -1,6 +1,6 @@
 """Workloads of other controllers as the gangs and pods that they stand for.
 
-A manifest can so be planned before it is applied. A workload whose pods are in the input
+So a manifest can be planned before it is applied. A workload whose pods are in the input
 already is left to them. Each kind has a reader beside this module; what they share is here.
 """
 
@@ -17,7 +17,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At
 from placement.kubernetes.times import read_time
 
-#: More pods of one workload are a slip of the keyboard, and would fill the memory.
+#: More pods of one workload are a typing error, and would fill the memory.
 _MOST_PODS: Final = 200_000
 
 _REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"

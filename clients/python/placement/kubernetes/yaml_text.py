@@ -1,8 +1,6 @@
-"""YAML as Kubernetes reads it, and no larger than it looks.
-
-Aliases (`*name`) and merge keys (`<<`) let a few bytes stand for gigabytes. What a document
-would become is therefore counted on its parsed form, where every part stands once, before
-any of it is built.
+"""YAML as Kubernetes reads it, with a limit on aliases. Aliases (`*name`) and merge keys (`<<`) let
+a few bytes stand for gigabytes. So the size of a document is counted on its parsed form, where
+every part occurs once, before any of it is built.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import yaml
 _MOST_VALUES: Final = 2_000_000
 _MOST_CHARACTERS: Final = 64_000_000
 
-#: Longer numbers are none that anything counts; they would only cost time.
+#: Longer numbers count nothing real; they would only cost time.
 _LONGEST_NUMBER: Final = 100
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -112,7 +110,7 @@ def _unfolds_too_far(root: yaml.Node) -> bool:
         below = _below(node)
         if not done:
             if key in open_nodes:
-                # It holds itself.
+                # It contains itself.
                 return True
             open_nodes.add(key)
             waiting.append((node, True))

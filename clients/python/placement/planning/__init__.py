@@ -1,4 +1,4 @@
-"""Questions about a cluster that could be otherwise, answered with proof.
+"""Questions about a cluster that could be different, answered with proof.
 
 Each question is a module: `explain`, `capacity`, `repack`, `diff`, `replay`, `simulate`. A
 question changes a request (`changes`) and asks the service through an `Ask`; nothing here

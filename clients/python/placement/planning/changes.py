@@ -1,7 +1,6 @@
-"""What if: a request as it would be if nodes or gangs were other than they are.
-
-Each change is a function from a request to a new one; the old one stays as it is. All of
-them raise ValueError, with the nearest name, for what is not there.
+"""What if: a request as it would be if nodes or gangs were different. Each change is a function
+from a request to a new one; the old one does not change. All of them raise ValueError, with the
+nearest name, for what does not exist.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def released(
 
 
 def without(request: ComputePlacementRequest, *names: str) -> ComputePlacementRequest:
-    """These gangs are not there, and neither are their pods."""
+    """The request without these gangs and their pods."""
     new = copy_of(request)
     gangs = [find_gang(new, name) for name in names]
     for gang in gangs:
@@ -138,7 +137,7 @@ def without(request: ComputePlacementRequest, *names: str) -> ComputePlacementRe
 def without_pods(
     request: ComputePlacementRequest, pods: Collection[str]
 ) -> ComputePlacementRequest:
-    """These running pods are not there; their gangs run on without them."""
+    """The request without these running pods; their gangs run on without them."""
     new = copy_of(request)
     _release(new, pods)
     for gang in new.gangs:

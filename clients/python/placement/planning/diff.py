@@ -1,7 +1,7 @@
 """Two answers side by side: gangs won, lost and moved, and what each tier reaches.
 
-Answers are compared as `placementctl plan -o json` prints them, so also those of other days
-and other versions.
+Answers are compared as `placementctl plan -o json` prints them, so answers of other days and
+versions can be compared, too.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class TierChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the second answer has other than the first. Gangs are ``namespace/name``.
+    """How the second answer differs from the first. Gangs are ``namespace/name``.
 
     `won` and `lost` gangs are placed in one answer only; `added` and `removed` ones are
     answered in one only. `spared` and `evicted` pods run on in the second, or first, only.
-    `stays_before` and `stays_after` tell of these gangs where they are; `room` is empty where an
+    `stays_before` and `stays_after` tell where these gangs are; `room` is empty where an
     answer does not tell what is free.
     """
 
@@ -104,7 +104,7 @@ class Seats:
 
 
 def seats(before: Answer, after: Answer) -> Seats:
-    """Who is where in both answers. Raises ValueError for what is no answer."""
+    """Which pods are on which nodes in both answers. Raises ValueError for what is no answer."""
     return Seats(_by_node(before), _by_node(after))
 
 

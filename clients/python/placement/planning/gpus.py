@@ -12,7 +12,7 @@ from placement.v1 import Node, PodTemplate, Policy, Resources
 _DEFAULT: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
 _MIG: Final = "nvidia.com/mig-"
 
-#: What a queue counts all GPU resources together by.
+#: The resource by which a queue counts all GPU resources together.
 GPUS: Final = "gpus"
 
 

@@ -20,7 +20,7 @@ def settled(
 ) -> ComputePlacementRequest:
     """The request for these gangs alone when the plan has been carried out: what it binds runs.
 
-    Good enough to look for candidates, which then are asked about in full.
+    Good enough to look for candidates, which are then asked about in full.
     """
     new = copy_of(request)
     nodes = {node.name: node for node in new.snapshot.nodes}

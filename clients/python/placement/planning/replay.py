@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from placement.planning.diff import first_difference
 
-#: What tells of the run and not of the answer.
+#: Fields about the run and not about the answer.
 _OF_THE_RUN: Final = frozenset(
     {"elapsedSeconds", "firstAnswerSeconds", "proofSeconds", "solverMemoryBytes"}
 )
@@ -21,8 +21,8 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def _timeless(answer: Mapping[str, Any]) -> dict[str, Any]:
     stats = answer.get("stats")
-    # How a request is written down decides its digest, not what it says. What is free
-    # follows from the bindings.
+    # A digest depends on how a request is written, not only on its meaning. What is free follows
+    # from the bindings.
     aside = ("stats", "warnings", "requestDigest", "room")
     kept = {key: value for key, value in answer.items() if key not in aside}
     if isinstance(stats, Mapping):

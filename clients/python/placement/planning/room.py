@@ -1,7 +1,7 @@
 """What a plan leaves free: GPUs, and whole domains of each level.
 
-Only whole GPUs and MIG devices are counted. What is closed for new pods is not free, nor is a
-GPU of which somebody has a share.
+Only whole GPUs and MIG devices are counted. What is closed for new pods is not free, nor is a GPU
+of which a pod has a share.
 """
 
 from __future__ import annotations

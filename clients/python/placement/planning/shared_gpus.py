@@ -1,6 +1,6 @@
 """GPUs that pods share: in use, though no pod asks for a whole one.
 
-Only nodes that list their GPUs tell; on others nobody shares one.
+Only nodes that list their GPUs have shared ones.
 """
 
 from __future__ import annotations

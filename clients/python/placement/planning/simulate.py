@@ -1,9 +1,9 @@
-"""A trace of jobs on a cluster: who would have run when, under a policy.
+"""A trace of jobs on a cluster: when each job would have run under a policy.
 
 Time jumps from event to event. Whenever jobs have arrived or ended, the service is asked
 about all that waits beside all that runs, and what it binds starts at once. A job that is
-evicted waits again and starts anew. What runs in the request at the start runs throughout;
-what waits in it is left out.
+evicted waits again and starts anew. Pods that run in the request at the start run throughout; gangs
+that wait in it are left out.
 
 A trace may be ended early: what has happened until then is the outcome.
 """
@@ -40,7 +40,7 @@ T = TypeVar("T")
 #: When the trace begins, if the request does not say what time it is.
 _BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _NAMESPACE: Final = "simulation"
-#: Evicted jobs start anew; one that never gets through must not keep the trace from ending.
+#: Evicted jobs start anew; a job that never ends must not keep the trace from ending.
 _MOST_STARTS: Final = 100
 
 
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of a job: when it started last, None when it never did, and how often.
+    """The result of a job: when it started last, None when it never did, and how often.
 
     `why` it waits in the end, "" for one that runs or ran.
     """
@@ -135,9 +135,9 @@ def simulate(
 
 
 def each(run: Callable[[T], Outcome], traces: Iterable[T], *, at_once: int) -> list[Outcome]:
-    """What a run of each trace comes to, in their order, so many at once.
+    """The result of each trace, in their order, so many at once.
 
-    Threads are enough: what takes long, the services compute in processes of theirs. The first
+    Threads are enough: the services compute in processes of their own. The first
     error ends all runs that have not begun, and is raised when those that have are over.
     """
     with ThreadPoolExecutor(at_once) as threads:
@@ -273,7 +273,7 @@ def _gang_name(job: Job) -> str:
 def _gang(job: Job, begin: datetime, gpu: str) -> PodGang:
     template = PodTemplate(requests=Resources(extended={gpu: job.gpus} if job.gpus else {}))
     if job.gpus:
-        # As the API server does, which keeps others off nodes with such a taint.
+        # As the API server does, which keeps other pods away from nodes with such a taint.
         template.tolerations.add(key=gpu, operator=TolerationOperator.TOLERATION_OPERATOR_EXISTS)
     pods = [
         Pod(name=f"namespaces/{_NAMESPACE}/pods/{job.name}-{index}", rank=index)

@@ -96,7 +96,7 @@ from placement.v1.workload_pb2 import (
     TolerationOperator,
 )
 
-# These hold a whole cluster, or a whole answer: tens of thousands of lines.
+# Their texts would hold a whole cluster or answer: tens of thousands of lines.
 for _large in (ClusterSnapshot, ComputePlacementRequest, ComputePlacementResponse, Placement):
     _large.__repr__ = short_repr  # type: ignore[assignment, method-assign]
 

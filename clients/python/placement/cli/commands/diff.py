@@ -25,7 +25,7 @@ _MOST_MOVED = 20
 @click.argument("after", type=click.Path(allow_dash=True))
 @options.output("table", "wide", "name", "json", "yaml", "html")
 def command(before: str, after: str, output: str) -> None:
-    """Show what answer AFTER has other than answer BEFORE: gangs won, lost and moved."""
+    """Show how answer AFTER differs from answer BEFORE: gangs won, lost and moved."""
     from placement.cli.answers import read_answer
     from placement.cli.differences import as_data, as_names, as_text
     from placement.planning.diff import difference

@@ -39,7 +39,8 @@ def command(
     """Take every gate, hold, Reservation and open BindRequest of the advisor away.
 
     Stop the controller first, or it advises again. What runs already stays. With --after it may run
-    beside a controller that lets go sooner than that, and frees what none lets go any more.
+    beside a controller that releases pods sooner, and releases what is left when no controller
+    runs.
     """
     from placement.cli.releasing import carry_out, releases
     from placement.cluster import ApiError, Cluster

@@ -103,7 +103,7 @@ def command(
 def _everywhere(
     ray: str | None, workers: int | None
 ) -> Callable[[Sequence[Trace], Ending], list[Outcome]]:
-    """What runs the traces: machines of Ray, or this one. Raises `Failure`."""
+    """Where the traces run: on machines of Ray, or on this one. Raises `Failure`."""
     if not ray:
         from placement.cli.traces import run
         from placement.planning.simulate import each

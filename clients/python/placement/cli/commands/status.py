@@ -11,7 +11,7 @@ from placement.cli import options
 from placement.cli.failures import no_answer
 from placement.cli.writing import write_data, write_text
 
-#: Seconds between two looks.
+#: Seconds between two reads of the cluster.
 _INTERVAL = 2.0
 
 _EXAMPLES = """\b
@@ -65,6 +65,6 @@ def command(
                 return
             time.sleep(_INTERVAL)
     except KeyboardInterrupt:
-        # This is how one who watches ends it.
+        # This is how a user ends it.
         if not seen:
             raise
