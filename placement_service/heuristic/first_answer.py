@@ -43,11 +43,14 @@ def first_answer(
 
     Where one gang waits and counting is enough, it is the best possible plan.
 
+    It begins with the gangs in turn, the oldest first: that is what any scheduler does, and gangs
+    that come late mostly find no room, so hardly anything is lost where time is short.
+
     Where running gangs may give way, all stay at first, and then make room.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
-    always taken. After half of the time no further order is begun, unless no clock may decide. With
-    `minimums_only` any plan that places all gangs is good enough.
+    always taken. After half of the time the second order is not begun, unless no clock may decide.
+    With `minimums_only` any plan that places all gangs is good enough.
     """
     settled = settle(problem)
     if settled is not None:
@@ -55,33 +58,33 @@ def first_answer(
     now = time.monotonic()
     half = deadline if problem.policy.deterministic else now + (deadline - now) / 2
     builder = Builder(problem)
-    best: Plan | None = None
-    # The hardest first admits most. The oldest first is what the answer must not be worse than.
-    tried = (orders(problem)[2], oldest_first)
+    builder.until = max(deadline, now + LEAST_SECONDS)
+    hardest_first = orders(problem)[2]
     home = home_plan(problem)
-    builder.until = max(deadline, time.monotonic() + LEAST_SECONDS)
+
+    def enough(plan: Plan) -> bool:
+        return minimums_only and all(is_placed(gang, plan) for gang in problem.pending)
+
+    # No answer may be worse than the oldest first, so that comes before all else.
+    best = builder.build(oldest_first, start=home)
     if home:
-        best = _with_victims(builder, home, until=deadline)
-        if best is not None and all(is_placed(g, best) for g in problem.pending if not g.home):
+        best = _better(problem, best, _with_victims(builder, home, until=deadline))
+        if all(is_placed(g, best) for g in problem.pending if not g.home):
             return to_solution(problem, best)
-    if previous and not home:
+    if previous and not home and not enough(best):
         kept = builder.adopt(_earlier_plan(problem, previous))
-        best = builder.build(tried[0], start=kept)
-    for order in tried:
-        if minimums_only and best is not None and _places_everyone(problem, best):
-            break
-        plan = builder.build(order, start=home)
-        if best is None or worth(problem, plan).rank > worth(problem, best).rank:
-            best = plan
-        if len(problem.pending) < 2 or is_large(problem) or time.monotonic() > half:
-            break
-    assert best is not None
+        # Of equal plans the one that changes less.
+        best = _better(problem, builder.build(hardest_first, start=kept), best)
+    # The hardest first mostly admits more.
+    several = len(problem.pending) > 1 and not is_large(problem)
+    if several and not enough(best) and time.monotonic() <= half:
+        best = _better(problem, best, builder.build(hardest_first, start=home))
     if home and time.monotonic() < deadline:
         opened = make_room(builder, best, until=deadline)
         if opened is not best:
-            plan = builder.build(tried[0], start=opened)
+            plan = builder.build(hardest_first, start=opened)
             if budgets_hold(problem, plan):
-                best = max(best, plan, key=lambda p: worth(problem, p).rank)
+                best = _better(problem, best, plan)
     return to_solution(problem, best)
 
 
@@ -94,8 +97,9 @@ def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
     return plan if budgets_hold(builder.problem, plan) else None
 
 
-def _places_everyone(problem: Problem, plan: Plan) -> bool:
-    return all(is_placed(gang, plan) for gang in problem.pending)
+def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:
+    """The other plan if it is better than the best so far."""
+    return best if plan is None else max(best, plan, key=lambda p: worth(problem, p).rank)
 
 
 def is_large(problem: Problem) -> bool:

@@ -8,7 +8,7 @@ from placement_service.bounds.near_rows import NearRows
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
-from placement_service.formulation.plan import is_placed, oldest_first
+from placement_service.formulation.plan import is_placed
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import is_large
@@ -83,12 +83,12 @@ def decode(state: State, *, first: bool) -> None:
     every = orders(state.problem)
     if first and is_large(state.problem):
         # Each pass takes long. A pass that may place the target comes before slots, and before the
-        # order that the first answer had no time for: first come, first served.
+        # order that the first answer had no time for.
         for order in every:
             if state.left > 0 and not state.packs:
                 state.accept(build(order, first=state.target, rng=rng))
         if state.left > 0 and not state.packs:
-            state.accept(build(oldest_first))
+            state.accept(build(every[2]))
         return
     for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):

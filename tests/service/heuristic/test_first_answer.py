@@ -56,7 +56,7 @@ def test_no_second_order_is_begun_after_half_of_the_time(
     passed: float, orders: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = time.monotonic() + 1000
-    clock = iter((begin, begin, begin + passed, begin + passed))
+    clock = iter((begin, begin + passed))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     built: list[object] = []
     build = Builder.build
@@ -111,6 +111,26 @@ def test_domains_that_let_nobody_in_are_not_tried(monkeypatch: pytest.MonkeyPatc
     problem = formulate(asked.gang("g", group, prefer="rack").snapshot(), Policy())
     assert {a.node for a in first_answer(problem).assignments} == {37, 38, 39}
     assert tried <= 12
+
+
+@pytest.mark.parametrize("instance", SMALL_FAMILIES, ids=str)
+def test_the_oldest_come_first_where_there_is_time_for_one_order_only(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = time.monotonic() + 1000
+    clock = iter((begin, begin + 9))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    problem = formulate(instance.snapshot(), Policy())
+    mine = first_answer(problem, deadline=begin + 10)
+    assert mine == to_solution(problem, Builder(problem).build(oldest_first))
+
+
+@pytest.mark.parametrize("instance", SMALL_FAMILIES, ids=str)
+def test_large_questions_too_are_answered_no_worse_than_in_turn(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TWO_ORDERS", 0)
+    not_worse_than_in_turn(instance.snapshot())
 
 
 @given(st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY)))
