@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 #: The resource of a queue that counts all GPU resources of the policy together.
 GPUS = "gpus"
+#: What it counts beside whole GPUs, in thousandths of one.
+MILLIGPUS = "milligpus"
 
-#: Resource name to amount: "cpu", "memory", `GPUS`, else an extended resource.
+#: Resource name to amount: "cpu", "memory", `GPUS`, `MILLIGPUS`, else an extended resource.
 #: A resource that is absent is not limited, or nothing of it is in use.
 Amounts = Mapping[str, int]
 
@@ -28,3 +30,11 @@ class Queue:
     guaranteed: Amounts = field(default_factory=dict)
     used: Amounts = field(default_factory=dict)
     used_not_preemptible: Amounts = field(default_factory=dict)
+
+
+def in_millis(amounts: Amounts) -> dict[str, int]:
+    """The same amounts with GPUs, whole ones and parts together, in thousandths."""
+    if amounts.keys().isdisjoint((GPUS, MILLIGPUS)):
+        return dict(amounts)
+    rest = {name: amount for name, amount in amounts.items() if name not in (GPUS, MILLIGPUS)}
+    return {**rest, GPUS: 1000 * amounts.get(GPUS, 0) + amounts.get(MILLIGPUS, 0)}

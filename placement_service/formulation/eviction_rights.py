@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
-from placement_service.entities.queues import GPUS
+from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
-from placement_service.formulation.rules.queues import UNITS_PER_GPU, least_memory, pod_amount
+from placement_service.formulation.rules.queues import least_memory, pod_amount
 
 #: At most so many unions of groups that share are added.
 MOST_UNIONS = 16
@@ -271,7 +271,7 @@ class EvictionRights:
         return None
 
     def _guaranteed(self, queue: str) -> int:
-        return self._queues[queue].guaranteed.get(GPUS, 0) * UNITS_PER_GPU
+        return in_millis(self._queues[queue].guaranteed).get(GPUS, 0)
 
     def _from_root(self, name: str) -> list[str]:
         path: list[str] = []
@@ -285,7 +285,7 @@ class EvictionRights:
         used: Counter[str] = Counter()
         for queue in snapshot.queues:
             for name in self._from_root(queue.name):
-                used[name] += queue.used.get(GPUS, 0) * UNITS_PER_GPU
+                used[name] += in_millis(queue.used).get(GPUS, 0)
         for gang in snapshot.gangs:
             sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
             gpus = sum(self._gpus(s.template) * len(s.bound_pods) for s in sets)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from placement_service.entities.queues import GPUS
+from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, Policy, Snapshot
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.gang_value import UNITS_PER_GPU
@@ -39,9 +39,9 @@ def formulate(
         template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
         at_home[h.gang] += h.count * policy.milli_gpus(template)
     left = {
-        queue.name: queue.guaranteed[GPUS] * 1000 - queue.used.get(GPUS, 0) * 1000
+        queue.name: guaranteed - in_millis(queue.used).get(GPUS, 0)
         for queue in snapshot.queues
-        if queue.guaranteed.get(GPUS)
+        if (guaranteed := in_millis(queue.guaranteed).get(GPUS, 0))
     }
     needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):

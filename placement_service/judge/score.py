@@ -16,7 +16,7 @@ import numpy as np
 
 from placement_service.entities.eviction import Eviction, EvictionPolicy
 from placement_service.entities.nodes import Bools
-from placement_service.entities.queues import GPUS
+from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import (
     HOSTNAME,
     PODS,
@@ -193,8 +193,8 @@ def _inside_guarantees(outcome: Outcome, policy: Policy) -> dict[int, int]:
     priority. It counts in the queue that a gang names, and of new pods only the minimums of this
     priority and above.
     """
-    guaranteed = {q.name: 1000 * q.guaranteed.get(GPUS, 0) for q in outcome.snapshot.queues}
-    used = {q.name: 1000 * q.used.get(GPUS, 0) for q in outcome.snapshot.queues}
+    guaranteed = {q.name: in_millis(q.guaranteed).get(GPUS, 0) for q in outcome.snapshot.queues}
+    used = {q.name: in_millis(q.used).get(GPUS, 0) for q in outcome.snapshot.queues}
     for gang in outcome.gangs:
         if gang.gang.queue in used:
             used[gang.gang.queue] += sum(

@@ -52,9 +52,24 @@ def test_a_quota_that_is_not_given_is_zero_and_one_without_end_holds_all() -> No
     assert dict(found["r"].guaranteed) == {"gpus": 0, "cpu": 0, "memory": 0}
 
 
-def test_parts_of_gpus_are_rounded_down() -> None:
-    found = queues(kai_queue("q", limit=7.5, quota=0.7))["q"]
-    assert (found.limit["gpus"], found.guaranteed["gpus"]) == (7, 0)
+def test_parts_of_gpus_count() -> None:
+    found = queues(
+        kai_queue("q", limit=7.5, quota=0.29), quota("k", max={"koordinator.sh/gpu": 150})
+    )
+    assert dict(found["q"].limit) == {"gpus": 7, "milligpus": 500}
+    assert found["q"].guaranteed["milligpus"] == 290
+    assert dict(found["k"].limit) == {"gpus": 1, "milligpus": 500}
+
+
+def test_shares_that_run_outside_gangs_count_with_their_part() -> None:
+    label = {"kai.scheduler/queue": "q"}
+    found = queues(
+        node("n1"), kai_queue("q", limit=8),
+        *(pod(name, labels=label, nodeName="n1", containers=[container(cpu="1")],
+              metadata={"annotations": {"gpu-fraction": "0.75"}})
+          for name in ("a", "b")),
+    )  # fmt: skip
+    assert dict(found["q"].used) == {"gpus": 1, "milligpus": 500, "cpu": 2000}
 
 
 @pytest.mark.parametrize("value", ["8", -2, True, float("nan")])

@@ -36,6 +36,7 @@ from placement_service.entities.devices import Device
 from placement_service.entities.errors import Violation
 from placement_service.entities.node import Taint
 from placement_service.entities.nodes import KindColumn, Parts
+from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import Request
 from placement_service.entities.reservations import Reservation
 
@@ -266,11 +267,14 @@ def amounts_of_queues_are_in_range(request: Request) -> Iterator[Violation]:
         ):
             for path, problem in amount_problems(field, amounts):
                 yield Violation(f"snapshot.queues[{i}].{path}", problem)
-        for name, amount in queue.used_not_preemptible.items():
-            if amount > queue.used.get(name, 0):
+        used = in_millis(queue.used)
+        for name, amount in in_millis(queue.used_not_preemptible).items():
+            if amount > used.get(name, 0):
+                one = 1000 if name == GPUS else 1
+                there = f"{used.get(name, 0) / one:.15g} that is used"
                 yield Violation(
                     f"snapshot.queues[{i}].used_not_preemptible[{show(name)}]",
-                    f"{amount} is more than the {queue.used.get(name, 0)} that is used",
+                    f"{amount / one:.15g} is more than the {there}",
                 )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.nodes import Nodes
-from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.queues import GPUS, Queue, in_millis
 from placement_service.entities.request import PodGang, PodTemplate, Policy, Snapshot
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
@@ -110,7 +110,7 @@ def formulate(
     for fixed in (False, True):
         used = _used(snapshot, policy, above, running, memory, fixed=fixed)
         for queue in snapshot.queues:
-            amounts = queue.guaranteed if fixed else queue.limit
+            amounts = in_millis(queue.guaranteed if fixed else queue.limit)
             mine = [
                 g
                 for g in members.get(queue.name, ())
@@ -126,7 +126,7 @@ def formulate(
                     queue.name,
                     resource,
                     fixed,
-                    amount * (UNITS_PER_GPU if resource == GPUS else 1),
+                    amount,
                     used.get((queue.name, resource), 0),
                     takes[resource],
                     [by_gang[g] for g in mine],
@@ -247,8 +247,8 @@ def _used(
 
     for queue in snapshot.queues:
         own = queue.used_not_preemptible if fixed else queue.used
-        for resource, amount in own.items():
-            add(queue.name, resource, amount * (UNITS_PER_GPU if resource == GPUS else 1))
+        for resource, amount in in_millis(own).items():
+            add(queue.name, resource, amount)
     for gang, template, count in running:
         if gang.not_preemptible or not fixed:
             for resource in {*template.requests, GPUS}:

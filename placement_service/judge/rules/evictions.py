@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
-from placement_service.entities.queues import GPUS
+from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import PodGang, namespace_of
 from placement_service.judge.outcome import EvictedPod, GangOutcome
 from placement_service.judge.plan import Plan
@@ -194,22 +194,22 @@ def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
             if not pod.moved and pod.gang.name in names:
                 added[queue] += queue_amount(plan, pod.template, pod.node, GPUS)
     for queue in sorted(takers):
-        guaranteed = plan.queues[queue].guaranteed.get(GPUS, 0)
+        guaranteed = in_millis(plan.queues[queue].guaranteed).get(GPUS, 0)
         before, then = usage.of(queue, GPUS), usage.of(queue, GPUS) + added[queue]
-        if before >= guaranteed * WHOLE or then > guaranteed * WHOLE:
+        if before >= guaranteed or then > guaranteed:
             yield (
                 f"{queue} reclaims, but has {before / WHOLE:g} GPUs before and "
-                f"{then / WHOLE:g} after of {guaranteed} that are guaranteed"
+                f"{then / WHOLE:g} after of {guaranteed / WHOLE:g} that are guaranteed"
             )
 
 
 def _above_guaranteed(plan: Plan, usage: Usage, queue: str, victim: EvictedPod) -> Iterator[str]:
-    guaranteed = plan.queues[queue].guaranteed.get(GPUS, 0)
+    guaranteed = in_millis(plan.queues[queue].guaranteed).get(GPUS, 0)
     used = usage.of(queue, GPUS)
-    if used <= guaranteed * WHOLE:
+    if used <= guaranteed:
         yield (
             f"pod {victim.pod.name} is reclaimed from {queue}, which has {used / WHOLE:g} GPUs "
-            f"of {guaranteed} that are guaranteed"
+            f"of {guaranteed / WHOLE:g} that are guaranteed"
         )
 
 

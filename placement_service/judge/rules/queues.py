@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from placement_service.entities.queues import GPUS, Amounts, Queue
+from placement_service.entities.queues import GPUS, Amounts, Queue, in_millis
 from placement_service.entities.request import Node, PodGang, PodTemplate
 from placement_service.judge.plan import Plan
 
@@ -29,9 +29,8 @@ class Usage:
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for queue in plan.snapshot.queues:
             own = queue.used_not_preemptible if fixed else queue.used
-            scaled = {r: a * WHOLE if r == GPUS else a for r, a in own.items()}
             for up in self._above[queue.name]:
-                self._used[up.name].update(scaled)
+                self._used[up.name].update(in_millis(own))
         for gang in plan.snapshot.gangs:
             for group in gang.groups:
                 for pod_set in group.pod_sets:
@@ -88,19 +87,20 @@ def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
                 added[queue.name][resource] += queue_amount(plan, pod.template, pod.node, resource)
     for queue in plan.snapshot.queues:
         for resource, amount in sorted(_limited(queue, fixed).items()):
-            scale = WHOLE if resource == GPUS else 1
             total = usage.of(queue.name, resource)
-            if added[queue.name][resource] > 0 and total > amount * scale:
+            if added[queue.name][resource] > 0 and total > amount:
+                scale = WHOLE if resource == GPUS else 1
                 what = (
                     "is guaranteed {} {}, but gangs that are not preemptible"
                     if fixed
                     else "has a limit of {} {}, but pods in it"
                 )
-                yield f"{queue.name} {what.format(amount, resource)} would have {total / scale:g}"
+                has = what.format(f"{amount / scale:.15g}", resource)
+                yield f"{queue.name} {has} would have {total / scale:g}"
 
 
 def _limited(queue: Queue, fixed: bool) -> Amounts:
-    return queue.guaranteed if fixed else queue.limit
+    return in_millis(queue.guaranteed if fixed else queue.limit)
 
 
 def above(queues: Mapping[str, Queue], name: str) -> tuple[Queue, ...]:

@@ -119,6 +119,12 @@ def test_a_valid_request_has_no_violations() -> None:
             id="guarantee of nothing",
         ),
         pytest.param(
+            lambda m: m.snapshot.queues[1].used_not_preemptible.update(gpus=1, milligpus=1500),
+            'snapshot.queues[1].used_not_preemptible["gpus"]',
+            "2.5 is more than the 2 that is used",
+            id="more parts of GPUs that are not preemptible than are used",
+        ),
+        pytest.param(
             lambda m: m.snapshot.queues[1].used_not_preemptible.update(gpus=3),
             'snapshot.queues[1].used_not_preemptible["gpus"]', "3 is more than the 2 that is used",
             id="more than all is not preemptible",

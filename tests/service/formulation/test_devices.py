@@ -17,6 +17,7 @@ from placement_service.entities.devices import (
     PartitionPolicy,
     RequiredPartition,
 )
+from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     Binding,
@@ -77,9 +78,11 @@ def share(milli: int, count: int = 1) -> PodTemplate:
     return PodTemplate({PODS: 1}, device_share=DeviceShare(milli, milli, count=count))
 
 
-def placed(nodes: Sequence[Node], gangs: Sequence[PodGang]) -> tuple[Sequence[Binding], bool]:
+def placed(
+    nodes: Sequence[Node], gangs: Sequence[PodGang], queues: Sequence[Queue] = ()
+) -> tuple[Sequence[Binding], bool]:
     """The bindings of the engine, judged, and whether they are proven."""
-    question = Snapshot(tuple(nodes), tuple(gangs))
+    question = Snapshot(tuple(nodes), tuple(gangs), queues=tuple(queues))
     policy = Policy()
     prepared = prepare(question, policy)
     problem = formulate(question, policy, prepared)
@@ -134,6 +137,19 @@ def test_shares_leave_whole_gpus_to_whole_pods() -> None:
     plain = board(gpus=4, policy=PartitionPolicy.PREFER)
     bindings, _ = placed([plain], [halves, *wholes("three", 3)])
     assert len(bindings) == 3
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_parts_of_gpus_are_part_of_what_a_queue_has(fixed: bool) -> None:
+    """Of 2.2 GPUs 0.9 are in use; three shares of 400 are 1.2."""
+    amounts = {GPUS: 2, MILLIGPUS: 200}
+    used = {MILLIGPUS: 900}
+    queue = Queue("queues/q", "", {} if fixed else amounts, amounts, used, used)
+    part = pods_of("part", 4, share(400), minimum=1)
+    part = replace(part, queue="queues/q", not_preemptible=fixed)
+    bindings, proven = placed([board()], [part], [queue])
+    assert len(bindings) == 3
+    assert proven
 
 
 def test_a_gpu_that_is_shared_is_no_whole_one() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.devices import Device, DeviceShare
-from placement_service.entities.queues import GPUS, Queue
+from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     BoundPod,
@@ -144,6 +144,19 @@ def test_room_is_made_within_the_limit_of_a_queue() -> None:
     )
     result = answer(question, Policy(eviction=PREEMPT.eviction))
     assert [b.gang[-3:] for b in result.bindings] == ["two"]
+
+
+def test_half_a_gpu_that_is_guaranteed_is_reclaimed() -> None:
+    half = {MILLIGPUS: 500}
+    queues = (Queue("queues/a", guaranteed=half), Queue("queues/b", guaranteed=half))
+    theirs = [replace(one, queue="queues/b") for one in halves(0, 0)]
+    mine = replace(asking(HALF), queue="queues/a")
+    result = answer(Snapshot((shared(1000),), (*theirs, mine), queues=queues), RECLAIM)
+    assert len(result.evictions) == 1
+    assert result.solution.proven
+    # Both halves would leave b with less than it is guaranteed.
+    two = replace(asking(HALF, pods=2), queue="queues/a")
+    assert not answer(Snapshot((shared(1000),), (*theirs, two), queues=queues), RECLAIM).evictions
 
 
 def test_a_gpu_that_shares_leave_is_not_for_those_who_may_not_evict_them() -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.queues import Queue, whole_gpus
+from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.reading import At, Findings
 
 _PARENT: Final = "quota.scheduling.koordinator.sh/parent"
@@ -28,8 +28,8 @@ def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> l
                 object=one,
                 name=one.name,
                 parent=at.get("metadata").get("labels").labels().get(_PARENT, ""),
-                limit=whole_gpus(at.get("spec").get("max").amounts(round_up=False)),
-                guaranteed=whole_gpus(at.get("spec").get("min").amounts(round_up=False)),
+                limit=with_gpus(at.get("spec").get("max").amounts(round_up=False)),
+                guaranteed=with_gpus(at.get("spec").get("min").amounts(round_up=False)),
                 serves_namespace=True,
             )
         )

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.queues import GPUS, UNLIMITED, Queue
+from placement.kubernetes.queues import GPUS, UNLIMITED, WHOLE, Queue
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.times import read_duration
 
 #: KAI's name of a resource, the service's, and how many of the one make one of the other.
-_RESOURCES: Final = (("gpu", GPUS, 1), ("cpu", "cpu", 1), ("memory", "memory", 10**6))
+_RESOURCES: Final = (("gpu", GPUS, WHOLE), ("cpu", "cpu", 1), ("memory", "memory", 10**6))
 _NO_LIMIT: Final = -1
 
 
@@ -69,4 +70,5 @@ def _amount(at: At, scale: int) -> int | None:
     if value < 0:
         at.problem(f"must be -1 or at least 0, not {value}")
         return None
-    return min(math.floor(value * scale), UNLIMITED)
+    # As it is written: 0.29 of a thousand is 290, which it is not in binary.
+    return min(math.floor(Fraction(str(value)) * scale), UNLIMITED)

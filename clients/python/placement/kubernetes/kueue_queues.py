@@ -15,7 +15,7 @@ from typing import Final
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
 from placement.kubernetes.quantities import QuantityError, amount
-from placement.kubernetes.queues import GPUS, Queue
+from placement.kubernetes.queues import GPUS, WHOLE, Queue
 from placement.kubernetes.reading import At, Findings
 
 _GPU_NAMES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe")
@@ -99,10 +99,11 @@ def _amount(resource: str, at: At) -> int:
         at.must_be("a quantity")
         return 0
     try:
-        return amount(resource, str(value), round_up=False)
+        found = amount(resource, str(value), round_up=False)
     except QuantityError as error:
         at.problem(str(error))
         return 0
+    return found * WHOLE if resource in _GPU_NAMES else found
 
 
 def _with_what_is_below(cohorts: Mapping[str, Queue], queues: Iterable[Queue]) -> list[Queue]:

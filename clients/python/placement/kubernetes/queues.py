@@ -27,32 +27,50 @@ QUOTA_LABEL: Final = "quota.scheduling.koordinator.sh/name"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 DEFAULT_QUOTA: Final = "koordinator-default-quota"
 
-#: The resource that stands for all GPU resources together.
+#: The resource that stands for all GPU resources together, in thousandths of a GPU.
 GPUS: Final = "gpus"
+#: Thousandths of a GPU.
+WHOLE: Final = 1000
 #: An amount that no queue reaches.
 UNLIMITED: Final = 2**53
 
-#: Names of GPUs, and how many of each make a whole one.
+#: What the service calls the thousandths beside whole GPUs.
+_MILLIGPUS: Final = "milligpus"
+
+#: Names of GPUs, and how many thousandths of a whole one each is.
 _GPU_NAMES: Final = {
-    "nvidia.com/gpu": 1,
-    "amd.com/gpu": 1,
-    "koordinator.sh/gpu": 100,
-    "koordinator.sh/gpu-core": 100,
-    "koordinator.sh/gpu-memory-ratio": 100,
+    "nvidia.com/gpu": WHOLE,
+    "amd.com/gpu": WHOLE,
+    "koordinator.sh/gpu": 10,
+    "koordinator.sh/gpu-core": 10,
+    "koordinator.sh/gpu-memory-ratio": 10,
 }
 
 Amounts = Mapping[str, int]
 
 
-def whole_gpus(amounts: Amounts) -> dict[str, int]:
-    """The same amounts with GPUs of all names as one, in whole ones; the least name counts."""
+def with_gpus(amounts: Amounts) -> dict[str, int]:
+    """The same amounts with GPUs of all names as one, in thousandths; the least name counts."""
     result: dict[str, int] = {}
     for resource, amount in amounts.items():
         if resource in _GPU_NAMES:
-            pieces = amount // _GPU_NAMES[resource]
-            result[GPUS] = min(result.get(GPUS, pieces), pieces)
+            parts = amount * _GPU_NAMES[resource]
+            result[GPUS] = min(result.get(GPUS, parts), parts)
         else:
             result[resource] = amount
+    return result
+
+
+def _message(amounts: Amounts) -> dict[str, int]:
+    """Amounts as the service has them: GPUs in whole ones and what comes to them."""
+    result = {name: min(amount, UNLIMITED) for name, amount in amounts.items() if name != GPUS}
+    if GPUS in amounts:
+        whole, parts = divmod(amounts[GPUS], WHOLE)
+        if amounts[GPUS] >= UNLIMITED:
+            whole, parts = UNLIMITED, 0
+        result[GPUS] = whole
+        if parts:
+            result[_MILLIGPUS] = parts
     return result
 
 
@@ -155,10 +173,12 @@ class Queues:
                 v1.Queue(
                     name=f"queues/{name}",
                     parent=f"queues/{queue.parent}" if queue.parent in self._queues else "",
-                    limit=queue.limit,
-                    guaranteed=queue.guaranteed,
-                    used={r: a for r, a in use.all.items() if r in counted and a},
-                    used_not_preemptible={r: a for r, a in use.fixed.items() if r in counted and a},
+                    limit=_message(queue.limit),
+                    guaranteed=_message(queue.guaranteed),
+                    used=_message({r: a for r, a in use.all.items() if r in counted and a}),
+                    used_not_preemptible=_message(
+                        {r: a for r, a in use.fixed.items() if r in counted and a}
+                    ),
                 )
             )
         return result

@@ -44,7 +44,7 @@ from placement.kubernetes.podspec import PodSpecReader
 from placement.kubernetes.preemption import says_preemptible
 from placement.kubernetes.priorities import read_priorities
 from placement.kubernetes.problems import InputError, Problem
-from placement.kubernetes.queues import GPUS, Queues, tree
+from placement.kubernetes.queues import GPUS, WHOLE, Queues, tree
 from placement.kubernetes.reservations import Reservations, read_reservations
 from placement.kubernetes.resource_slices import read_slices
 from placement.kubernetes.selectors import LabelSelector
@@ -358,10 +358,10 @@ def _count_use(
 def _queue_amounts(pod: Pod) -> dict[str, int]:
     amounts = dict(pod.needs.requests)
     share = pod.needs.share
-    gpus = amounts.get(GPU, 0)
+    gpus = amounts.get(GPU, 0) * WHOLE
     if share is not None:
-        part = max(share.compute_milli, share.memory_milli) or 1000
-        gpus += -(-part * share.count // 1000)
+        part = max(share.compute_milli, share.memory_milli) or WHOLE
+        gpus += part * share.count
     if gpus:
         amounts[GPUS] = gpus
     return amounts

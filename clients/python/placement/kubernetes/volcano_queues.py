@@ -12,7 +12,7 @@ from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.queues import Queue, whole_gpus
+from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.reading import At, Findings
 
 _ROOT: Final = "root"
@@ -33,8 +33,8 @@ def read_volcano_queues(objects: Sequence[Object], problems: list[Problem]) -> l
                 object=one,
                 name=one.name,
                 parent="" if parent == _ROOT and _ROOT not in names else parent,
-                limit=whole_gpus(spec.get("capability").amounts(round_up=False)),
-                guaranteed=whole_gpus(deserved or reserved),
+                limit=with_gpus(spec.get("capability").amounts(round_up=False)),
+                guaranteed=with_gpus(deserved or reserved),
             )
         )
         problems += [one.problem(*finding) for finding in findings]

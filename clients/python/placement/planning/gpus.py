@@ -14,12 +14,13 @@ _MIG: Final = "nvidia.com/mig-"
 
 #: The resource by which a queue counts all GPU resources together.
 GPUS: Final = "gpus"
+_MILLIGPUS: Final = "milligpus"
 
 
 def is_gpu(resource: str, policy: Policy) -> bool:
     """Whether a resource of a queue counts GPUs or MIG devices."""
     names = tuple(policy.gpu_resources) or _DEFAULT
-    return resource == GPUS or resource in names or resource.startswith(_MIG)
+    return resource in (GPUS, _MILLIGPUS) or resource in names or resource.startswith(_MIG)
 
 
 def gpus_in(resources: Resources, policy: Policy) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_service.entities.devices import Device, DeviceShare
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
-from placement_service.entities.queues import GPUS
+from placement_service.entities.queues import GPUS, MILLIGPUS
 from placement_service.entities.request import CPU, Policy
 from tests.scenario import Group, Scenario
 from tests.service.judge.rules.asking import accepts, refuses
@@ -118,8 +118,8 @@ def test_shares_of_gpus_count_by_their_part() -> None:
     """Three shares of 40 % are 1.2 GPUs."""
     share = {"device_share": DeviceShare(400, 400)}
     devices = tuple(Device(i) for i in range(2))
-    for pods, fine in ((2, True), (3, False)):
-        scenario = ROOM.queue("team", limit={GPUS: 1})
+    for pods, more, fine in ((2, 0, True), (3, 199, False), (3, 200, True)):
+        scenario = ROOM.queue("team", limit={GPUS: 1, MILLIGPUS: more})
         scenario = scenario.gang("a", Group("w", pods=pods, asks=share), queue="team")
         scenario = scenario.with_devices("x1", *devices)
         bindings = scenario.give(a_w_0=("x1", 0), a_w_1=("x1", 0), a_w_2=("x1", 1))[:pods]

@@ -663,8 +663,9 @@ type Queue struct {
 	Parent string `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
 	// limit is the most that may run in this queue and below it, by resource:
 	// "cpu" in thousandths of a core, "memory" in bytes, "gpus" for all GPU
-	// resources of the policy together, else the name of an extended resource in
-	// units. A resource that is absent is not limited; zero allows nothing.
+	// resources of the policy together, "milligpus" for what comes to them in
+	// thousandths of one, else the name of an extended resource in units. A
+	// resource that is absent is not limited; zero allows nothing.
 	Limit map[string]int64 `protobuf:"bytes,3,rep,name=limit,proto3" json:"limit,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// guaranteed is what the queue is entitled to, by resource as in limit.
 	// Gangs that are not preemptible never take more than it of the resources
