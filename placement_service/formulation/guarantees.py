@@ -21,9 +21,10 @@ UNITS = UNITS_PER_GPU // 1000
 
 
 class Guarantee(NamedTuple):
-    """What is `left` of a queue's guarantee, and how much of it the minimum of each gang needs. The
-    minimums of running gangs that may give way are needs, as if these gangs waited; all other
-    running pods, also extras of such gangs, are subtracted from what is left.
+    """What is `left` of a queue's guarantee, and how much of it the minimum of each gang needs; no
+    more is left than all of them need. The minimums of running gangs that may give way are needs,
+    as if these gangs waited; all other running pods, also extras of such gangs, are subtracted from
+    what is left.
     """
 
     left: int
@@ -56,8 +57,11 @@ def formulate(
         left[gang.queue] -= max(0, at_home[index] - need)
         if gang.is_pending and need:
             needs.setdefault(gang.queue, {})[GangIdx(index)] = need * UNITS
+    # A guarantee without end is more than models can count.
     return tuple(
-        Guarantee(left[queue] * UNITS, mine) for queue, mine in needs.items() if left[queue] > 0
+        Guarantee(min(left[queue] * UNITS, sum(mine.values())), mine)
+        for queue, mine in needs.items()
+        if left[queue] > 0
     )
 
 

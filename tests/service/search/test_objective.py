@@ -75,8 +75,12 @@ class TestWhoComesFirst:
         scenario = scenario.gang("eight", pods=1, gpus=8, waited=HOUR + 60)
         scenario.place().expect(placed={"patient"}, proven=True)
 
-    def test_gpus_inside_the_guarantee_of_their_queue_go_before_more_gpus(self) -> None:
-        scenario = ONE_NODE.queue("team", guaranteed={"gpus": 4}).queue("other")
+    @pytest.mark.parametrize("guaranteed", [4, 2**53])
+    def test_gpus_inside_the_guarantee_of_their_queue_go_before_more_gpus(
+        self, guaranteed: int
+    ) -> None:
+        """The largest amount stands for a guarantee without end."""
+        scenario = ONE_NODE.queue("team", guaranteed={"gpus": guaranteed}).queue("other")
         scenario = scenario.gang("a-big", pods=1, gpus=8, queue="other")
         scenario = scenario.gang("z-small", pods=1, gpus=4, queue="team")
         scenario.place().expect(placed={"z-small"}, proven=True)
