@@ -156,7 +156,8 @@ class _Board:
 
         def cost(gift: Gift) -> tuple[object, ...]:
             mine = set(gift.devices)
-            partition = gift.devices in board.partitions
+            # A device that is shared already is part of no free partition, and costs none.
+            partition = gift.devices in board.partitions and mine <= free
             around = max((len(p) for p in parts if mine <= set(p)), default=len(board.indices))
             rest = [sum(gift.after.left[i]) for i in gift.devices]
             return (

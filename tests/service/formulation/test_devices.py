@@ -152,6 +152,12 @@ def test_parts_of_gpus_are_part_of_what_a_queue_has(fixed: bool) -> None:
     assert proven
 
 
+def test_shares_of_several_gangs_fill_one_gpu_of_a_board() -> None:
+    """Each GPU is a partition of its own."""
+    bindings, _ = placed([board(0, 1, 2, 3)], [pods_of(n, 1, share(500)) for n in "abc"])
+    assert devices(bindings) == [(4,), (4,), (5,)]
+
+
 def test_a_gpu_that_is_shared_is_no_whole_one() -> None:
     """By number two GPUs are free, but half of one is in use."""
     plain = board(gpus=2, policy=PartitionPolicy.PREFER)
