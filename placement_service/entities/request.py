@@ -245,7 +245,7 @@ class PodGang:
     """Pods that run together or not at all.
 
     `created` None: it has just arrived. `start` None: it does not run, or it is
-    not known since when.
+    not known since when. The volumes of `volume_claims` tie pods to nodes.
     """
 
     name: str
@@ -263,6 +263,7 @@ class PodGang:
     minimum_run_time: int = 0
     minimum_run_time_before_reclaim: int = 0
     never_preempts: bool = False
+    volume_claims: tuple[str, ...] = ()
 
     @property
     def namespace(self) -> str:

@@ -37,6 +37,7 @@ from placement_service.explain.protected_gangs import ProtectedGangs
 from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
+from placement_service.explain.volume_reasons import with_claims
 from placement_service.formulation.plan import from_solution
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_units import OutOfTime
@@ -73,7 +74,10 @@ def explain(
         if not outcome.placed:
             explainer.count(gang)
     return tuple(
-        explainer.extras(gang) if outcome.placed else explainer.unplaced(gang)
+        with_claims(
+            explainer.extras(gang) if outcome.placed else explainer.unplaced(gang),
+            snapshot.gangs[gang.index].volume_claims,
+        )
         for gang, outcome in zip(problem.gangs, score.gangs, strict=True)
     )
 

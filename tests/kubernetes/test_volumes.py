@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from placement import v1
-from placement.kubernetes import with_claims
 from tests.kubernetes.build import (
     Body,
     gang,
@@ -209,24 +208,16 @@ def test_a_claim_for_one_pod_serves_no_other(mode: str, phase: str, waits: bool)
     assert list(asked.unsupported) == ([want] if waits else [])
 
 
-def test_reasons_about_room_name_the_claims_that_tie_pods_to_nodes() -> None:
-    """The service hears of node affinity only."""
+def test_a_gang_names_the_claims_that_tie_its_pods() -> None:
+    """Also those of pods that run, for a drain makes them wait; none that any node can mount."""
     translation = translated(
         node(), claim("c", "pv"), volume("pv", zone=["z1"]), claim("d", "qv"), volume("qv"),
-        pod("a", volumes=mounts("c", "d")), gang(podgroups=[group("w", "a")]),
-        pod("b", volumes=mounts("d")), gang("free", podgroups=[group("w", "b")]),
+        claim("e", "ev"), volume("ev", zone=["z1"]),
+        pod("a", volumes=mounts("c", "d")), pod("b", volumes=mounts("c")),
+        pod("r", volumes=mounts("e"), nodeName="n1", phase="Running"),
+        gang(podgroups=[group("w", "a", "b", "r")]),
+        pod("f", volumes=mounts("d")), gang("free", podgroups=[group("w", "f")]),
     )  # fmt: skip
-    code = v1.ReasonCode
-    reasons = [
-        v1.Reason(code=code.REASON_CODE_OUTCOMPETED, message="others fit."),
-        v1.Reason(code=code.REASON_CODE_INSUFFICIENT_RESOURCES, message="no room."),
-        v1.Reason(code=code.REASON_CODE_POD_RULES, message="no place."),
-    ]
-    names = [g.name for g in translation.request.gangs]
-    answered = v1.Placement(gangs=[v1.GangResult(name=name, reasons=reasons) for name in names])
-    told = with_claims(answered, translation.claims)
-    said = {g.name.rpartition("/")[2]: [r.message for r in g.reasons] for g in told.gangs}
-    assert said.pop("free") == ["others fit.", "no room.", "no place."]
-    assert list(said.values()) == [
-        ["others fit.", "no room. PersistentVolumeClaim c ties a pod to nodes.", "no place."]
-    ]
+    named = {g.name.rpartition("/")[2]: list(g.volume_claims) for g in translation.request.gangs}
+    assert named.pop("free") == []
+    assert list(named.values()) == [["c", "e"]]

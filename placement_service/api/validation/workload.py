@@ -246,6 +246,14 @@ def what_is_unsupported_is_said_briefly(request: Request) -> Iterator[Violation]
                 yield Violation(f"gangs[{i}].unsupported[{n}]", problem)
 
 
+def claims_of_gangs_are_short(request: Request) -> Iterator[Violation]:
+    for i, gang in enumerate(request.snapshot.gangs):
+        for n, claim in enumerate(gang.volume_claims):
+            problem = too_long(claim, MAX_VALUE)
+            if problem:
+                yield Violation(f"gangs[{i}].volume_claims[{n}]", problem)
+
+
 def names_of_the_previous_placement_are_short(request: Request) -> Iterator[Violation]:
     """They need not be those of anything that is still there."""
     for i, binding in enumerate(request.previous):
@@ -296,6 +304,7 @@ RULES: tuple[Callable[[Request], Iterator[Violation]], ...] = (
     base_gangs_are_known_and_have_no_base,
     previous_nodes_are_well_formed,
     what_is_unsupported_is_said_briefly,
+    claims_of_gangs_are_short,
     names_of_the_previous_placement_are_short,
     queues_of_gangs_are_well_formed,
     times_of_gangs_are_times,

@@ -154,6 +154,7 @@ def parse_gangs(
             minimum_run_time=whole_seconds(message.minimum_run_time),
             minimum_run_time_before_reclaim=whole_seconds(message.minimum_run_time_before_reclaim),
             never_preempts=message.never_preempts,
+            volume_claims=tuple(message.volume_claims),
         )
 
 
@@ -244,6 +245,7 @@ def gang_to_proto(gang: PodGang) -> workload_pb2.PodGang:
             else None
         ),
         never_preempts=gang.never_preempts,
+        volume_claims=gang.volume_claims,
     )
 
 

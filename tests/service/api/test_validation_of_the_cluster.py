@@ -375,6 +375,11 @@ def test_a_valid_request_has_no_violations() -> None:
             id="long level",
         ),
         pytest.param(
+            lambda m: m.gangs[0].volume_claims.append("c" * 513),
+            "gangs[0].volume_claims[0]", "has 513 characters, at most 512",
+            id="long claim",
+        ),
+        pytest.param(
             lambda m: m.gangs[0].unsupported.append("u" * 1025),
             "gangs[0].unsupported[0]", "has 1,025 characters, at most 1,024",
             id="long words",

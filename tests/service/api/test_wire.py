@@ -184,6 +184,7 @@ EVERYTHING = Request(
                 minimum_run_time=600,
                 minimum_run_time_before_reclaim=300,
                 never_preempts=True,
+                volume_claims=("models", "data-0"),
             ),
             PodGang(
                 name="namespaces/ml/podgangs/scaled",

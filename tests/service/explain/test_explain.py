@@ -53,6 +53,24 @@ def test_missing_pods_are_counted_and_gated_ones_named() -> None:
     )
 
 
+def test_the_first_reason_about_room_names_the_claims_that_tie_pods() -> None:
+    """Of a gang on which room does not depend nothing is said of them, nor of gangs without."""
+    scenario = (
+        Scenario("r1: x1=4 | r2: x2=4")
+        .gang("a", pods=2, gpus=4, pack="rack", volume_claims=("data-0", "data-1"))
+        .gang("b", pods=2, gpus=4, pack="rack", volume_claims=("data-2",))
+        .gang("c", pods=2, gpus=4, pack="rack")
+        .gang("d", pods=1, gpus=1, uninitialized=True, volume_claims=("data-3",))
+    )
+    told = {name: [reason.message for reason in why(scenario, name)] for name in "abcd"}
+    plain = told["c"]
+    assert told["a"] == [
+        f"{plain[0]} PersistentVolumeClaims data-0 and data-1 tie pods to nodes.", *plain[1:]
+    ]
+    assert told["b"][0] == f"{plain[0]} PersistentVolumeClaim data-2 ties a pod to nodes."
+    assert told["d"] == ["the gang's pods are still being made."]
+
+
 def test_a_gang_waits_for_its_base() -> None:
     scenario = (
         Scenario("r1: x1=8").gang("base", pods=2, gpus=8).gang("a", pods=1, gpus=1, base="base")

@@ -21,16 +21,7 @@ from google.protobuf.message import DecodeError
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import GangName, Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
-from placement.kubernetes import (
-    ClaimsOfGangs,
-    InputError,
-    Objects,
-    Parts,
-    Problem,
-    kinds,
-    load,
-    translate,
-)
+from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
 from placement.kubernetes.reading import At
@@ -64,7 +55,6 @@ class Question:
     origin: str
     levels: tuple[str, ...]
     parts: Parts = field(default_factory=dict)
-    claims: ClaimsOfGangs = field(default_factory=dict)
 
 
 def read_question(
@@ -106,7 +96,6 @@ def read_question(
         question.origin,
         question.levels,
         question.parts,
-        question.claims,
     )
 
 
@@ -266,7 +255,6 @@ def _objects(source: Source, problems: list[Problem], stdin: IO[bytes] | None) -
         origin,
         levels_of(request, _named_levels(objects)),
         translation.parts,
-        translation.claims,
     )
 
 

@@ -17,14 +17,12 @@ What is honoured, refused and ignored of a pod is listed in
 
 from placement.kubernetes.expand import Expansion, expand, expand_all
 from placement.kubernetes.loading import load
-from placement.kubernetes.named_volumes import ClaimsOfGangs, with_claims
 from placement.kubernetes.objects import Object, Objects
 from placement.kubernetes.parts import Parts, in_parts
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.translate import Translation, translate
 
 __all__ = [
-    "ClaimsOfGangs",
     "Expansion",
     "InputError",
     "Object",
@@ -37,5 +35,4 @@ __all__ = [
     "in_parts",
     "load",
     "translate",
-    "with_claims",
 ]

@@ -80,6 +80,9 @@ class GangMessages:
                 queue=f"queues/{queue}" if queue else "",
                 not_preemptible=not _is_preemptible(gang, labels, members, priority),
                 never_preempts=self._priorities.never_preempts(gang.priority_class, members),
+                volume_claims=dict.fromkeys(
+                    claim for pod in members if not pod.terminating for claim in pod.needs.tied_by
+                ),
             )
             _set(message.create_time, gang.created)
             if any(pod.node for pod in members):

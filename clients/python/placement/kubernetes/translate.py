@@ -31,7 +31,6 @@ from placement.kubernetes.kueue_queues import read_kueue_queues, read_local_queu
 from placement.kubernetes.kueue_workloads import levels_in, make_kueue_workloads
 from placement.kubernetes.label_paths import LabelPaths, node_labels
 from placement.kubernetes.leader_worker import make_leader_worker_sets, make_role_based_groups
-from placement.kubernetes.named_volumes import ClaimsOfGangs, claims_of
 from placement.kubernetes.namespaces import read_namespaces
 from placement.kubernetes.native_gangs import read_native_gangs
 from placement.kubernetes.needs import NeedsReader
@@ -72,15 +71,13 @@ class Translation:
     The request has its snapshot and gangs, and where claims are for GPUs the policy's
     `gpu_resources`, which name these besides the usual ones. `parts` are gangs that are one in the
     request, because their scheduler runs them only together; `in_parts` gives them their own names
-    again. `gpu_groups` are KAI's names of shared GPUs, by node and device. `claims` tie waiting
-    pods to nodes; `with_claims` names them.
+    again. `gpu_groups` are KAI's names of shared GPUs, by node and device.
     """
 
     request: v1.ComputePlacementRequest
     warnings: tuple[Problem, ...]
     parts: Parts = field(default_factory=dict)
     gpu_groups: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-    claims: ClaimsOfGangs = field(default_factory=dict)
 
 
 def translate(
@@ -175,13 +172,6 @@ def translate(
             if len(gang.parts) > 1
         },
         devices.groups,
-        {
-            name: names
-            for gang in gangs
-            for name, names in claims_of(
-                gang.resource_name, (p for p in gang.members(pods) if p.waits)
-            ).items()
-        },
     )
 
 

@@ -22,7 +22,7 @@ TOLERATION_OPERATOR_EQUAL: TolerationOperator
 TOLERATION_OPERATOR_EXISTS: TolerationOperator
 
 class PodGang(_message.Message):
-    __slots__ = ("name", "priority", "groups", "packing_scopes", "base_gang", "uninitialized", "previous_nodes", "unsupported", "create_time", "queue", "not_preemptible", "start_time", "minimum_run_time", "minimum_run_time_before_reclaim", "never_preempts")
+    __slots__ = ("name", "priority", "groups", "packing_scopes", "base_gang", "uninitialized", "previous_nodes", "unsupported", "create_time", "queue", "not_preemptible", "start_time", "minimum_run_time", "minimum_run_time_before_reclaim", "never_preempts", "volume_claims")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class PodGang(_message.Message):
     MINIMUM_RUN_TIME_FIELD_NUMBER: _ClassVar[int]
     MINIMUM_RUN_TIME_BEFORE_RECLAIM_FIELD_NUMBER: _ClassVar[int]
     NEVER_PREEMPTS_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CLAIMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     priority: int
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
@@ -53,7 +54,8 @@ class PodGang(_message.Message):
     minimum_run_time: _duration_pb2.Duration
     minimum_run_time_before_reclaim: _duration_pb2.Duration
     never_preempts: bool
-    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., packing_scopes: _Optional[_Iterable[_Union[PackingScope, _Mapping]]] = ..., base_gang: _Optional[str] = ..., uninitialized: _Optional[bool] = ..., previous_nodes: _Optional[_Iterable[str]] = ..., unsupported: _Optional[_Iterable[str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., not_preemptible: _Optional[bool] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., minimum_run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., minimum_run_time_before_reclaim: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., never_preempts: _Optional[bool] = ...) -> None: ...
+    volume_claims: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., packing_scopes: _Optional[_Iterable[_Union[PackingScope, _Mapping]]] = ..., base_gang: _Optional[str] = ..., uninitialized: _Optional[bool] = ..., previous_nodes: _Optional[_Iterable[str]] = ..., unsupported: _Optional[_Iterable[str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queue: _Optional[str] = ..., not_preemptible: _Optional[bool] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., minimum_run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., minimum_run_time_before_reclaim: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., never_preempts: _Optional[bool] = ..., volume_claims: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PodGroup(_message.Message):
     __slots__ = ("name", "min_replicas", "pod_sets", "bound_pods", "gated_count")

@@ -126,6 +126,10 @@ type PodGang struct {
 	// never_preempts is true for a gang that takes no room of gangs of lower
 	// priority (preemptionPolicy: Never).
 	NeverPreempts bool `protobuf:"varint,15,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
+	// volume_claims are the claims whose volumes tie pods of the gang to nodes, as
+	// the required_node_affinity of their templates says. Only explanations use
+	// them: a reason about room names them. Any words, such as the claims' names.
+	VolumeClaims  []string `protobuf:"bytes,16,rep,name=volume_claims,json=volumeClaims,proto3" json:"volume_claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +267,13 @@ func (x *PodGang) GetNeverPreempts() bool {
 		return x.NeverPreempts
 	}
 	return false
+}
+
+func (x *PodGang) GetVolumeClaims() []string {
+	if x != nil {
+		return x.VolumeClaims
+	}
+	return nil
 }
 
 // PodGroup is the pods of one role.
@@ -1291,7 +1302,7 @@ var File_placement_v1_workload_proto protoreflect.FileDescriptor
 
 const file_placement_v1_workload_proto_rawDesc = "" +
 	"\n" +
-	"\x1bplacement/v1/workload.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\xbc\x05\n" +
+	"\x1bplacement/v1/workload.proto\x12\fplacement.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aplacement/v1/cluster.proto\"\xe1\x05\n" +
 	"\aPodGang\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12.\n" +
@@ -1310,7 +1321,8 @@ const file_placement_v1_workload_proto_rawDesc = "" +
 	"start_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12C\n" +
 	"\x10minimum_run_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0eminimumRunTime\x12_\n" +
 	"\x1fminimum_run_time_before_reclaim\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x1bminimumRunTimeBeforeReclaim\x12%\n" +
-	"\x0enever_preempts\x18\x0f \x01(\bR\rneverPreempts\"\xca\x01\n" +
+	"\x0enever_preempts\x18\x0f \x01(\bR\rneverPreempts\x12#\n" +
+	"\rvolume_claims\x18\x10 \x03(\tR\fvolumeClaims\"\xca\x01\n" +
 	"\bPodGroup\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fmin_replicas\x18\x02 \x01(\x05R\vminReplicas\x12/\n" +

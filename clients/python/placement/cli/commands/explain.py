@@ -29,7 +29,6 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     """
     from placement.cli.explanations import as_data, as_text
     from placement.cli.reading import find_gang, read_question, standard_input
-    from placement.kubernetes import with_claims
     from placement.v1 import ExplainGangRequest
 
     with asking(service) as asker:
@@ -42,7 +41,6 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
                 question=question.request, gang=gang.resource_name, levels=question.levels
             )
         )
-        explanation.placement.CopyFrom(with_claims(explanation.placement, question.claims))
         if output == "table":
             write_text(as_text(gang, explanation))
         else:

@@ -39,7 +39,6 @@ def command(
 ) -> None:
     """Compute where the pods of all waiting gangs go. Nothing is changed."""
     from placement.cli.reading import read_question, standard_input
-    from placement.kubernetes import with_claims
 
     # 1. A service to ask. Its own one warms up while the input is read.
     with asking(service) as asker:
@@ -48,7 +47,7 @@ def command(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
         # 3. The answer, written before the service is stopped.
-        placement = with_claims(asker.plan(question.request), question.claims)
+        placement = asker.plan(question.request)
         if output in ("json", "yaml"):
             from placement.cli.answer import answer
             from placement.kubernetes import in_parts
