@@ -97,6 +97,14 @@ def test_a_time_without_a_zone_is_universal() -> None:
         pytest.param(["explain", "-f", "a"], id="no gang to explain"),
         pytest.param(["capacity", "-f", "a"], id="neither gang nor level"),
         pytest.param(["capacity", "-f", "a", "--gang", "a/b", "--like", "r"], id="like a gang"),
+        pytest.param(
+            ["capacity", "-f", "a", "--add", "rack", "--evict", "preempt"],
+            id="evictions where all are placed",
+        ),
+        pytest.param(
+            ["repack", "-f", "a", "--free", "rack=1", "--evict", "repack"],
+            id="evictions for nobody",
+        ),
         pytest.param(["completion", "csh"], id="unknown shell"),
         pytest.param(["paln", "-f", "a"], id="unknown command"),
     ],

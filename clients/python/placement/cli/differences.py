@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from placement.cli.words import count, number
+from placement.cli.words import count, number, printable
 from placement.planning.diff import Difference, Stay, TierChange
 
 
@@ -40,7 +40,7 @@ def as_data(found: Difference) -> dict[str, Any]:
 def as_names(found: Difference) -> str:
     """The gangs that differ, one a line."""
     names = (*found.won, *found.lost, *(m.gang for m in found.moved), *found.added, *found.removed)
-    return "".join(f"{gang}\n" for gang in names)
+    return "".join(f"{printable(gang)}\n" for gang in names)
 
 
 def as_text(found: Difference, *, most_moved: int | None = None) -> str:
@@ -71,7 +71,7 @@ def as_text(found: Difference, *, most_moved: int | None = None) -> str:
         if one.before != one.after:
             what = "GPUs" if one.what == "GPUs" else f"whole domains of {one.what}"
             lines.append(f"{'free':12} {one.before} -> {one.after} {what}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _stay(stay: Stay | None) -> str:

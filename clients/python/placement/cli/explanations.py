@@ -7,12 +7,13 @@ from typing import Any
 
 from placement.cli.answer import Json, answer, reason, warnings_as_data
 from placement.cli.options import GangName
-from placement.cli.words import count, gang_title, node_name
+from placement.cli.words import count, gang_title, node_name, printable
 from placement.kubernetes import Problem
 from placement.v1 import (
     Amount,
     ComputeCapacityResponse,
     ExplainGangResponse,
+    FrontierRow,
     FurtherDomains,
     GangResult,
     Remedy,
@@ -45,7 +46,7 @@ def as_text(gang: GangName, explanation: ExplainGangResponse) -> str:
             lines += [f"  {one.message}" for one in explanation.remedies]
         else:
             lines.append("No eviction, opening, relaxing, reducing or adding of nodes was found.")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _result(gang: GangName, explanation: ExplainGangResponse) -> GangResult:
@@ -88,7 +89,12 @@ def capacity_as_text(
     """`capacity` for people."""
     if not asked.level:
         return _copies_as_text(gangs[0], found.amount)
-    return _frontier_as_text(gangs, found) if gangs else _domains_as_text(found)
+    asked_for = FurtherDomains(
+        level=printable(found.domains.level), like=printable(found.domains.like)
+    )
+    if gangs:
+        return _frontier_as_text(gangs, asked_for, found.rows)
+    return _domains_as_text(asked_for, found.amount)
 
 
 def _copies_as_text(gang: GangName, copies: Amount) -> str:
@@ -104,8 +110,7 @@ def _copies_as_text(gang: GangName, copies: Amount) -> str:
     return f"{count(value, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
 
 
-def _domains_as_text(found: ComputeCapacityResponse) -> str:
-    domains, amount = found.domains, found.amount
+def _domains_as_text(domains: FurtherDomains, amount: Amount) -> str:
     if amount.impossible:
         return (
             f"No number of further domains like {domains.like} places every gang; this is proven."
@@ -121,13 +126,15 @@ def _domains_as_text(found: ComputeCapacityResponse) -> str:
     return f"{value} more of {domains.level} like {domains.like} place every gang; {known}.\n"
 
 
-def _frontier_as_text(gangs: Sequence[GangName], found: ComputeCapacityResponse) -> str:
-    """A table; where the bound differs from the value it follows after a slash."""
-    if not found.rows:
+def _frontier_as_text(
+    gangs: Sequence[GangName], domains: FurtherDomains, counted: Sequence[FrontierRow]
+) -> str:
+    """A table; where the bound differs from the value it follows after a dash."""
+    if not counted:
         return "Copies were not counted.\n"
-    title = f"more {found.domains.level.rpartition('/')[2]} like {found.domains.like}"
+    title = f"more {domains.level.rpartition('/')[2]} like {domains.like}"
     rows = [[title, *map(str, gangs)]]
-    for row in found.rows:
+    for row in counted:
         amounts = (
             f"{one.value}" if one.value == one.bound else f"{one.value}-{one.bound}"
             for one in row.copies

@@ -1,13 +1,12 @@
-"""Moves that free domains: for people, for programs, as migration jobs, as a script."""
+"""Moves that free domains, for people and for programs."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 from placement.cli.answer import Json, warnings_as_data
 from placement.cli.options import Freeing
-from placement.cli.words import count, namespaced, node_name
+from placement.cli.words import count, namespaced, node_name, printable
 from placement.kubernetes import Problem
 from placement.v1 import ComputeRepackingResponse
 
@@ -59,71 +58,9 @@ def as_text(asked: Freeing, found: ComputeRepackingResponse) -> str:
     known = "fewer are not enough" if proven else f"at least {found.pods.bound} are needed"
     freed = ", ".join(found.freed)
     lines.append(f"free then: {freed}. {count(found.pods.value or 0, 'pod')} moved; {known}.")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def as_names(found: ComputeRepackingResponse) -> str:
     """The pods that move, one per line."""
     return "".join(f"{'/'.join(namespaced(move.pod))}\n" for move in found.moves)
-
-
-def as_script(asked: Freeing, found: ComputeRepackingResponse) -> str:
-    """A shell script that evicts the pods, step by step, through disruption budgets.
-
-    The scheduler of the pods places their successors; the freed domains are closed meanwhile.
-    """
-    lines = [
-        "#!/bin/sh",
-        "# Frees " + (", ".join(found.freed) or "nothing") + f" ({asked.level}).",
-        "set -eu",
-        "",
-        "evict() {",
-        """  printf '{"apiVersion":"policy/v1","kind":"Eviction","metadata":"""
-        """{"namespace":"%s","name":"%s"}}' "$1" "$2" |""",
-        '    kubectl create --raw "/api/v1/namespaces/$1/pods/$2/eviction" -f -',
-        "}",
-    ]
-    for domain in found.freed:
-        lines.append(f"kubectl cordon -l {shlex.quote(f'{asked.level}={domain}')}")
-    step = 0
-    for move in found.moves:
-        if move.step != step:
-            if step:
-                lines.append(
-                    f"printf 'step {step} is done when its pods run again; enter: '; read -r _"
-                )
-            step = move.step
-            lines += ["", f"# step {step}"]
-        namespace, pod = map(shlex.quote, namespaced(move.pod))
-        there = f"{node_name(move.from_node)} -> {node_name(move.to_node)}"
-        lines.append(f"evict {namespace} {pod} # {there}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def as_jobs(found: ComputeRepackingResponse) -> str:
-    """A PodMigrationJob for each move; the label says in which step."""
-    from placement.cli.documents import yaml_documents
-
-    jobs = []
-    for move in found.moves:
-        namespace, pod = namespaced(move.pod)
-        jobs.append(
-            {
-                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-                "kind": "PodMigrationJob",
-                "metadata": {
-                    "name": f"repack-{move.step}-{pod}"[:253],
-                    "labels": {"placement/step": str(move.step)},
-                },
-                "spec": {
-                    "mode": "ReservationFirst",
-                    "podRef": {"namespace": namespace, "name": pod},
-                    "reservationOptions": {
-                        "template": {
-                            "spec": {"template": {"spec": {"nodeName": node_name(move.to_node)}}}
-                        }
-                    },
-                },
-            }
-        )
-    return yaml_documents(jobs)

@@ -59,6 +59,8 @@ def command(
         raise click.UsageError("name a gang with --gang, or a level with --add")
     if len(gang) > 1 and level is None:
         raise click.UsageError("several gangs go with --add: they make a table")
+    if level and not gang and what_if.evict not in (None, "none"):
+        raise click.UsageError("--evict: with --add nobody gives way; each gang gets a place")
     if like is not None and level is None:
         raise click.UsageError("--like goes with --add")
     if up_to is not None and not (gang and level):

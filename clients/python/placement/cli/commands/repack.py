@@ -34,9 +34,13 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
     Only preemptible gangs move, whole or only extras, in steps that always have room.
     """
     from placement.cli import repacking
+    from placement.cli.eviction_script import as_script
+    from placement.cli.migration_jobs import as_jobs
     from placement.cli.reading import read_question, standard_input
     from placement.v1 import ComputeRepackingRequest
 
+    if what_if.evict not in (None, "none"):
+        raise click.UsageError("--evict: repack moves gangs, and evicts none for others")
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
@@ -50,8 +54,8 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
             case "name":
                 write_text(repacking.as_names(found))
             case "jobs":
-                write_text(repacking.as_jobs(found), exact=True)
+                write_text(as_jobs(question.request, found), exact=True)
             case "script":
-                write_text(repacking.as_script(free, found), exact=True)
+                write_text(as_script(free, found), exact=True)
             case _:
                 write_data(repacking.as_data(found, question.warnings), output)

@@ -1,0 +1,42 @@
+"""What planning found, in words that people read at a terminal."""
+
+from __future__ import annotations
+
+from placement import v1
+from placement.cli.differences import as_names
+from placement.cli.differences import as_text as difference_as_text
+from placement.cli.explanations import as_text, capacity_as_text
+from placement.cli.options import Freeing, GangName
+from placement.cli.repacking import as_text as repacking_as_text
+from placement.planning.diff import difference
+
+STEERING = "\x1b[2J\x07"
+GANG = GangName("ml", "g")
+
+
+def test_names_from_the_cluster_cannot_steer_the_terminal() -> None:
+    """Values of labels, and gangs of answers that others wrote, may hold anything."""
+    placement = v1.Placement(
+        gangs=[v1.GangResult(name=GANG.resource_name, reasons=[v1.Reason(message=STEERING)])]
+    )
+    explained = v1.ExplainGangResponse(placement=placement, remedies=[v1.Remedy(message=STEERING)])
+    explained.elapsed.seconds = 1
+    domains = v1.FurtherDomains(level="rack", like=STEERING)
+    amount = v1.Amount(value=2, bound=2)
+    row = v1.FrontierRow(domains=1, copies=[amount])
+    before: dict[str, list[object]] = {"podGangs": []}
+    after = {"podGangs": [{"namespace": "ml", "name": STEERING, "placed": True}]}
+    differs = difference(before, after)
+    texts = [
+        as_text(GANG, explained),
+        capacity_as_text((), domains, v1.ComputeCapacityResponse(domains=domains, amount=amount)),
+        capacity_as_text((GANG,), domains, v1.ComputeCapacityResponse(domains=domains, rows=[row])),
+        repacking_as_text(
+            Freeing("rack", 1), v1.ComputeRepackingResponse(freed=[STEERING], pods=amount)
+        ),
+        difference_as_text(differs),
+        as_names(differs),
+    ]
+    for text in texts:
+        assert "[2J" in text
+        assert all(line.isprintable() for line in text.splitlines()), text
