@@ -48,6 +48,7 @@ def gang(
     required: str = "",
     preferred: str = "",
     namespace: str = "ml",
+    created: int | None = None,
 ) -> workload_pb2.PodGang:
     """A gang of one group of like pods; `bound` are nodes of pods that run."""
     resources = cluster_pb2.Resources(cpu_millis=cpus * 1000, extended={GPU: gpus} if gpus else {})
@@ -73,14 +74,19 @@ def gang(
             )
         ],
         packing_scopes=[scope] if required or preferred else [],
+        create_time=None if created is None else {"seconds": created},
     )
 
 
 def question(
-    nodes: Sequence[cluster_pb2.Node], gangs: Sequence[workload_pb2.PodGang]
+    nodes: Sequence[cluster_pb2.Node],
+    gangs: Sequence[workload_pb2.PodGang],
+    *,
+    as_of: int | None = None,
 ) -> placement_service_pb2.ComputePlacementRequest:
+    seen = None if as_of is None else {"seconds": as_of}
     return placement_service_pb2.ComputePlacementRequest(
-        snapshot=cluster_pb2.ClusterSnapshot(nodes=nodes), gangs=gangs
+        snapshot=cluster_pb2.ClusterSnapshot(nodes=nodes, as_of=seen), gangs=gangs
     )
 
 

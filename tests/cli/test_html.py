@@ -75,6 +75,15 @@ def test_the_page_is_well_formed_and_tells_the_plan() -> None:
         assert told in text
 
 
+def test_who_waits_says_how_long_where_that_is_known() -> None:
+    request = question([node("n", gpus=4)], [gang("a", pods=1, gpus=8, created=100)], as_of=12_100)
+    text = page(request, reply(request, {}))
+    assert '<th class="n">waited</th>' in text
+    assert '<td class="n">3h20m</td>' in text
+    request.gangs[0].ClearField("create_time")
+    assert "waited" not in page(request, reply(request, {}))
+
+
 def test_names_from_the_cluster_are_escaped() -> None:
     request, placement = an_answer(EVIL)
     placement.gangs[0].scopes[0].domains[:] = [EVIL]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from placement.cli.live import of_scheduler, on_nodes_that_are_there
@@ -124,17 +125,21 @@ def test_a_pod_on_a_node_that_is_gone_does_not_count() -> None:
 def waiting() -> GangStatus:
     conditions = [{"type": "Scheduled", "status": "False", "reason": "R", "message": "too small"}]
     status = {"phase": "Pending", "conditions": conditions}
-    gang = build.gang("g", status=status, podgroups=[build.group("w", "a", "b")])
+    made = {"creationTimestamp": "2026-01-31T12:00:00Z"}
+    gang = build.gang("g", status=status, metadata=made, podgroups=[build.group("w", "a", "b")])
     (found,) = statuses([build.pod("a", nodeName="n1"), gang])
     return found
 
 
 def test_a_status_holds_what_was_written_and_what_is_there() -> None:
-    assert waiting() == GangStatus("ml", "g", "Pending", "False", "R", "too small", 2, 1, 1, None)
+    assert waiting() == GangStatus(
+        "ml", "g", "Pending", "False", "R", "too small", 2, 1, 1, None, "2026-01-31T12:00:00Z"
+    )
 
 
 def test_the_table_says_why_a_gang_waits() -> None:
-    text = as_table([waiting()], width=80)
+    text = as_table([waiting()], now=datetime(2026, 1, 31, 15, 20, tzinfo=UTC), width=80)
+    assert text.splitlines()[2].split()[-1] == "3h20m"
     assert "\n\nml/g: R\n" in text
     assert "too small" in text
     assert as_table([]) == "There is no PodGang.\n"

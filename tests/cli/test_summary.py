@@ -105,3 +105,12 @@ def test_a_long_list_shows_those_that_wait_first_and_counts_the_others() -> None
     assert listed(Filter(most=2)) == (["g0", "late"], 2)
     assert listed(Filter(waiting=True)) == (["late"], 0)
     assert listed(Filter(name="g1")) == (["g1"], 0)
+
+
+def test_of_a_long_list_those_are_shown_that_waited_longest() -> None:
+    gangs = [gang(f"g{i}", pods=1, gpus=8, created=c) for i, c in enumerate((900, 500, 700))]
+    request = question([node("n", gpus=4)], gangs, as_of=1_000)
+    summary = summarize(request, reply(request, {}))
+    assert [one.waited for one in summary.gangs] == [100, 500, 300]
+    shown, _ = Filter(most=2).choose(summary)
+    assert [one.name for one in shown] == ["g1", "g2"]

@@ -111,6 +111,28 @@ def test_new_pods_have_a_column_when_others_ran_before() -> None:
     assert row[:5] == ["A", "a", "placed", "1", "2/2"]
 
 
+def waits(text: str) -> list[str]:
+    """The lines of the gangs, without blanks between columns."""
+    return [" ".join(line.split()) for line in text.splitlines()[:5]]
+
+
+def test_who_waits_says_how_long_where_that_is_known() -> None:
+    """Not where nobody goes on waiting, nor of a gang that ran all the time."""
+    ran = gang("ran", pods=0, gpus=1, bound=["n0"], created=1)
+    asked = [gang("new", pods=1, gpus=8, created=960), gang("old", pods=1, gpus=8, created=100)]
+    request = question([node("n0", gpus=8)], [ran, *asked, gang("unknown", pods=1)], as_of=1_000)
+    placed = reply(request, {"new": "n0"}, scores={"new": 1.0, "ran": 1.0})
+    assert waits(below_the_drawing(request, placed, width=100)) == [
+        "gang state new pods score waited where, or why not",
+        "─" * 73,
+        "A ran running 0 1/1 1 1 node",
+        "B new placed 1 1/1 1 40s 1 node",
+        "old waiting 0 0/1 – 15m",
+    ]
+    request.ClearField("snapshot")
+    assert "waited" not in below_the_drawing(request, placed)
+
+
 def test_a_reason_that_the_row_tells_whole_is_not_repeated() -> None:
     request = question([node("n1")], [gang("a", pods=1)])
     reason = "No node has 1 nvidia.com/gpu free."

@@ -22,10 +22,23 @@ from tests.cli.question import tier
         (59.94, "59.9 s"),
         (59.96, "1 min 0 s"),
         (125.0, "2 min 5 s"),
+        (3_599.4, "59 min 59 s"),
+        (12_000.0, "3 h 20 min"),
+        (86_399.0, "1 d 0 h"),
+        (608_400.0, "7 d 1 h"),
     ],
 )
 def test_spans_of_time(amount: float, want: str) -> None:
     assert words.seconds(amount) == want
+
+
+@pytest.mark.parametrize(
+    ("amount", "want"),
+    [(-5, "0s"), (45.9, "45s"), (125, "2m5s"), (659, "10m"), (12_000, "3h20m"), (90_000, "1d1h"),
+     (86_400, "1d"), (864_000, "10d")],
+)  # fmt: skip
+def test_ages_are_those_of_kubectl(amount: float, want: str) -> None:
+    assert words.age(amount) == want
 
 
 def test_numbers_in_names_are_compared_as_numbers() -> None:

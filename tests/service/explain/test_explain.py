@@ -65,7 +65,8 @@ def test_the_first_reason_about_room_names_the_claims_that_tie_pods() -> None:
     told = {name: [reason.message for reason in why(scenario, name)] for name in "abcd"}
     plain = told["c"]
     assert told["a"] == [
-        f"{plain[0]} PersistentVolumeClaims data-0 and data-1 tie pods to nodes.", *plain[1:]
+        f"{plain[0]} PersistentVolumeClaims data-0 and data-1 tie pods to nodes.",
+        *plain[1:],
     ]
     assert told["b"][0] == f"{plain[0]} PersistentVolumeClaim data-2 ties a pod to nodes."
     assert told["d"] == ["the gang's pods are still being made."]

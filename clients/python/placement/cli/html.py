@@ -14,7 +14,7 @@ from placement import __version__
 from placement.cli.colours import INK, colour
 from placement.cli.picture import Domain, Picture, Spot, compose, contents, folded, rooms, title
 from placement.cli.summary import GangSummary, Seat, Summary, summarize
-from placement.cli.table import MEANINGS, conclusion, score, times, where
+from placement.cli.table import MEANINGS, conclusion, score, times, waited, where
 from placement.cli.words import count, is_proven, number, printable, tier_verdict
 from placement.v1 import ComputePlacementRequest, Placement
 
@@ -261,17 +261,22 @@ def _key(gang: GangSummary) -> str:
 
 
 def _gangs(summary: Summary) -> list[str]:
+    waits = [f'<td class="n">{waited(g)}</td>' for g in summary.gangs]
+    heading = '<th class="n">waited</th>'
+    if not summary.tells_waiting:
+        waits, heading = [""] * len(waits), ""
     rows = [
         f'<tr><td>{_key(g)}</td><td class="gang">{escape(summary.title(g))}</td>'
         f'<td class="{g.state.value}">{g.state.value}</td><td class="n">{g.new}</td>'
         f'<td class="n">{g.running}/{g.asked}</td><td class="n">{g.minimum}</td>'
-        f'<td class="n">{score(g)}</td><td class="where">{escape(where(g, summary))}</td></tr>'
-        for g in summary.gangs
+        f'<td class="n">{score(g)}</td>{since}'
+        f'<td class="where">{escape(where(g, summary))}</td></tr>'
+        for g, since in zip(summary.gangs, waits, strict=True)
     ]
     return [
         '<h2>Gangs</h2><div class="scroll"><table><thead><tr><th></th><th>gang</th><th>state</th>'
         '<th class="n">new</th><th class="n">pods</th><th class="n">min</th>'
-        '<th class="n">score</th><th>where, or why not</th></tr></thead><tbody>',
+        f'<th class="n">score</th>{heading}<th>where, or why not</th></tr></thead><tbody>',
         *rows,
         "</tbody></table></div>",
     ]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from placement.cli.answer import Json, warnings_as_data
-from placement.cli.words import seconds
+from placement.cli.words import age, printable, seconds
 from placement.kubernetes import Problem
-from placement.planning.simulate import Outcome
+from placement.planning.simulate import Outcome, Run
 
 #: Jobs of which the table says why they wait.
 _MOST_REASONS: Final = 5
@@ -67,9 +67,17 @@ def as_text(outcomes: Mapping[str, Outcome]) -> str:
         if outcome.stopped is not None
     ]
     waiting = {
-        run.job.name: run.why for outcome in outcomes.values() for run in outcome.runs if run.why
+        run.job.name: f"waits for {_waited(run, outcome)}: {run.why}"
+        for outcome in outcomes.values()
+        for run in sorted(outcome.runs, key=lambda run: run.job.submit)
+        if run.why
     }
-    lines += [f"{name} waits: {why}" for name, why in list(waiting.items())[:_MOST_REASONS]]
+    lines += [f"{name} {told}" for name, told in list(waiting.items())[:_MOST_REASONS]]
     if len(waiting) > _MOST_REASONS:
         lines.append(f"{len(waiting) - _MOST_REASONS} more wait; -o json says why.")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _waited(run: Run, outcome: Outcome) -> str:
+    end = outcome.end if outcome.stopped is None else outcome.stopped
+    return age(end - run.job.submit)

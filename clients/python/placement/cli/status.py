@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from placement.cli.live import Body, key, mapping, mappings, members, number, text
@@ -17,7 +18,8 @@ from placement.kubernetes.objects import POD, POD_GANG
 @dataclass(frozen=True, slots=True)
 class GangStatus:
     """One gang. `scheduled` is "True", "False" or "Unknown"; `placement_score` is None
-    when nobody wrote one."""
+    when nobody wrote one. `waits_since` is when a gang that is not scheduled was made, as the
+    cluster says it; None for others."""
 
     namespace: str
     name: str
@@ -29,6 +31,7 @@ class GangStatus:
     bound: int
     pods: int
     placement_score: float | None
+    waits_since: str | None
 
     @property
     def title(self) -> str:
@@ -56,8 +59,10 @@ def as_json(gangs: Sequence[GangStatus]) -> dict[str, Any]:
     return {"podGangs": [{_camel(k): v for k, v in asdict(gang).items()} for gang in gangs]}
 
 
-def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
-    """A row per gang, and below them why some wait."""
+def as_table(
+    gangs: Sequence[GangStatus], *, now: datetime | None = None, width: int | None = None
+) -> str:
+    """A row per gang with the time that it has waited until `now`, and below them why."""
     import re
     import sys
 
@@ -67,7 +72,8 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    from placement.cli.words import number, printable
+    from placement.cli.words import age, number, printable
+    from placement.kubernetes.times import parse_time
 
     if not gangs:
         return "There is no PodGang.\n"
@@ -75,10 +81,12 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
     table.add_column("gang", overflow="fold")
     for title in ("phase", "scheduled"):
         table.add_column(title, no_wrap=True)
-    for title in ("bound", "min", "score"):
+    for title in ("bound", "min", "score", "waits"):
         table.add_column(title, justify="right", no_wrap=True)
+    now = now or datetime.now(UTC)
     styles = {"True": "green", "False": "red"}
     for gang in gangs:
+        since = parse_time(gang.waits_since) if gang.waits_since else None
         table.add_row(
             Text(printable(gang.title)),
             Text(printable(gang.phase)),
@@ -86,6 +94,7 @@ def as_table(gangs: Sequence[GangStatus], *, width: int | None = None) -> str:
             f"{gang.bound}/{gang.pods}",
             str(gang.minimum),
             "" if gang.placement_score is None else number(gang.placement_score),
+            "" if since is None else age((now - since).total_seconds()),
         )
     console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
     with console.capture() as capture:
@@ -104,6 +113,7 @@ def _status(gang: Body, pods: dict[tuple[str, str], Body]) -> GangStatus:
         (c for c in mappings(status.get("conditions")) if c.get("type") == "Scheduled"), {}
     )
     there = [pods[member] for member in members(gang) if member in pods]
+    made = mapping(gang.get("metadata")).get("creationTimestamp")
     namespace, name = key(gang)
     groups = mappings(mapping(gang.get("spec")).get("podgroups"))
     score = status.get("placementScore")
@@ -118,6 +128,7 @@ def _status(gang: Body, pods: dict[tuple[str, str], Body]) -> GangStatus:
         bound=sum(bool(mapping(pod.get("spec")).get("nodeName")) for pod in there),
         pods=len(there),
         placement_score=score if _is_score(score) else None,
+        waits_since=None if scheduled.get("status") == "True" else text(made) or None,
     )
 
 

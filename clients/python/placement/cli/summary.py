@@ -15,6 +15,7 @@ from placement.cli.words import level_names, namespaced, natural, printable, sen
 from placement.planning.shared_gpus import shared_gpus
 from placement.v1 import (
     Binding,
+    ClusterSnapshot,
     ComputePlacementRequest,
     GangResult,
     Placement,
@@ -41,6 +42,10 @@ class State(Enum):
     """Everything ran before; nothing was to be done."""
     WAITING = "waiting"
     """The minimum is not met."""
+
+
+#: States of gangs that have pods without a place.
+WAITS = (State.PARTLY, State.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,8 @@ class GangSummary:
     """One gang. `running` pods of `asked` run after the plan, `new` of them new.
 
     `mark` is empty for a gang that has no pod on any node; marks repeat when
-    there are more gangs than letters. `number` counts the marked gangs.
+    there are more gangs than letters. `number` counts the marked gangs. `waited` are the
+    seconds since the gang was created, None where nothing of it waited, or that is not known.
     """
 
     namespace: str
@@ -97,6 +103,7 @@ class GangSummary:
     reasons: tuple[str, ...]
     mark: str
     number: int
+    waited: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,11 @@ class Summary:
     level_names: Mapping[str, str]
     gpu_resources: tuple[str, ...]
     shared_gpus: Mapping[str, int]
+
+    @property
+    def tells_waiting(self) -> bool:
+        """Whether some gang goes on waiting of which it is known since when."""
+        return any(g.waited is not None and g.state in WAITS for g in self.gangs)
 
     @property
     def marks_repeat(self) -> bool:
@@ -138,17 +150,17 @@ class Filter:
     def choose(self, summary: Summary) -> tuple[tuple[GangSummary, ...], int]:
         """The gangs to list, in the request's order, and how many more there would be.
 
-        When not all are listed, waiting gangs come before the others.
+        When not all are listed, waiting gangs come before the others, the longest waiting first.
         """
         wanted = [
             gang
             for gang in summary.gangs
             if self.name in f"{gang.namespace}/{gang.name}"
-            and not (self.waiting and gang.state in (State.PLACED, State.RUNNING))
+            and (gang.state in WAITS or not self.waiting)
         ]
         if self.most is None or len(wanted) <= self.most:
             return tuple(wanted), 0
-        by_need = sorted(wanted, key=lambda gang: _NEED[gang.state])
+        by_need = sorted(wanted, key=lambda gang: (_NEED[gang.state], -(gang.waited or 0)))
         chosen = {(gang.namespace, gang.name) for gang in by_need[: self.most]}
         listed = tuple(gang for gang in wanted if (gang.namespace, gang.name) in chosen)
         return listed, len(wanted) - len(listed)
@@ -180,7 +192,8 @@ def summarize(request: ComputePlacementRequest, placement: Placement) -> Summary
         marked = bool(here)
         mark = MARKS[number % len(MARKS)] if marked else ""
         result = results.get(gang.name) or GangResult(name=gang.name)
-        gangs.append(_gang(gang, result, here, mark=mark, number=number))
+        waited = _waited(gang, request.snapshot)
+        gangs.append(_gang(gang, result, here, mark=mark, number=number, waited=waited))
         number += marked
     return Summary(
         gangs=tuple(gangs),
@@ -249,8 +262,20 @@ def _gpus_of_each(group: PodGroup, gpu_resources: tuple[str, ...]) -> int | None
     return amounts.pop() if len(amounts) == 1 else None
 
 
+def _waited(gang: PodGang, snapshot: ClusterSnapshot) -> float | None:
+    if not (gang.HasField("create_time") and snapshot.HasField("as_of")):
+        return None
+    return (snapshot.as_of.ToMilliseconds() - gang.create_time.ToMilliseconds()) / 1000
+
+
 def _gang(
-    gang: PodGang, result: GangResult, seats: list[Seat], *, mark: str, number: int
+    gang: PodGang,
+    result: GangResult,
+    seats: list[Seat],
+    *,
+    mark: str,
+    number: int,
+    waited: float | None,
 ) -> GangSummary:
     namespace, name = namespaced(gang.name)
     new = sum(s.new for s in seats)
@@ -279,6 +304,7 @@ def _gang(
         reasons=tuple(sentence(printable(r.message)) for r in result.reasons),
         mark=mark,
         number=number,
+        waited=None if state is State.RUNNING else waited,
     )
 
 

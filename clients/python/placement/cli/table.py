@@ -19,6 +19,7 @@ from placement.cli.colours import INK, colour
 from placement.cli.summary import Filter, GangSummary, State, Summary, Use
 from placement.cli.words import (
     HOSTNAME,
+    age,
     count,
     gang_title,
     is_proven,
@@ -109,6 +110,8 @@ def _gang_table(summary: Summary, *, where_last: bool = False, where_below: bool
     if some_extra:
         table.add_column("min", justify="right", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
+    if summary.tells_waiting:
+        table.add_column("waited", justify="right", no_wrap=True)
     if where_last:
         table.add_column("where, or why not", overflow="fold")
     for gang in gangs:
@@ -125,6 +128,8 @@ def _gang_table(summary: Summary, *, where_last: bool = False, where_below: bool
             Text(f"{gang.running}/{gang.asked}"),
             Text(score(gang)),
         ]
+        if summary.tells_waiting:
+            row.append(Text(waited(gang)))
         if where_last:
             row.append(Text(where(gang, summary)))
         if some_extra:
@@ -140,6 +145,11 @@ def score(gang: GangSummary) -> str:
     if gang.score is not None:
         return number(gang.score)
     return "–" if gang.state is State.WAITING else "?"
+
+
+def waited(gang: GangSummary) -> str:
+    """How long the gang has waited: ``3h20m``; nothing where that is not known."""
+    return "" if gang.waited is None else age(gang.waited)
 
 
 def where(gang: GangSummary, summary: Summary) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -16,6 +17,9 @@ HOSTNAME = "kubernetes.io/hostname"
 
 #: Two values closer than this are equal: tiers count in thousandths.
 SAME = 5e-7
+
+#: Units of time and their seconds, large ones first.
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 #: This tier never has a bound; proofs are about all others.
 BEST_EFFORT = "fragmentation"
@@ -88,13 +92,30 @@ def shorten(text: str, most: int) -> str:
 
 
 def seconds(amount: float) -> str:
-    """A span of time for people: ``85 ms``, ``1.3 s``, ``2 min 5 s``."""
+    """A span of time for people: ``85 ms``, ``1.3 s``, ``3 h 20 min``, ``7 d 1 h``."""
     if amount < 0.9995:
         return f"{amount * 1000:.0f} ms"
     if amount < 59.95:
         return f"{amount:.1f} s"
-    minutes, rest = divmod(round(amount), 60)
-    return f"{minutes} min {rest} s"
+    whole = round(amount)
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(amount / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(amount / 3_600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def age(amount: float) -> str:
+    """A span of time for a column, as kubectl has it: ``45s``, ``2m5s``, ``3h20m``, ``12d``."""
+    left = max(0, int(amount))
+    for (unit, size), (less, part) in pairwise(_UNITS):
+        if left >= size:
+            much, rest = divmod(left, size)
+            more = rest // part if much < 10 else 0
+            return f"{much}{unit}{more}{less}" if more else f"{much}{unit}"
+    return f"{left}s"
 
 
 def span(duration: Duration) -> float:
