@@ -1,12 +1,14 @@
 """An instance as Kubernetes objects, so that `placementctl plan -f` can be asked the same.
 
-What runs on a node becomes pods on it: the first asks for all that is taken, the others only
-count. Exports what the families use: node rules, packing scopes, base gangs, priorities.
+What runs on a node besides gangs becomes pods on it: the first asks for all that they take, the
+others only count. Exports what the families use: node rules, packing scopes, base gangs,
+priorities, running gangs and which of them must not be disturbed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,9 +38,10 @@ def kubernetes_list(snapshot: Snapshot) -> Object:
 
 
 def _objects(snapshot: Snapshot) -> Iterator[Object]:
+    of_gangs = _of_gangs(snapshot.gangs)
     for node in snapshot.nodes:
         yield _node(node)
-        yield from _running(node)
+        yield from _running(node, of_gangs.get(node.name, Counter()))
     for priority in sorted({gang.priority for gang in snapshot.gangs} - {0}):
         yield {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -71,9 +74,19 @@ def _node(node: Node) -> Object:
     }
 
 
-def _running(node: Node) -> Iterator[Object]:
-    for i in range(node.requested.get(PODS, 0)):
-        taken = {name: n for name, n in node.requested.items() if name != PODS and i == 0}
+def _of_gangs(gangs: Iterable[PodGang]) -> dict[str, Counter[str]]:
+    """What pods of gangs take of each node."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod_set in (s for gang in gangs for group in gang.groups for s in group.pod_sets):
+        for pod in pod_set.bound_pods:
+            found[pod.node].update(pod_set.template.requests)
+    return found
+
+
+def _running(node: Node, of_gangs: Mapping[str, int]) -> Iterator[Object]:
+    others = {name: amount - of_gangs.get(name, 0) for name, amount in node.requested.items()}
+    for i in range(others.get(PODS, 0)):
+        taken = {name: n for name, n in others.items() if name != PODS and n and i == 0}
         yield {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -84,8 +97,10 @@ def _running(node: Node) -> Iterator[Object]:
 
 
 def _gang(gang: PodGang) -> Object:
-    if any(g.running_count or g.gated_count for g in gang.groups) or gang.uninitialized:
-        raise ValueError(f"{gang.name}: gangs that partly run are not exported")
+    if any(g.fixed_pods or g.gated_count for g in gang.groups) or gang.uninitialized:
+        raise ValueError(f"{gang.name}: gated pods, or of unknown size, are not exported")
+    if gang.queue or gang.start is not None or gang.minimum_run_time or gang.previous_nodes:
+        raise ValueError(f"{gang.name}: queues, run times and wishes of gangs are not exported")
     everything = tuple(g.name for g in gang.groups)
     scopes = list(gang.packing_scopes)
     spec: Object = {}
@@ -108,6 +123,8 @@ def _gang(gang: PodGang) -> Object:
         spec["priorityClassName"] = _class(gang.priority)
     namespace, name = _identity(gang.name)
     metadata: Object = {"namespace": namespace, "name": name}
+    if gang.not_preemptible:
+        metadata["labels"] = {"kai.scheduler/preemptibility": "non-preemptible"}
     if gang.created is not None:
         metadata["creationTimestamp"] = f"{datetime.fromtimestamp(gang.created, UTC):%FT%TZ}"
     return {
@@ -124,9 +141,9 @@ def _group(group: PodGroup, scope: PackingScope | None) -> Object:
         "minReplicas": group.min_replicas,
         **({} if scope is None else {"topologyConstraint": _constraint(scope)}),
         "podReferences": [
-            dict(zip(("namespace", "name"), _identity(pod.name), strict=True))
+            dict(zip(("namespace", "name"), _identity(pod), strict=True))
             for pod_set in group.pod_sets
-            for pod in pod_set.pods
+            for pod in (*(p.name for p in pod_set.pods), *(p.name for p in pod_set.bound_pods))
         ],
     }
 
@@ -141,13 +158,17 @@ def _pods(gang: PodGang) -> Iterator[Object]:
     for group in gang.groups:
         for pod_set in group.pod_sets:
             spec = _pod_spec(pod_set.template)
-            for pod in pod_set.pods:
-                namespace, name = _identity(pod.name)
+            pods: dict[str, Object] = {pod.name: {} for pod in pod_set.pods}
+            pods |= {
+                p.name: {"nodeName": p.node.removeprefix("nodes/")} for p in pod_set.bound_pods
+            }
+            for pod, where in pods.items():
+                namespace, name = _identity(pod)
                 yield {
                     "apiVersion": "v1",
                     "kind": "Pod",
                     "metadata": {"namespace": namespace, "name": name, "labels": labels},
-                    "spec": spec,
+                    "spec": spec | where,
                 }
 
 

@@ -20,6 +20,7 @@ EXPORTED: list[tuple[str, dict[str, Value]]] = [
     ("pools", {"blocks": 3, "gangs": 40}),
     ("nvl72", {"gangs": 4, "filled": 0.5}),
     ("wide", {"pods": 4}),
+    ("preempt", {"blocks": 2, "racks": 2, "gangs": 3}),
 ]
 
 
