@@ -2,17 +2,18 @@
 
 0. Evictions: where many running gangs may give way, a linear model says which.
 1. Count: rows and the master bound what any plan can admit, and name a target.
-2. Configure: where parts share domains of unlike nodes, columns of what fits there together
-   sharpen the bounds and make plans.
-3. Decode: place the target greedily, in a few orders.
-4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
-5. Fill: block after block with whole gangs of the target, then what is left, then a few
+2. Decode: place the target greedily, in one order or a few.
+3. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
+4. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
-6. Aggregate: the model that counts alike parts of gangs together settles goal after
-   goal where it is small enough; where it is very small a second time, after
-   finding out which parts fit into which domains together.
-7. Improve: both models settle neighbourhoods, one after another.
-8. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
+5. Configure: where parts share domains of unlike nodes, columns of what fits there together
+   sharpen the bounds and make plans. Then decode and exchange again, and swap blocks.
+6. Places: which gangs can lie whole where they prefer to, a bound of topology.
+7. Aggregate: units on nodes without domains first; then the model that counts alike parts of
+   gangs together settles goal after goal where it is small enough; where it is very small a
+   second time, after finding out which parts fit into which domains together.
+8. Improve: both models settle neighbourhoods, one after another.
+9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
