@@ -89,6 +89,25 @@ def test_elastic_quotas_count_gpus_together_and_name_their_parent() -> None:
     assert dict(found["team"].limit) == {"rdma/hca": 3}
 
 
+def test_a_quota_larger_than_can_be_counted_limits_nothing() -> None:
+    """So koord-scheduler writes the quotas that it makes itself: 2^63 / 5."""
+    found = queues(quota("koordinator-default-quota", max={"cpu": "1844674407370955161"}))
+    assert dict(found["koordinator-default-quota"].limit) == {"cpu": UNLIMITED}
+
+
+@pytest.mark.parametrize(
+    ("named", "want"),
+    [('["web", "ml"]', "queues/shared"), ('["web"]', "queues/koordinator-default-quota"),
+     ("web, ml", "queues/koordinator-default-quota")],
+)  # fmt: skip
+def test_a_quota_names_the_namespaces_that_are_in_it(named: str, want: str) -> None:
+    shared = quota("shared", namespace="kube-system")
+    shared["metadata"]["annotations"] = {f"{QUOTA}namespaces": named}
+    known = [shared, quota("koordinator-default-quota", namespace="kube-system")]
+    assert only_gang(*known, *gang_in({})).queue == want
+    assert only_gang(*known, quota("ml"), *gang_in({})).queue == "queues/ml"
+
+
 def cluster_queue(name: str, cohort: str = "", resources: Body | None = None) -> Body:
     flavor = {
         "name": "default",
@@ -111,6 +130,46 @@ def test_a_cluster_queue_borrows_within_its_cohort() -> None:
     assert (dict(found["a"].limit), dict(found["a"].guaranteed)) == ({"gpus": 10}, {"gpus": 8})
     assert (dict(found["b"].limit), found["b"].parent) == ({}, "queues/cohort-all")
     assert dict(found["cohort-all"].limit) == {"gpus": 24, "cpu": 4000}
+
+
+def cohort(name: str, parent: str = "", **quotas: Any) -> Body:
+    resources = [{"name": "nvidia.com/gpu", **quotas}] if quotas else []
+    return thing(
+        "Cohort", "kueue.x-k8s.io/v1beta2", name,
+        spec={"parentName": parent, "resourceGroups": [{"flavors": [{"resources": resources}]}]},
+    )  # fmt: skip
+
+
+def test_a_cluster_queue_borrows_from_cohorts_beside_its_own() -> None:
+    """Of 8 + 16 + 4 GPUs "left" may borrow 6; what is in it may use all of that."""
+    gpu = "nvidia.com/gpu"
+    found = queues(
+        cohort("root", nominalQuota=4),
+        cohort("left", "root", nominalQuota=0, borrowingLimit=6),
+        cohort("right", "root"),
+        cluster_queue("a", "left", {gpu: {"nominalQuota": 8}}),
+        cluster_queue("b", "right", {gpu: {"nominalQuota": 16}}),
+    )
+    assert dict(found["a"].limit) == dict(found["b"].limit) == {}
+    assert dict(found["cohort-left"].limit) == {"gpus": 14}
+    assert dict(found["cohort-left"].guaranteed) == {"gpus": 8}
+    assert dict(found["cohort-right"].limit) == {}
+    assert dict(found["cohort-root"].limit) == {"gpus": 28}
+    assert found["cohort-left"].parent == "queues/cohort-root"
+
+
+def test_what_is_not_lent_is_for_nobody_else() -> None:
+    gpu = "nvidia.com/gpu"
+    found = queues(
+        cluster_queue("a", "all", {gpu: {"nominalQuota": 8}}),
+        cluster_queue("b", "all", {gpu: {"nominalQuota": 8, "lendingLimit": 2}}),
+        cluster_queue(
+            "c", "all", {gpu: {"nominalQuota": 4, "lendingLimit": 0, "borrowingLimit": 0}}
+        ),
+    )
+    # a: 8 + 2; b: 8 + 8; c: its own 4.
+    assert [found[name].limit["gpus"] for name in "abc"] == [10, 16, 4]
+    assert dict(found["cohort-all"].limit) == {"gpus": 20}
 
 
 def volcano_queue(name: str, **spec: Any) -> Body:

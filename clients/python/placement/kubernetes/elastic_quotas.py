@@ -6,6 +6,7 @@ GPUs count together, whether they are asked for in pieces or in hundredths
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,6 +16,7 @@ from placement.kubernetes.queues import Queue, with_gpus
 from placement.kubernetes.reading import At, Findings
 
 _PARENT: Final = "quota.scheduling.koordinator.sh/parent"
+_NAMESPACES: Final = "quota.scheduling.koordinator.sh/namespaces"
 
 
 def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> list[Queue]:
@@ -28,10 +30,22 @@ def read_elastic_quotas(objects: Iterable[Object], problems: list[Problem]) -> l
                 object=one,
                 name=one.name,
                 parent=at.get("metadata").get("labels").labels().get(_PARENT, ""),
-                limit=with_gpus(at.get("spec").get("max").amounts(round_up=False)),
-                guaranteed=with_gpus(at.get("spec").get("min").amounts(round_up=False)),
+                limit=with_gpus(at.get("spec").get("max").amounts(round_up=False, capped=True)),
+                guaranteed=with_gpus(
+                    at.get("spec").get("min").amounts(round_up=False, capped=True)
+                ),
                 serves_namespace=True,
+                namespaces=_namespaces(at.get("metadata").get("annotations")),
             )
         )
         problems += [one.problem(*finding) for finding in findings]
     return quotas
+
+
+def _namespaces(annotations: At) -> tuple[str, ...]:
+    """The namespaces whose pods are in the quota; Koordinator ignores a list that is malformed."""
+    try:
+        names = json.loads(annotations.labels().get(_NAMESPACES) or "[]")
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(n for n in names if isinstance(n, str)) if isinstance(names, list) else ()

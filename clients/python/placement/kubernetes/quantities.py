@@ -67,18 +67,20 @@ def parse(text: str) -> Fraction:
 
 
 @lru_cache(maxsize=8192)
-def amount(resource: str, text: str, *, round_up: bool = True) -> int:
+def amount(resource: str, text: str, *, round_up: bool = True, capped: bool = False) -> int:
     """A resource's quantity in its unit.
 
     The unit is a thousandth of a core for "cpu", a byte for memory, storage and
     huge pages, and one piece for everything else. CPU and bytes are rounded up,
     or down when `round_up` is false. Raises `QuantityError`, also for a fraction
-    of a thing that comes in pieces and for amounts above `LARGEST`.
+    of a thing that comes in pieces and for amounts above `LARGEST`, unless it is `capped` there.
     """
     value = parse(text) * (1000 if resource == "cpu" else 1)
     if value.denominator != 1 and not is_divisible(resource):
         raise QuantityError(f"{text!r} is not a whole number, and {resource} cannot be divided")
     result = -((-value.numerator) // value.denominator) if round_up else value.__floor__()
+    if result > LARGEST and capped:
+        return LARGEST
     if result > LARGEST:
         raise QuantityError(f"{text!r} is more than this can count (2^53)")
     return result

@@ -7,7 +7,7 @@ Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_q
 their names; when two kinds use one name, that is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
-ElasticQuota named as the namespace, or Koordinator's default. In an input without queues all this
+ElasticQuota named as the namespace, one that lists the namespace, or Koordinator's default. In an input without queues all this
 has no effect, and a warning says so.
 """
 
@@ -85,6 +85,8 @@ class Queue:
     limit: Amounts
     guaranteed: Amounts
     serves_namespace: bool = False
+    #: Others whose pods are in it without saying so, where no queue has their name.
+    namespaces: tuple[str, ...] = ()
     preempt_run_time: timedelta | None = None
     reclaim_run_time: timedelta | None = None
 
@@ -103,6 +105,7 @@ class Queues:
     ) -> None:
         self._queues = queues
         self._local = local_queues
+        self._by_namespace = {n: q.name for q in queues.values() for n in q.namespaces}
         self._use: dict[str, _Use] = {}
         self._ignored: dict[str, None] = {}
 
@@ -120,7 +123,7 @@ class Queues:
             found = next(
                 (
                     name
-                    for name in (namespace, DEFAULT_QUOTA)
+                    for name in (namespace, self._by_namespace.get(namespace, ""), DEFAULT_QUOTA)
                     if name in self._queues and self._queues[name].serves_namespace
                 ),
                 "",

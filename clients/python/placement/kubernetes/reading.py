@@ -193,10 +193,11 @@ class At:
             return default
         return value
 
-    def amounts(self, *, round_up: bool = True) -> dict[str, int]:
+    def amounts(self, *, round_up: bool = True, capped: bool = False) -> dict[str, int]:
         """A mapping of resources to quantities, each in its unit (see `amount`).
 
-        Zeros are kept: a request of zero differs from none where a limit is set.
+        Zeros are kept: a request of zero differs from none where a limit is set. `capped`
+        ones may be larger than can be counted, as limits that limit nothing are.
         """
         value = self.value
         if value is None:
@@ -212,7 +213,8 @@ class At:
                 self.problem_under(resource, _must_be("a quantity", quantity))
             else:
                 try:
-                    result[resource] = amount(resource, str(quantity), round_up=round_up)
+                    text = str(quantity)
+                    result[resource] = amount(resource, text, round_up=round_up, capped=capped)
                 except QuantityError as error:
                     self.problem_under(resource, str(error))
         return result

@@ -25,15 +25,15 @@ def read_volcano_queues(objects: Sequence[Object], problems: list[Problem]) -> l
     for one in objects:
         findings: Findings = {}
         spec = At(one.body, findings).get("spec")
-        deserved = spec.get("deserved").amounts(round_up=False)
-        reserved = spec.get("guarantee").get("resource").amounts(round_up=False)
+        deserved = spec.get("deserved").amounts(round_up=False, capped=True)
+        reserved = spec.get("guarantee").get("resource").amounts(round_up=False, capped=True)
         parent = spec.get("parent").text()
         queues.append(
             Queue(
                 object=one,
                 name=one.name,
                 parent="" if parent == _ROOT and _ROOT not in names else parent,
-                limit=with_gpus(spec.get("capability").amounts(round_up=False)),
+                limit=with_gpus(spec.get("capability").amounts(round_up=False, capped=True)),
                 guaranteed=with_gpus(deserved or reserved),
             )
         )
