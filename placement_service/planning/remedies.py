@@ -50,6 +50,7 @@ def relax(case: Case) -> Iterator[Relax]:
     if not scopes or (loose is not None and case.here.is_refuted(gang=loose)):
         return
     everything = {group.name for group in case.gang.groups}
+    own_name = case.gang.name.rpartition("/")[2]
     proven = True
     for step in range(max((len(ladder) for _, _, ladder in scopes), default=0)):
         for i, scope, ladder in scopes:
@@ -58,7 +59,8 @@ def relax(case: Case) -> Iterator[Relax]:
             change = _of_gang(case, partial(changes.relaxed, scope=i, to=ladder[step]))
             fit = case.settled(change)
             if fit.found:
-                name = "" if set(scope.groups) == everything else scope.name
+                whole = scope.name in ("", own_name) and set(scope.groups) == everything
+                name = "" if whole else scope.name
                 sure = proven and fit is Fit.YES
                 yield Relax(name, scope.required_level, ladder[step], sure)
                 return

@@ -76,6 +76,14 @@ def test_each_kind_of_remedy_is_the_least(client: PlacementClient) -> None:
     }
 
 
+def test_the_rule_of_the_only_group_is_not_called_the_gangs(client: PlacementClient) -> None:
+    """The gang requires one block, its group one rack."""
+    nodes = [node(f"n{i}", block="b1", rack=f"r{i}") for i in (1, 2)]
+    asked = gang("a", 2, required=BLOCK)
+    asked.packing_scopes.add(name="w", groups=["w"], required_level=RACK)
+    assert remedies(client, request(nodes, [asked]), "a")["relax"] == ("w", RACK, BLOCK)
+
+
 def test_relaxing_skips_levels_that_do_not_help(client: PlacementClient) -> None:
     nodes = [node("n1", block="b1", rack="r1"), node("n2", block="b2", rack="r2")]
     found = remedies(client, request(nodes, [gang("a", 2, required=RACK)]), "a")
