@@ -102,6 +102,15 @@ def test_the_gangs_of_a_group_are_one_and_known_by_their_own_names() -> None:
     assert spoken.bindings[0].gang == "namespaces/ml/podgangs/b"
 
 
+@pytest.mark.parametrize("order", ["abc", "cba", "bca"])
+def test_gangs_are_together_where_only_some_of_them_name_the_others(order: str) -> None:
+    """a names b, and b names c, which names nobody."""
+    named = {"a": {"groups": ["ml/b"]}, "b": {"groups": ["ml/b", "ml/c"]}, "c": {}}
+    bodies = [pod_group(name, 1, **named[name]) for name in order]
+    sent = only_gang(node(), *bodies, *(member(f"{n}-0", n) for n in order))
+    assert groups(sent) == dict.fromkeys("abc", (1, 1))
+
+
 def test_a_gang_of_the_group_that_is_not_there_is_waited_for() -> None:
     sent = only_gang(pod_group("a", groups=["ml/a", "ml/b"]))
     assert list(sent.unsupported) == [f"annotation {GANG}groups: gang ml/b is not in the input"]
@@ -115,6 +124,7 @@ def test_layers_are_levels() -> None:
                                                     NodeTopologyLayer="MustGather")),
     )  # fmt: skip
     must, prefer, host = sent.gangs[0].packing_scopes
+    assert {scope.name for scope in sent.gangs[0].packing_scopes} == {"g"}
     assert (must.required_level, host.required_level) == (SPINE, "kubernetes.io/hostname")
     assert prefer.preferred_level == f"{BLOCK}-in-default"
     assert [n.labels[prefer.preferred_level] for n in sent.snapshot.nodes] == ["s.b", "s.c"]

@@ -14,7 +14,7 @@ cycle: all or nothing holds in any case.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -171,13 +171,9 @@ def _gangs(
     problems: list[Problem],
 ) -> list[Gang]:
     result = []
-    done: set[Key] = set()
-    for key, part in parts.items():
-        if key in done:
-            continue
-        together = [parts[k] for k in part.together if k in parts]
-        done |= {p.object.key for p in together}
-        lacking = [f"{ns}/{name}" for ns, name in part.together if (ns, name) not in parts]
+    for named in _groups_of_gangs(parts):
+        together = [parts[k] for k in named if k in parts]
+        lacking = [f"{ns}/{name}" for ns, name in named if (ns, name) not in parts]
         unsupported = [f"annotation {_GROUPS}: gang {name} is not in the input" for name in lacking]
         scopes, refused = _scopes(together, layers, paths)
         findings: Findings = {}
@@ -207,12 +203,26 @@ def _gangs(
     return result
 
 
+def _groups_of_gangs(parts: Mapping[Key, _Part]) -> Iterator[tuple[Key, ...]]:
+    """The gangs that run together, also where only some of them name the others."""
+    group_of: dict[Key, set[Key]] = {}
+    for part in parts.values():
+        group = set(part.together).union(*(group_of.get(key, ()) for key in part.together))
+        group_of |= dict.fromkeys(group, group)
+    done: set[Key] = set()
+    for key in parts:
+        if key not in done:
+            done |= group_of[key]
+            yield tuple(sorted(group_of[key]))
+
+
 def _scopes(
-    parts: Iterable[_Part], layers: Mapping[str, tuple[str, ...]], paths: LabelPaths
+    parts: Sequence[_Part], layers: Mapping[str, tuple[str, ...]], paths: LabelPaths
 ) -> tuple[tuple[v1.PackingScope, ...], list[str]]:
     """The scopes that the topology specs of all parts give the whole, each rule once; and what is
     refused.
     """
+    name = parts[0].object.name
     scopes: dict[tuple[str, str], v1.PackingScope] = {}
     refused: dict[str, None] = {}
     for part in parts:
@@ -232,7 +242,7 @@ def _scopes(
             key = paths.key(_TOPOLOGY, layers[layer], layers[layer][-1])
             must = strategy == _MUST
             scopes[layer, strategy] = v1.PackingScope(
-                name=layer,
+                name=name,
                 required_level=key if must else "",
                 preferred_level="" if must else key,
             )
