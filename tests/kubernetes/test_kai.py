@@ -194,6 +194,7 @@ def test_a_binding_that_will_be_tried_again_has_not_failed() -> None:
         (None, 100, True),
         ("preemptible", 100, False),
         ("non-preemptible", 1, True),
+        ("semi-preemptible", 1, True),
     ],
 )
 def test_from_a_priority_of_100_on_silence_means_not_preemptible(

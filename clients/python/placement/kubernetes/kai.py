@@ -33,8 +33,9 @@ DEFAULT_GROUP: Final = "default"
 #: From this priority on a PodGroup that says nothing is not preemptible.
 _FIXED_FROM: Final = 100
 _FAILED: Final = "Failed"
+#: The minimum of a semi-preemptible one may not be disturbed; its extras stay as well.
 _PREEMPTIBLE: Final = {
-    "preemptible": True, "non-preemptible": False, "semi-preemptible": True, "": None,
+    "preemptible": True, "non-preemptible": False, "semi-preemptible": False, "": None,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 _KAI: Final = "kai.scheduler/preemptibility"
-_KAI_FIXED: Final = "non-preemptible"
+_KAI_FIXED: Final = ("non-preemptible", "semi-preemptible")
 #: Koordinator's labels, and the value of each that keeps a pod where it is.
 _FIXED: Final = (
     ("quota.scheduling.koordinator.sh/preemptible", "false"),
@@ -19,7 +19,7 @@ def says_preemptible(labels: Iterable[Mapping[str, str]]) -> bool | None:
     several = tuple(labels)
     for own in several:
         if own.get(_KAI):
-            return own[_KAI] != _KAI_FIXED
+            return own[_KAI] not in _KAI_FIXED
     if any(own.get(key) == fixed for own in several for key, fixed in _FIXED):
         return False
     return None

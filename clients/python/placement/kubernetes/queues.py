@@ -7,8 +7,8 @@ Queue; each has a module that reads it (`kai_queues`, `elastic_quotas`, `kueue_q
 their names; when two kinds use one name, that is a problem.
 
 The queue of a gang is what its object names, else a label of it, else of its pods; else the
-ElasticQuota named as the namespace, one that lists the namespace, or Koordinator's default. In an input without queues all this
-has no effect, and a warning says so.
+ElasticQuota named as the namespace, one that lists it, or Koordinator's default. In an input
+without queues all this has no effect, and a warning says so.
 """
 
 from __future__ import annotations
