@@ -273,23 +273,19 @@ class KubernetesBinder:
         cluster: Cluster,
         *,
         timeout: float,
-        may_act: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        may_act: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._timeout = timeout
         self._may_act = may_act
-        self._clock = clock
-        self._sleep = sleep
 
     def bind(self, binding: Binding) -> BindAttempt:
         """Tries until the result is known, or time is up. Does not raise."""
-        end = self._clock() + self._timeout
+        end = time.monotonic() + self._timeout
         pause = 0.05
         sent = False
         why = "there was no time"
-        while (left := end - self._clock()) > 0 and self._may_act():
+        while (left := end - time.monotonic()) > 0 and self._may_act():
             try:
                 self._post(binding, left)
             except ApiError as error:
@@ -301,13 +297,13 @@ class KubernetesBinder:
                     return BindAttempt(binding, Result.REFUSED, why)
                 else:
                     sent = True
-                    found = self._found(binding, error, end - self._clock())
+                    found = self._found(binding, error, end - time.monotonic())
                     if found is not None:
                         return found
                     wait = pause
             else:
                 return BindAttempt(binding, Result.BOUND)
-            self._sleep(min(wait, max(0.0, end - self._clock())))
+            time.sleep(min(wait, max(0.0, end - time.monotonic())))
             pause = min(2 * pause, 1.0)
         if not sent:
             return BindAttempt(binding, Result.SKIPPED, why)

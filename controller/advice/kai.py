@@ -20,7 +20,7 @@ the requests.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -57,7 +57,6 @@ class Kai:
         *,
         pool: str = "",
         settle: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._executor = executor
@@ -65,7 +64,6 @@ class Kai:
         self._settle = settle
         # The binder waits 1, 2, 4, ... seconds between tries.
         self._tries = int(settle + _MORE).bit_length() + 1
-        self._clock = clock
         #: Since when the requests of gated pods exist, by the id of their advice.
         self._stands: dict[str, float] = {}
 
@@ -115,8 +113,8 @@ class Kai:
         progress = self._write(advice, objects, tries=self._tries)
         if progress is not Progress.DONE:
             return progress
-        since = self._stands.setdefault(advice.id, self._clock())
-        return Progress.DONE if self._clock() - since >= self._settle else Progress.WRITING
+        since = self._stands.setdefault(advice.id, time.monotonic())
+        return Progress.DONE if time.monotonic() - since >= self._settle else Progress.WRITING
 
     def is_committed(self, advice: Advice, objects: Objects) -> bool:
         """True from the first request of a pod without a gate: that one is carried out at once."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final, Literal
 
@@ -53,7 +53,7 @@ _KEPT: Final = (
 
 
 class Koordinator:
-    """See `adapter.Adapter`. `clock` is seconds since the epoch."""
+    """See `adapter.Adapter`."""
 
     def __init__(
         self,
@@ -61,12 +61,10 @@ class Koordinator:
         executor: Executor,
         *,
         mode: Literal["reservations", "hints"],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._cluster = cluster
         self._executor = executor
         self._mode = mode
-        self._clock = clock
 
     @property
     def name(self) -> str:
@@ -176,7 +174,7 @@ class Koordinator:
         if pod is None:
             return {"status": {"phase": "Failed"}}
         body = reservation(
-            name, pod, binding.node, advice, ttl=max(1.0, advice.until - self._clock())
+            name, pod, binding.node, advice, ttl=max(1.0, advice.until - time.time())
         )
         try:
             return self._cluster.request("POST", RESERVATIONS.path, body=body)

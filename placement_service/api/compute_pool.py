@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from placement_service.api.frames import (
     Kind,
     digests,
 )
+from placement_service.solver_process.child import start_child
 
 logger = logging.getLogger(__name__)
 
@@ -360,30 +360,10 @@ def _start(arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], socket.so
     """Starts a process; raises OSError."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    # It finds the modules that we find, also those of a caller who changed sys.path, where an
-    # empty entry is the working directory.
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     with theirs:
         try:
-            child = subprocess.Popen(
-                # -P: nothing in the working directory is one of our packages.
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "placement_service.api.compute",
-                    "--fd",
-                    str(theirs.fileno()),
-                    *arguments,
-                ],
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                # Standard output belongs to the program that embeds the server.
-                stdout=2,
-                # Killed as one, and out of reach of the terminal's Ctrl-C.
-                process_group=0,
-            )
+            # A group of its own: killed as one, and out of reach of the terminal's Ctrl-C.
+            child = start_child("placement_service.api.compute", theirs, arguments, process_group=0)
         except OSError:
             ours.close()
             raise

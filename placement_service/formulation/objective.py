@@ -166,9 +166,9 @@ def worth_at_home(problem: Problem, every: Sequence[Goal]) -> Sequence[int]:
     return worth(problem, home).values if home else (0,) * len(every)
 
 
-def to_solution(problem: Problem, plan: Plan, *, phase: str = "greedy") -> Solution:
-    """As `report_plan`, with what is trivially proven."""
+def to_solution(problem: Problem, plan: Plan) -> Solution:
+    """As `report_plan`, of a greedy plan, with what is trivially proven."""
     mine = worth(problem, plan)
     bounds = trivial_bounds(mine.goals)
     home = worth_at_home(problem, mine.goals)
-    return report_plan(problem, plan, mine, bounds, home=home, phase=phase, fewest={}, best={})
+    return report_plan(problem, plan, mine, bounds, home=home, phase="greedy", fewest={}, best={})

@@ -15,7 +15,6 @@ import pickle
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from placement_service.entities.progress import NEVER, Interrupter
 from placement_service.entities.solution import Limit, Solution
 from placement_service.entities.stages import Passed, tell
 from placement_service.formulation.problem import Problem
+from placement_service.solver_process.child import start_child
 from placement_service.solver_process.jobs import (
     Better,
     Done,
@@ -244,26 +244,9 @@ class _Process:
     def __post_init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         self._connection = Connection(os.dup(self._socket.fileno()))
-        # It finds the modules that we find, also those of a caller who changed
-        # sys.path, where an empty entry is the working directory.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         with theirs, self._closed_on_error():
-            self._child = subprocess.Popen(
-                # -P: nothing in the working directory is one of our packages.
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "placement_service.solver_process.worker",
-                    "--fd",
-                    str(theirs.fileno()),
-                    *self.options,
-                ],
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                # Standard output belongs to the program that embeds the server.
-                stdout=2,
+            self._child = start_child(
+                "placement_service.solver_process.worker", theirs, self.options
             )
 
     @contextmanager

@@ -13,8 +13,8 @@ from typing import Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.workloads import Made, Role, levels_of, note, owners_of, template_of
+from placement.kubernetes.reading import At
+from placement.kubernetes.workloads import Made, Role, levels_of, template_of, without_pods
 
 _EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _POD_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name", "jobset.sigs.k8s.io/jobset-name")
@@ -24,12 +24,7 @@ def make_plain(
     objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
 ) -> None:
     """Jobs, Deployments and StatefulSets, each as a gang of all its pods."""
-    owners = owners_of(pods, *_POD_LABELS)
-    for one in objects:
-        if one.key in owners:
-            continue
-        findings: Findings = {}
-        at = At(one.body, findings)
+    for one, at in without_pods(objects, pods, _POD_LABELS, problems):
         spec = at.get("spec")
         count = (
             _pods_of_job(spec) if one.kind == "Job" else spec.get("replicas").integer(1, least=0)
@@ -38,19 +33,13 @@ def make_plain(
         required, preferred = levels_of(template)
         role = Role("pod", template_of(template), count, count, required, preferred)
         made.add(one, at, one.name, [role])
-        note(one, findings, problems)
 
 
 def make_job_sets(
     objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
 ) -> None:
     """JobSets, each as a gang with a group for every job."""
-    owners = owners_of(pods, *_POD_LABELS)
-    for one in objects:
-        if one.key in owners:
-            continue
-        findings: Findings = {}
-        at = At(one.body, findings)
+    for one, at in without_pods(objects, pods, _POD_LABELS, problems):
         notes = at.get("metadata").get("annotations").labels()
         roles = []
         for entry in at.get("spec").get("replicatedJobs").items():
@@ -65,7 +54,6 @@ def make_job_sets(
             ]
         unsupported = [f"annotation {_EXCLUSIVE}"] if _EXCLUSIVE in notes else []
         made.add(one, at, one.name, roles, unsupported=unsupported)
-        note(one, findings, problems)
 
 
 def _pods_of_job(spec: At) -> int:

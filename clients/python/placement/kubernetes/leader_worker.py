@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from placement.kubernetes.objects import Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.reading import At, Findings
-from placement.kubernetes.workloads import Made, Role, levels_of, note, owners_of, template_of
+from placement.kubernetes.reading import At
+from placement.kubernetes.workloads import Made, Role, levels_of, template_of, without_pods
 
 _LWS_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 _LWS_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
@@ -37,12 +37,7 @@ def make_leader_worker_sets(
     objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
 ) -> None:
     """Every replica of every LeaderWorkerSet."""
-    owners = owners_of(pods, _LWS_LABEL)
-    for one in objects:
-        if one.key in owners:
-            continue
-        findings: Findings = {}
-        at = At(one.body, findings)
+    for one, at in without_pods(objects, pods, (_LWS_LABEL,), problems):
         spec = at.get("spec")
         inside = spec.get("leaderWorkerTemplate")
         workers = inside.get("workerTemplate")
@@ -61,19 +56,13 @@ def make_leader_worker_sets(
                 one, at, f"{one.name}-{replica}", roles,
                 required=required, preferred=preferred, unsupported=unsupported,
             )  # fmt: skip
-        note(one, findings, problems)
 
 
 def make_role_based_groups(
     objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
 ) -> None:
     """Every RoleBasedGroup."""
-    owners = owners_of(pods, *_RBG_LABELS)
-    for one in objects:
-        if one.key in owners:
-            continue
-        findings: Findings = {}
-        at = At(one.body, findings)
+    for one, at in without_pods(objects, pods, _RBG_LABELS, problems):
         notes = at.get("metadata").get("annotations").labels()
         unsupported = [f"annotation {key}" for key in _RBG_EXCLUSIVE if key in notes]
         templates = {
@@ -95,7 +84,6 @@ def make_role_based_groups(
         else:
             for name, roles in instances:
                 made.add(one, at, f"{one.name}-{name}", roles, **options)
-        note(one, findings, problems)
 
 
 def _instances(role: At, templates: Mapping[str, At]) -> list[tuple[str, list[Role]]]:

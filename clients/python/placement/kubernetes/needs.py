@@ -33,8 +33,6 @@ _ONE_DEVICE: Final = 100
 
 #: Annotations that say what a pod needs.
 ANNOTATIONS: Final = (*shares.ANNOTATIONS, _RESERVATION_AFFINITY, _JOINT, _HINT, _PARTITION)
-#: Labels that say what a pod needs.
-LABELS: Final = (_IGNORES,)
 
 _TOO_MANY_TERMS: Final = "its node affinity and its volumes together have too many terms"
 

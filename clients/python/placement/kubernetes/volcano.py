@@ -23,7 +23,7 @@ from placement.kubernetes.problems import Problem
 from placement.kubernetes.reading import At, Findings
 from placement.kubernetes.selectors import read_selector
 from placement.kubernetes.times import read_time
-from placement.kubernetes.workloads import Made, Role, note, owners_of, template_of
+from placement.kubernetes.workloads import Made, Role, note, template_of, without_pods
 
 POD_GROUP: Final = "scheduling.k8s.io/group-name"
 _TASK: Final = "volcano.sh/task-spec"
@@ -114,12 +114,7 @@ def make_jobs(
     objects: Iterable[Object], pods: Iterable[Object], made: Made, problems: list[Problem]
 ) -> None:
     """Volcano's Jobs, each as a gang."""
-    owners = owners_of(pods, _JOB)
-    for one in objects:
-        if one.key in owners:
-            continue
-        findings: Findings = {}
-        at = At(one.body, findings)
+    for one, at in without_pods(objects, pods, (_JOB,), problems):
         spec = at.get("spec")
         unsupported: list[str] = []
         roles = []
@@ -144,7 +139,6 @@ def make_jobs(
             queue=spec.get("queue").text(),
             together=least if least < of_tasks else None,
         )  # fmt: skip
-        note(one, findings, problems)
 
 
 def read_volcano_gangs(

@@ -6,15 +6,15 @@ already is left to them. Each kind has a reader beside this module; what they sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from placement import v1
-from placement.kubernetes.gangs import Gang, Group
+from placement.kubernetes.gangs import Gang, Group, Key
 from placement.kubernetes.objects import POD, Object
 from placement.kubernetes.problems import Problem
-from placement.kubernetes.reading import At
+from placement.kubernetes.reading import At, Finding, Findings
 from placement.kubernetes.times import read_time
 
 #: More pods of one workload are a typing error, and would fill the memory.
@@ -119,11 +119,35 @@ def levels_of(template: At) -> tuple[str, str]:
     return notes.get(_REQUIRED, ""), notes.get(_PREFERRED, "")
 
 
-def owners_of(pods: Iterable[Object], *labels: str) -> set[tuple[str, str]]:
-    """Namespace and name of the workloads that pods of the input belong to.
+class Workload(NamedTuple):
+    """An object, and its body to be read."""
 
-    Told by the labels given and by owner references.
+    object: Object
+    at: At
+
+
+def without_pods(
+    objects: Iterable[Object],
+    pods: Iterable[Object],
+    labels: Sequence[str],
+    problems: list[Problem],
+) -> Iterator[Workload]:
+    """The workloads that have no pods in the input yet.
+
+    Pods name theirs by one of the labels or by owner references. What is found wrong with a
+    workload while it is read is noted as a problem.
     """
+    owners = _owners_of(pods, labels)
+    for one in objects:
+        if one.key in owners:
+            continue
+        findings: Findings = {}
+        yield Workload(one, At(one.body, findings))
+        note(one, findings, problems)
+
+
+def _owners_of(pods: Iterable[Object], labels: Sequence[str]) -> set[Key]:
+    """Namespace and name of the workloads that pods of the input belong to."""
     found = set()
     for pod in pods:
         metadata = At(pod.body, {}).get("metadata")
@@ -134,7 +158,7 @@ def owners_of(pods: Iterable[Object], *labels: str) -> set[tuple[str, str]]:
     return found
 
 
-def note(one: Object, findings: Iterable[tuple[str, str]], problems: list[Problem]) -> None:
+def note(one: Object, findings: Iterable[Finding], problems: list[Problem]) -> None:
     """Notes what was found wrong with an object."""
     problems += [one.problem(*finding) for finding in findings]
 
