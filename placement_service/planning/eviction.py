@@ -259,9 +259,7 @@ def _may_go(gang: PodGang, winner: PodGang) -> bool:
 
 
 def is_protected(gang: PodGang, snapshot: Snapshot) -> bool:
-    """Whether its minimum run time is not over yet."""
-    if not gang.minimum_run_time:
+    """Whether its minimum run time is not over yet; one without a start is not protected."""
+    if not gang.minimum_run_time or gang.start is None:
         return False
-    if gang.start is None or snapshot.as_of is None:
-        return True
-    return snapshot.as_of - gang.start < gang.minimum_run_time
+    return snapshot.as_of is None or snapshot.as_of - gang.start < gang.minimum_run_time

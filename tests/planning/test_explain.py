@@ -168,6 +168,15 @@ def test_a_gang_is_protected_until_its_minimum_run_time_is_over(
     assert ("evict" in remedies(client, asked, "urgent")) == helps
 
 
+def test_a_gang_that_does_not_say_since_when_it_runs_is_not_protected(
+    client: PlacementClient,
+) -> None:
+    asked = request([node("n1")], [gang("runs", 0, on=["n1"]), gang("urgent", 1, priority=1)])
+    asked.gangs[0].minimum_run_time.seconds = 60
+    asked.snapshot.as_of.seconds = 1000
+    assert "evict" in remedies(client, asked, "urgent")
+
+
 def test_a_remedy_displaces_no_gang_that_the_plan_places(client: PlacementClient) -> None:
     """One more node lets "a" in only if "b", which is placed now, still has its own."""
     found = remedies(client, request([node("n1", rack="r1")], [gang("b", 1), gang("a", 2)]), "a")

@@ -168,6 +168,7 @@ def test_extras_of_gangs_that_stay_may_make_room(client: PlacementClient) -> Non
     gangs[0] = gang("a", 0, gpus=6, on=["n-r1"])
     gangs[1] = gang("b", 0, gpus=2, on=["partly"] * 3, minimum=1)
     gangs[1].minimum_run_time.seconds = 60
+    gangs[1].start_time.seconds = 1000
     found = freed(nodes, gangs, client)
     assert (found.pods.bound, found.pods.impossible) == (2, False)
 

@@ -91,7 +91,8 @@ def bases_stay_while_gangs_based_on_them_run(plan: Plan) -> Iterator[str]:
 def gangs_run_for_their_minimum_time(plan: Plan) -> Iterator[str]:
     """A gang loses its minimum only after the time that it may run undisturbed.
 
-    A gang that does not say since when it runs counts as protected.
+    A gang that does not say since when it runs is not protected. Without a time of the snapshot
+    every other one is.
     """
     now = plan.snapshot.as_of
     for gang in plan.outcome.gangs:
