@@ -89,7 +89,7 @@ class GangResult:
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """`optimal`: the first three tiers are proven; else `limit` ended the search.
+    """`optimal`: all tiers before `fragmentation` are proven; else `limit` ended the search.
 
     `gap` is that of the first tier that is not proven, None when unknown.
     """
@@ -104,7 +104,7 @@ class Termination:
 class Stats:
     """How long the computation took; times in seconds since the request arrived.
 
-    `proof_seconds` is None when the three tiers are not proven.
+    `proof_seconds` is None when these tiers are not proven.
     """
 
     elapsed_seconds: float = 0.0

@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class PlanningServiceStub:
-    """PlanningService answers questions about a cluster that could be otherwise.
-    Like PlacementService it changes nothing and keeps no state.
+    """PlanningService answers questions about a cluster that could be different.
+    Like PlacementService it changes nothing, and no answer depends on what it
+    keeps.
     """
 
     def __init__(self, channel):
@@ -64,8 +65,9 @@ class PlanningServiceStub:
 
 
 class PlanningServiceServicer:
-    """PlanningService answers questions about a cluster that could be otherwise.
-    Like PlacementService it changes nothing and keeps no state.
+    """PlanningService answers questions about a cluster that could be different.
+    Like PlacementService it changes nothing, and no answer depends on what it
+    keeps.
     """
 
     def SteerPlacement(self, request_iterator, context):
@@ -146,8 +148,9 @@ def add_PlanningServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlanningService:
-    """PlanningService answers questions about a cluster that could be otherwise.
-    Like PlacementService it changes nothing and keeps no state.
+    """PlanningService answers questions about a cluster that could be different.
+    Like PlacementService it changes nothing, and no answer depends on what it
+    keeps.
     """
 
     @staticmethod

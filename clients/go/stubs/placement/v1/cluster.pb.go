@@ -31,11 +31,11 @@ const (
 	// TAINT_EFFECT_UNSPECIFIED is refused in a taint; in a toleration it
 	// matches every effect.
 	TaintEffect_TAINT_EFFECT_UNSPECIFIED TaintEffect = 0
-	// TAINT_EFFECT_NO_SCHEDULE keeps new pods off.
+	// TAINT_EFFECT_NO_SCHEDULE keeps new pods away.
 	TaintEffect_TAINT_EFFECT_NO_SCHEDULE TaintEffect = 1
-	// TAINT_EFFECT_PREFER_NO_SCHEDULE is a wish; the service ignores it.
+	// TAINT_EFFECT_PREFER_NO_SCHEDULE is a preference; the service ignores it.
 	TaintEffect_TAINT_EFFECT_PREFER_NO_SCHEDULE TaintEffect = 2
-	// TAINT_EFFECT_NO_EXECUTE keeps new pods off and evicts running ones.
+	// TAINT_EFFECT_NO_EXECUTE keeps new pods away and evicts running ones.
 	TaintEffect_TAINT_EFFECT_NO_EXECUTE TaintEffect = 3
 )
 
@@ -221,7 +221,7 @@ type ClusterSnapshot struct {
 	// what they take is in Node.requested.
 	Pods []*RunningPod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty"`
 	// as_of is when the snapshot was taken. Waiting times and run times count to
-	// this moment. Absent: nobody has waited, and no minimum run time is over.
+	// this moment. Absent: no gang has waited, and no minimum run time is over.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// queues are the queues that gangs of the request name, and all above them.
 	// At most 10,000.
@@ -327,7 +327,7 @@ type Node struct {
 	// this node: running pods, also those of gangs in the same request. What the
 	// reservations of the snapshot hold is not part of it.
 	Requested *Resources `protobuf:"bytes,4,opt,name=requested,proto3" json:"requested,omitempty"`
-	// taints keep pods off that do not tolerate them.
+	// taints keep away pods that do not tolerate them.
 	Taints []*Taint `protobuf:"bytes,5,rep,name=taints,proto3" json:"taints,omitempty"`
 	// unschedulable is true for a cordoned node: it gets no new pods.
 	Unschedulable bool `protobuf:"varint,6,opt,name=unschedulable,proto3" json:"unschedulable,omitempty"`
@@ -336,8 +336,8 @@ type Node struct {
 	NotReady bool `protobuf:"varint,7,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
 	// host_ports are the host ports in use on this node.
 	HostPorts []*HostPort `protobuf:"bytes,8,rep,name=host_ports,json=hostPorts,proto3" json:"host_ports,omitempty"`
-	// devices are the GPUs of this node one by one. None means that only their
-	// number matters: any free ones will do.
+	// devices are the single GPUs of this node. None means that only their number
+	// matters: any free ones will do.
 	Devices []*Device `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
 	// partitions are the sets of devices that pods of several whole GPUs may
 	// get, as the NVSwitch of the node allows. None means that any set will do.
@@ -347,9 +347,9 @@ type Node struct {
 	// compute_domain is the ComputeDomain that the node serves at the moment,
 	// empty if none. It serves pods of no other.
 	ComputeDomain string `protobuf:"bytes,12,opt,name=compute_domain,json=computeDomain,proto3" json:"compute_domain,omitempty"`
-	// closed_because says in words why it is not known what is left on this
-	// node, such as a pod that holds what cannot be counted. The node gets no new
-	// pods then, cordoned or not. Empty if it is known.
+	// closed_because says in words why it is not known what is left on this node,
+	// such as a pod that holds what cannot be counted. Then the node gets no new
+	// pods, cordoned or not. Empty if it is known.
 	ClosedBecause string `protobuf:"bytes,13,opt,name=closed_because,json=closedBecause,proto3" json:"closed_because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -481,7 +481,7 @@ type Device struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// index is the number of the device on its node (its minor).
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// unhealthy devices are given to nobody.
+	// unhealthy devices are given to no pod.
 	Unhealthy bool `protobuf:"varint,2,opt,name=unhealthy,proto3" json:"unhealthy,omitempty"`
 	// used_milli is how much of the device's compute is in use, in thousandths.
 	UsedMilli int32 `protobuf:"varint,3,opt,name=used_milli,json=usedMilli,proto3" json:"used_milli,omitempty"`
@@ -492,8 +492,8 @@ type Device struct {
 	MemoryBytes int64 `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// numa_node of the device; -1 when it is not known.
 	NumaNode int32 `protobuf:"varint,6,opt,name=numa_node,json=numaNode,proto3" json:"numa_node,omitempty"`
-	// pcie_switch is the name of the switch that the device hangs on; empty when
-	// it is not known.
+	// pcie_switch is the name of the switch of the device; empty when it is not
+	// known.
 	PcieSwitch string `protobuf:"bytes,7,opt,name=pcie_switch,json=pcieSwitch,proto3" json:"pcie_switch,omitempty"`
 	// nics are the free network devices (RDMA) on the same PCIe switch.
 	Nics          int32 `protobuf:"varint,8,opt,name=nics,proto3" json:"nics,omitempty"`
@@ -760,7 +760,7 @@ type Reservation struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// node that the room is on, in the form "nodes/{node}".
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// held is what of the room no pod uses yet.
+	// held is the part of the room that no pod uses yet.
 	Held *Resources `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
 	// owners may use the room; one of them has to match a pod.
 	Owners []*ReservationOwner `protobuf:"bytes,4,rep,name=owners,proto3" json:"owners,omitempty"`
@@ -769,7 +769,7 @@ type Reservation struct {
 	// them is used up, say closed.
 	Restricted bool `protobuf:"varint,5,opt,name=restricted,proto3" json:"restricted,omitempty"`
 	// allocate_once is true when one pod uses the reservation up; what it leaves
-	// over is free for everybody.
+	// over is free for all.
 	AllocateOnce bool `protobuf:"varint,6,opt,name=allocate_once,json=allocateOnce,proto3" json:"allocate_once,omitempty"`
 	// labels of the reservation, which pods may select it by.
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -50,7 +50,7 @@ const (
 	//	{ "reason": "DRAINING", "domain": "placement.v1" }
 	ErrorReason_ERROR_REASON_DRAINING ErrorReason = 3
 	// ERROR_REASON_DEADLINE_TOO_SHORT: the deadline passed before even the first
-	// answer stood. Status DEADLINE_EXCEEDED. Example:
+	// answer was complete. Status DEADLINE_EXCEEDED. Example:
 	//
 	//	{ "reason": "DEADLINE_TOO_SHORT", "domain": "placement.v1",
 	//	  "metadata": { "elapsed_ms": "31" } }

@@ -276,7 +276,7 @@ type TerminationReason int32
 const (
 	// TERMINATION_REASON_UNSPECIFIED is never sent.
 	TerminationReason_TERMINATION_REASON_UNSPECIFIED TerminationReason = 0
-	// TERMINATION_REASON_OPTIMAL: the first three tiers are proven.
+	// TERMINATION_REASON_OPTIMAL: all tiers before "fragmentation" are proven.
 	TerminationReason_TERMINATION_REASON_OPTIMAL TerminationReason = 1
 	// TERMINATION_REASON_FEASIBLE: every rule holds; the gap says how much
 	// better a placement could be at most.
@@ -383,7 +383,8 @@ func (TerminationLimit) EnumDescriptor() ([]byte, []int) {
 	return file_placement_v1_placement_proto_rawDescGZIP(), []int{4}
 }
 
-// Placement is the answer: who goes where, how good it is, and why some wait.
+// Placement is the answer: which pods go where, how good that is, and why gangs
+// wait.
 type Placement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// revision of the snapshot that was answered.
@@ -399,7 +400,7 @@ type Placement struct {
 	Tiers []*ObjectiveTier `protobuf:"bytes,5,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// termination says why the search ended and what is proven.
 	Termination *Termination `protobuf:"bytes,6,opt,name=termination,proto3" json:"termination,omitempty"`
-	// stats tell what the computation took.
+	// stats say what the computation took.
 	Stats *SolveStats `protobuf:"bytes,7,opt,name=stats,proto3" json:"stats,omitempty"`
 	// evictions are running pods that have to go before the bindings are applied,
 	// in order of pod gang and pod name. Empty unless the policy allows them.
@@ -915,8 +916,8 @@ type Reason struct {
 	Found int32 `protobuf:"varint,6,opt,name=found,proto3" json:"found,omitempty"`
 	// state that asked and found were measured on.
 	State ReasonState `protobuf:"varint,7,opt,name=state,proto3,enum=placement.v1.ReasonState" json:"state,omitempty"`
-	// subject names what binds: the queue, the reservation, the claim, the
-	// disruption budget or the resource; empty for other reasons.
+	// subject names what is in the way: the queue, the reservation, the claim,
+	// the disruption budget or the resource; empty for other reasons.
 	Subject       string `protobuf:"bytes,8,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1092,8 +1093,8 @@ type Termination struct {
 	// limit that was hit when the reason is FEASIBLE.
 	Limit TerminationLimit `protobuf:"varint,2,opt,name=limit,proto3,enum=placement.v1.TerminationLimit" json:"limit,omitempty"`
 	// gap is the relative gap, |bound - value| / max(1, |value|), of the first
-	// tier that is not proven; 0 when "admitted", "extra", "disruption" and
-	// "topology" all are. Absent when no bound is known.
+	// tier that is not proven; 0 when all before "fragmentation" are. Absent when
+	// no bound is known.
 	Gap *float64 `protobuf:"fixed64,3,opt,name=gap,proto3,oneof" json:"gap,omitempty"`
 	// detail is for people.
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -1159,14 +1160,15 @@ func (x *Termination) GetDetail() string {
 	return ""
 }
 
-// SolveStats tell what the computation took.
+// SolveStats say what the computation took.
 type SolveStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// elapsed is the time from the request's arrival to the answer.
 	Elapsed *durationpb.Duration `protobuf:"bytes,1,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// first_answer is when the first complete answer stood.
+	// first_answer is when the first answer was complete.
 	FirstAnswer *durationpb.Duration `protobuf:"bytes,2,opt,name=first_answer,json=firstAnswer,proto3" json:"first_answer,omitempty"`
-	// proof is when the last of the three tiers was proven; absent if not.
+	// proof is when the last tier before "fragmentation" was proven; absent if
+	// not.
 	Proof *durationpb.Duration `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
 	// first_tiers are the tiers of that first, greedy answer.
 	FirstTiers []*ObjectiveTier `protobuf:"bytes,4,rep,name=first_tiers,json=firstTiers,proto3" json:"first_tiers,omitempty"`

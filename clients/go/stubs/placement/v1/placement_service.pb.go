@@ -28,7 +28,7 @@ type EvictionPolicy int32
 const (
 	// EVICTION_POLICY_UNSPECIFIED means NONE.
 	EvictionPolicy_EVICTION_POLICY_UNSPECIFIED EvictionPolicy = 0
-	// EVICTION_POLICY_NONE: nothing that runs is touched.
+	// EVICTION_POLICY_NONE: no running pod gives way.
 	EvictionPolicy_EVICTION_POLICY_NONE EvictionPolicy = 1
 	// EVICTION_POLICY_PREEMPT: preemptible gangs give way to gangs of strictly
 	// higher priority.
@@ -163,7 +163,7 @@ type ComputePlacementRequest struct {
 	Label string `protobuf:"bytes,7,opt,name=label,proto3" json:"label,omitempty"`
 	// base, when set, is a snapshot that the service was told before. The nodes
 	// and pods of `snapshot` then replace those of the same name in it, or are
-	// added to it. All else of `snapshot` is said in full in every request.
+	// added to it. All other fields of `snapshot` are complete in every request.
 	Base *SnapshotBase `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
 	// pod_templates are what pods ask for, by names of the caller's choice, so
 	// that many pod sets can name one template instead of repeating it (see
@@ -278,9 +278,9 @@ type SnapshotBase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// digest is Placement.snapshot_digest of an earlier answer.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// gone_nodes are the names of nodes that are in the base and no more.
+	// gone_nodes are the names of nodes of the base that are gone now.
 	GoneNodes []string `protobuf:"bytes,2,rep,name=gone_nodes,json=goneNodes,proto3" json:"gone_nodes,omitempty"`
-	// gone_pods are the names of running pods that are in the base and no more.
+	// gone_pods are the names of running pods of the base that are gone now.
 	GonePods      []string `protobuf:"bytes,3,rep,name=gone_pods,json=gonePods,proto3" json:"gone_pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -521,8 +521,8 @@ type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// elapsed since the request arrived.
 	Elapsed *durationpb.Duration `protobuf:"bytes,1,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
-	// phase of the search, for people: "greedy", "bound", "decode",
-	// "exact", "improve".
+	// phase of the search, for people, such as "greedy", "bound", "exact" or
+	// "improve".
 	Phase string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
 	// tiers reached and proven so far.
 	Tiers []*ObjectiveTier `protobuf:"bytes,3,rep,name=tiers,proto3" json:"tiers,omitempty"`
@@ -608,8 +608,8 @@ type Policy struct {
 	// before what queues are guaranteed and before larger gangs. Absent means
 	// never.
 	StarvationAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=starvation_after,json=starvationAfter,proto3" json:"starvation_after,omitempty"`
-	// tolerances let the tiers behind a tier spend so much of its best value, by
-	// the name of the tier, relative: 0.01 is one percent. From 0 to 1.
+	// tolerances let the tiers after a tier give up a share of its best value, by
+	// the name of the tier: 0.01 is one percent. From 0 to 1.
 	Tolerances map[string]float64 `protobuf:"bytes,5,rep,name=tolerances,proto3" json:"tolerances,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	// extras says when extras are placed. Unspecified means AFTER_MINIMUMS.
 	Extras        ExtrasPolicy `protobuf:"varint,6,opt,name=extras,proto3,enum=placement.v1.ExtrasPolicy" json:"extras,omitempty"`

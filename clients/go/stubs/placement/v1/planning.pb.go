@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SteerPlacementRequest is one step of a caller who watches.
+// SteerPlacementRequest is one message of a caller who watches.
 type SteerPlacementRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// step is the request at first, then at most one wish to finish.
@@ -109,7 +109,7 @@ func (*SteerPlacementRequest_Request) isSteerPlacementRequest_Step() {}
 
 func (*SteerPlacementRequest_Finish) isSteerPlacementRequest_Step() {}
 
-// Finish has nothing to say but that it is time.
+// Finish asks the service to end the search now. It has no fields.
 type Finish struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -233,7 +233,7 @@ func (*SteerPlacementResponse_Progress) isSteerPlacementResponse_Event() {}
 
 func (*SteerPlacementResponse_Placement) isSteerPlacementResponse_Event() {}
 
-// SteerPlanningRequest is one step of a caller who watches a question of
+// SteerPlanningRequest is one message of a caller who watches a question of
 // planning.
 type SteerPlanningRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -355,9 +355,9 @@ func (*SteerPlanningRequest_ComputeRepacking) isSteerPlanningRequest_Step() {}
 
 func (*SteerPlanningRequest_Finish) isSteerPlanningRequest_Step() {}
 
-// SteerPlanningResponse is one event of the stream. The answer ends it; one
-// without `elapsed` holds a plan at most, because time or patience ended before
-// the question itself was begun.
+// SteerPlanningResponse is one event of the stream. The answer ends it. An
+// answer without `elapsed` holds a plan at most, because the time was over, or
+// the caller asked to finish, before the question itself was begun.
 type SteerPlanningResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// event is progress, or at the end the answer.
@@ -798,7 +798,7 @@ type Remedy_Reduce struct {
 }
 
 type Remedy_AddNodes struct {
-	// add_nodes like one that is there.
+	// add_nodes like an existing one.
 	AddNodes *AddNodesRemedy `protobuf:"bytes,5,opt,name=add_nodes,json=addNodes,proto3,oneof"`
 }
 
@@ -1044,7 +1044,7 @@ func (x *ReduceRemedy) GetTo() int32 {
 // AddNodesRemedy adds nodes, empty and healthy.
 type AddNodesRemedy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// like names the node that the new ones are like.
+	// like names the node that the new ones copy.
 	Like string `protobuf:"bytes,1,opt,name=like,proto3" json:"like,omitempty"`
 	// count of new nodes.
 	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -1287,8 +1287,8 @@ type FurtherDomains struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// level, a node label key; "kubernetes.io/hostname" counts nodes.
 	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
-	// like is the domain that new ones are like; empty for the one with most
-	// to allocate.
+	// like is the domain that new ones copy; empty for the one with most to
+	// allocate.
 	Like          string `protobuf:"bytes,2,opt,name=like,proto3" json:"like,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1410,7 +1410,8 @@ type ComputeCapacityResponse struct {
 	Placement *Placement `protobuf:"bytes,1,opt,name=placement,proto3" json:"placement,omitempty"`
 	// amount of copies or domains. Its value is absent when none is enough.
 	Amount *Amount `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`
-	// domains as they were taken: the level, and what the new ones are like.
+	// domains that were counted: the level, and the domain that the new ones
+	// copy.
 	Domains *FurtherDomains `protobuf:"bytes,3,opt,name=domains,proto3" json:"domains,omitempty"`
 	// rows of a frontier: the first has no more domains, each next one more.
 	Rows []*FrontierRow `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
@@ -1509,11 +1510,11 @@ type Amount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// value that was reached.
 	Value *int64 `protobuf:"varint,1,opt,name=value,proto3,oneof" json:"value,omitempty"`
-	// bound: no plan reaches more copies, or does with fewer domains.
+	// bound: no plan has more copies, or is enough with fewer domains.
 	Bound *int64 `protobuf:"varint,2,opt,name=bound,proto3,oneof" json:"bound,omitempty"`
-	// impossible means that it is known that no number is enough: whatever moves,
-	// so many domains cannot be free, or however many domains are added, not every
-	// gang is placed. There is neither a value nor a bound then.
+	// impossible means that it is proven that no number is enough: so many
+	// domains cannot be free whatever moves, or not every gang is placed however
+	// many domains are added. Then there is neither a value nor a bound.
 	Impossible    bool `protobuf:"varint,3,opt,name=impossible,proto3" json:"impossible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1628,7 +1629,7 @@ func (x *FrontierRow) GetCopies() []*Amount {
 // ComputeRepackingRequest asks what to move.
 type ComputeRepackingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// question is the cluster and what runs; what waits is left out of it.
+	// question is the cluster and what runs in it; waiting pods are left out.
 	Question *ComputePlacementRequest `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
 	// level, a node label key.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
@@ -1707,15 +1708,15 @@ func (x *ComputeRepackingRequest) GetLabel() string {
 	return ""
 }
 
-// ComputeRepackingResponse says what to move. Fewer domains than were asked
-// for: no way was found, and pods.impossible says whether there is none.
+// ComputeRepackingResponse says what to move. Fewer domains than were asked for
+// mean that no way was found; pods.impossible says whether none exists.
 type ComputeRepackingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// moves in order of their steps.
 	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
 	// freed are the domains that hold no GPU pod after the moves.
 	Freed []string `protobuf:"bytes,2,rep,name=freed,proto3" json:"freed,omitempty"`
-	// pods that move, and at least how many have to in any case.
+	// pods that move, and the least that have to move in any case.
 	Pods *Amount `protobuf:"bytes,3,opt,name=pods,proto3" json:"pods,omitempty"`
 	// elapsed is what finding the moves took.
 	Elapsed *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`

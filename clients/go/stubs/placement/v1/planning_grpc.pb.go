@@ -30,8 +30,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PlanningService answers questions about a cluster that could be otherwise.
-// Like PlacementService it changes nothing and keeps no state.
+// PlanningService answers questions about a cluster that could be different.
+// Like PlacementService it changes nothing, and no answer depends on what it
+// keeps.
 type PlanningServiceClient interface {
 	// SteerPlacement is PlacementService.StreamPlacement for callers who may not
 	// want to wait until the end: the first message is the request, and a later
@@ -119,8 +120,9 @@ type PlanningService_SteerPlanningClient = grpc.BidiStreamingClient[SteerPlannin
 // All implementations must embed UnimplementedPlanningServiceServer
 // for forward compatibility.
 //
-// PlanningService answers questions about a cluster that could be otherwise.
-// Like PlacementService it changes nothing and keeps no state.
+// PlanningService answers questions about a cluster that could be different.
+// Like PlacementService it changes nothing, and no answer depends on what it
+// keeps.
 type PlanningServiceServer interface {
 	// SteerPlacement is PlacementService.StreamPlacement for callers who may not
 	// want to wait until the end: the first message is the request, and a later

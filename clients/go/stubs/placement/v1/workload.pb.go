@@ -82,8 +82,8 @@ type PodGang struct {
 	// name, in the form "namespaces/{namespace}/podgangs/{podgang}", is unique
 	// in the request.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// priority decides who is placed first: a gang is never left out for gangs
-	// of lower priority. Any value; higher is more important.
+	// priority decides which gangs are placed first: a gang is never left out for
+	// gangs of lower priority. Any value; higher is more important.
 	Priority int32 `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
 	// groups are the parts of the gang, each with its own minimum. At least one.
 	Groups []*PodGroup `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
@@ -99,8 +99,8 @@ type PodGang struct {
 	// being made. The gang waits, and so do gangs based on it.
 	Uninitialized bool `protobuf:"varint,6,opt,name=uninitialized,proto3" json:"uninitialized,omitempty"`
 	// previous_nodes, in the form "nodes/{node}", are nodes that the gang used
-	// before and would like again. A wish, scored below the packing. Nodes that
-	// are not in the snapshot do not count.
+	// before and prefers. A preference, scored below the packing. Nodes that are
+	// not in the snapshot do not count.
 	PreviousNodes []string `protobuf:"bytes,7,rep,name=previous_nodes,json=previousNodes,proto3" json:"previous_nodes,omitempty"`
 	// unsupported names what the gang uses and the service cannot honour, for
 	// example "pod ml/a: spec.resourceClaims". Such a gang is refused with these
@@ -110,7 +110,7 @@ type PodGang struct {
 	// that it has just arrived.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// queue that the gang belongs to, in the form "queues/{queue}"; empty means
-	// none. A gang whose queue is not in the snapshot waits and is told so.
+	// none. A gang whose queue is not in the snapshot waits with that reason.
 	Queue string `protobuf:"bytes,10,opt,name=queue,proto3" json:"queue,omitempty"`
 	// not_preemptible is true for a gang that must not be evicted or moved. It
 	// never takes more than what is guaranteed to its queue.
@@ -123,8 +123,8 @@ type PodGang struct {
 	MinimumRunTime *durationpb.Duration `protobuf:"bytes,13,opt,name=minimum_run_time,json=minimumRunTime,proto3" json:"minimum_run_time,omitempty"`
 	// minimum_run_time_before_reclaim does the same for queues that reclaim.
 	MinimumRunTimeBeforeReclaim *durationpb.Duration `protobuf:"bytes,14,opt,name=minimum_run_time_before_reclaim,json=minimumRunTimeBeforeReclaim,proto3" json:"minimum_run_time_before_reclaim,omitempty"`
-	// never_preempts is true for a gang that takes no room of gangs of lower
-	// priority (preemptionPolicy: Never).
+	// never_preempts is true for a gang for which no pod of lower priority is
+	// evicted (preemptionPolicy: Never).
 	NeverPreempts bool `protobuf:"varint,15,opt,name=never_preempts,json=neverPreempts,proto3" json:"never_preempts,omitempty"`
 	// volume_claims are the claims whose volumes tie pods of the gang to nodes, as
 	// the required_node_affinity of their templates says. Only explanations use
@@ -286,10 +286,10 @@ type PodGroup struct {
 	MinReplicas int32 `protobuf:"varint,2,opt,name=min_replicas,json=minReplicas,proto3" json:"min_replicas,omitempty"`
 	// pod_sets are the pods to place, alike ones together. Usually one.
 	PodSets []*PodSet `protobuf:"bytes,3,rep,name=pod_sets,json=podSets,proto3" json:"pod_sets,omitempty"`
-	// bound_pods already run, and what they ask for is not told. They count
-	// towards min_replicas and hold the packing scopes of the group to the
-	// domains they are in. Their resources are part of Node.requested. They are
-	// never evicted; pods that may be stand in PodSet.bound_pods.
+	// bound_pods already run, and the request does not say what they ask for.
+	// They count towards min_replicas and hold the packing scopes of the group to
+	// the domains they are in. Their resources are part of Node.requested. They
+	// are never evicted; pods that may be evicted are in PodSet.bound_pods.
 	BoundPods []*BoundPod `protobuf:"bytes,4,rep,name=bound_pods,json=boundPods,proto3" json:"bound_pods,omitempty"`
 	// gated_count is the number of further pods that exist but may not be bound
 	// yet. Only explanations use it.
@@ -374,7 +374,7 @@ type PodSet struct {
 	// moved where the policy allows it.
 	BoundPods []*BoundPod `protobuf:"bytes,3,rep,name=bound_pods,json=boundPods,proto3" json:"bound_pods,omitempty"`
 	// template_name is a key of ComputePlacementRequest.pod_templates: the pods
-	// ask for what stands there, and template is absent.
+	// ask for what that template says, and template is absent.
 	TemplateName  string `protobuf:"bytes,4,opt,name=template_name,json=templateName,proto3" json:"template_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -515,7 +515,7 @@ type BoundPod struct {
 	// not in the snapshot; then the pod is in no domain.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// reservation that the pod uses, in the form "reservations/{reservation}",
-	// or empty. Evicting the pod frees nothing for others then.
+	// or empty. Then an eviction of the pod frees nothing for others.
 	Reservation string `protobuf:"bytes,3,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	// devices of the node that the pod uses, where they are known.
 	Devices       []int32 `protobuf:"varint,4,rep,packed,name=devices,proto3" json:"devices,omitempty"`

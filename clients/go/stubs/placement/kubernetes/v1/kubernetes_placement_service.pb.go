@@ -27,15 +27,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PlaceObjectsRequest is the question in Kubernetes' words: the whole, or what has
-// changed since the objects that the service was told before.
+// PlaceObjectsRequest is the question in Kubernetes objects: all of them, or
+// what has changed since those that the service was told before.
 type PlaceObjectsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// objects of the cluster, each as the API server gives it, in JSON or in
 	// Kubernetes' own protobuf encoding (application/vnd.kubernetes.protobuf,
 	// which begins with "k8s" and a zero): Node, Pod, PriorityClass, PodGang,
 	// PodCliqueSet, ClusterTopologyBinding, or a list of them. "kind" and
-	// "apiVersion" must be there; what does not bear on placement, such as
+	// "apiVersion" must be there; what does not matter to placement, such as
 	// managedFields, may be left out. Objects of other kinds are skipped with a
 	// warning. Custom resources have no protobuf encoding.
 	Objects [][]byte `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -56,7 +56,7 @@ type PlaceObjectsRequest struct {
 	Label string `protobuf:"bytes,8,opt,name=label,proto3" json:"label,omitempty"`
 	// base, when set, names objects that the service was told before. `objects`
 	// then replace those of the same kind, namespace and name among them, or are
-	// added to them. All else is said in full in every request.
+	// added to them. All other fields are complete in every request.
 	Base          *ObjectsBase `protobuf:"bytes,9,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,7 +166,7 @@ type ObjectsBase struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// digest is PlaceObjectsResponse.objects_digest of an earlier answer.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// gone are objects that are in the base and no more.
+	// gone are objects of the base that are gone now.
 	Gone          []*ObjectName `protobuf:"bytes,2,rep,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -297,7 +297,7 @@ type PlaceObjectsResponse struct {
 	// warnings are for people: what was skipped, guessed or missing.
 	Warnings []string `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// objects_digest names the objects that this answer is about, for
-	// ObjectsBase. Opaque; objects of kinds that are not read have no part in it.
+	// ObjectsBase. Opaque; objects of kinds that are not read do not change it.
 	ObjectsDigest string `protobuf:"bytes,3,opt,name=objects_digest,json=objectsDigest,proto3" json:"objects_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
