@@ -15,7 +15,15 @@ from typing import Final, cast
 import numpy as np
 
 from placement_service.entities.planning import Evict
-from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.entities.request import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    PodGang,
+    PodTemplate,
+    Snapshot,
+)
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.planning_questions import (
     EvictionAnswer,
@@ -34,7 +42,10 @@ from placement_service.planning.remedy_case import Case, Fit
 _FUNCTION: Final = "placement_service.cp_sat.least_eviction:least_eviction"
 
 #: How many further sets are asked for when those before were refused.
-_MOST_TRIED: Final = 8
+_MOST_TRIED: Final = 24
+
+#: What shares of GPUs leave alone.
+_PLAIN: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 #: Up to so many pairs of a demand and a node several gangs are asked for together. With more, no
 #: proof is found in time.
@@ -50,7 +61,7 @@ def evict(case: Case) -> Iterator[Evict]:
     if not leavers.names:
         return
     question = _question(trial.problem, leavers, [trial.gang], trial.residual.free.copy())
-    proven = trial.problem.exact and _is_exact(trial.problem, trial.gang, leavers)
+    proven = trial.problem.exact and _is_exact(trial.problem, trial.gang)
     for _ in range(_MOST_TRIED):
         answer = _asked(case, question)
         if answer is None or answer.times is None:
@@ -87,7 +98,7 @@ def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
     if not trial.plan:
         return True
     others = [trial.problem.gangs[i] for i in trial.plan]
-    together = [trial.gang, *(one for one in others if _is_exact(trial.problem, one, leavers))]
+    together = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
     for gangs in ([trial.gang], together):
         question = _question(trial.problem, leavers, gangs, trial.problem.free)
         if gangs is together and np.count_nonzero(question.eligible) > _MOST_CHOICES:
@@ -98,13 +109,10 @@ def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
     return False
 
 
-def _is_exact(problem: Problem, gang: Gang, leavers: Leavers) -> bool:
+def _is_exact(problem: Problem, gang: Gang) -> bool:
     """Whether only room matters to a gang, so that fewer evictions cannot be enough for other
     reasons."""
-    classes = [d.pod_class for d in gang.demands]
-    names = {name for one in leavers.templates for name in one.requests}
-    others = [i for i, column in enumerate(problem.columns) if column not in names]
-    return not any(problem.special[s] or problem.request[s][others].any() for s in classes)
+    return not any(problem.special[d.pod_class] for d in gang.demands)
 
 
 class Leavers:
@@ -214,10 +222,6 @@ def _question(
     problem: Problem, leavers: Leavers, gangs: Sequence[Gang], free: Ints
 ) -> EvictionQuestion:
     """The question which leavers must leave so that some gangs fit together into what is free."""
-    amounts = np.array(
-        [[one.requests.get(column, 0) for column in problem.columns] for one in leavers.templates],
-        dtype=np.int64,
-    )
     classes: list[int] = []
     needs: list[UnitsNeeded] = []
     scopes: list[OneDomain] = []
@@ -232,16 +236,38 @@ def _question(
                 domain = problem.levels[scope.required].domain
                 pinned = np.where(domain == scope.pin, domain, -1) if scope.pin >= 0 else domain
                 scopes.append(OneDomain(tuple(first + d for d in scope.demands), pinned))
+    request = problem.request[classes]
     return EvictionQuestion(
         free=free,
-        request=problem.request[classes],
+        request=request,
         eligible=problem.eligible[classes],
-        amounts=amounts,
+        amounts=_freed(problem, leavers, request.max(axis=0) * sum(one.units for one in needs)),
         needs=tuple(needs),
         scopes=tuple(scopes),
         leavers=tuple(leavers.leavers),
         limits=tuple(leavers.limits),
     )
+
+
+def _freed(problem: Problem, leavers: Leavers, enough: Ints) -> Ints:
+    """What comes free where a pod of each template leaves: at least what really does.
+
+    What no request says, such as partitions of devices and host ports, comes free as soon as
+    anybody leaves. `enough` of each column is all that is asked for.
+    """
+    said = {name for one in leavers.templates for name in one.requests}
+    rows = []
+    for one in leavers.templates:
+        shares = one.device_share is not None
+        rows.append(
+            [
+                most
+                if column not in said or (shares and column not in _PLAIN)
+                else one.requests.get(column, 0)
+                for column, most in zip(problem.columns, enough.tolist(), strict=True)
+            ]
+        )
+    return np.array(rows, dtype=np.int64)
 
 
 def _bound(gang: PodGang) -> Iterator[str]:

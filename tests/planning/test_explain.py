@@ -143,6 +143,46 @@ def test_extras_go_before_whole_gangs(client: PlacementClient) -> None:
     assert gone in (pods("extras", 0), pods("extras", 1))
 
 
+def test_a_pod_that_breaks_the_last_partition_goes(client: PlacementClient) -> None:
+    """Four GPUs in a row are a partition. One pod has GPU 0; two others have GPUs 4 and 5."""
+    gangs = [
+        gang("pair", 0, gpus=1, on=["n1"] * 2),
+        gang("one", 0, gpus=1, on=["n1"]),
+        gang("urgent", 1, gpus=4, priority=10),
+    ]
+    asked = request([node("n1")], gangs)
+    (there,) = asked.snapshot.nodes
+    for taken, pod in zip((4, 5, 0), [p for g in asked.gangs for p in bound(g)], strict=True):
+        pod.devices.append(taken)
+    for i in range(8):
+        used = 1000 * (i in (0, 4, 5))
+        there.devices.add(index=i, used_milli=used, used_memory_milli=used)
+    there.partitions.add(devices=range(4))
+    there.partitions.add(devices=range(4, 8))
+    there.partition_policy = v1.PartitionPolicy.PARTITION_POLICY_HONOR
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("one"),), pods("one", 0))
+
+
+def test_who_has_the_host_port_goes(client: PlacementClient) -> None:
+    """There is room everywhere, and the first gang has no port."""
+    gangs = [
+        gang("other", 0, gpus=1, on=["n1"]),
+        gang("has", 0, gpus=1, on=["n1"]),
+        gang("urgent", 1, gpus=1, priority=10),
+    ]
+    asked = request([node("n1")], gangs)
+    for one in asked.gangs[1:]:
+        one.groups[0].pod_sets[0].template.host_ports.add(port=80, protocol="TCP")
+    asked.snapshot.nodes[0].host_ports.add(port=80, protocol="TCP")
+    found = remedies(client, asked, "urgent")
+    assert found["evict"] == ((resource_name("has"),), pods("has", 0))
+
+
+def bound(one: v1.PodGang) -> list[v1.BoundPod]:
+    return [pod for group in one.groups for s in group.pod_sets for pod in s.bound_pods]
+
+
 @pytest.mark.parametrize(("allowed", "helps"), [(1, False), (2, True)])
 def test_a_disruption_budget_protects_the_pods_that_it_selects(
     client: PlacementClient, allowed: int, helps: bool
