@@ -104,7 +104,7 @@ class Termination:
 class Stats:
     """How long the computation took; times in seconds since the request arrived.
 
-    `proof_seconds` is None when these tiers are not proven.
+    `proof_seconds` is None when one of these tiers is not proven.
     """
 
     elapsed_seconds: float = 0.0

@@ -6,9 +6,8 @@
 //
 // Every call has a deadline: that of its context, or else the client's. A call that finds no
 // server (UNAVAILABLE), or one that says when to come back (RESOURCE_EXHAUSTED with RetryInfo),
-// is repeated with exponential back-off and jitter, never past the deadline. Repeating is
-// harmless, because no answer depends on what was asked before. Errors are *Error, whatever
-// went wrong.
+// is repeated with exponential back-off and jitter, never past the deadline. Repeating is harmless,
+// because no answer depends on what was asked before. All errors are *Error.
 package client
 
 import (
@@ -193,15 +192,15 @@ func (c *Client) TranslateObjects(
 }
 
 // Stream answers a question, and calls progress, unless it is nil, with what is known meanwhile, from the
-// goroutine of the caller. Cancelling the context stops the search. A call that ended before it
-// brought news is repeated as others are; afterwards it is not.
+// goroutine of the caller. Cancelling the context stops the search. A call that ended before any
+// progress is repeated as others are; afterwards it is not.
 func (c *Client) Stream(
 	ctx context.Context, request *placementv1.ComputePlacementRequest, progress func(*placementv1.Progress),
 ) (*placementv1.Placement, error) {
 	ctx, cancel := c.withDeadline(ctx)
 	defer cancel()
 	return repeat(ctx, c.backoff, func(ctx context.Context) (*placementv1.Placement, bool, error) {
-		// Whatever way this attempt ends, its call ends with it.
+		// However this attempt ends, its call ends with it.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		hasNews := false
@@ -255,7 +254,7 @@ func call[Request, Response any](
 type TLSFiles struct {
 	// CA holds the authorities that sign the service's certificate; empty means the system's.
 	CA string
-	// Certificate and Key show who the client is (mutual TLS); both or none.
+	// Certificate and Key identify the client (mutual TLS); both or none.
 	Certificate, Key string
 	// ServerName is expected in the service's certificate; empty means the host of the target.
 	ServerName string

@@ -63,7 +63,7 @@ func (c *copies[K, V]) all() []V {
 	return all
 }
 
-// since is what was set since the base, and the names that are gone.
+// since returns what was set since the base, and the names that are gone.
 func (c *copies[K, V]) since() (set []V, gone []K) {
 	wasThere := map[K]bool{}
 	for _, one := range c.changes {

@@ -73,10 +73,10 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap is what gRPC said.
+// Unwrap returns the error of gRPC.
 func (e *Error) Unwrap() error { return e.cause }
 
-// GRPCStatus lets status.FromError, status.Code and servers that pass the error on see through.
+// GRPCStatus serves status.FromError, status.Code and servers that pass the error on.
 func (e *Error) GRPCStatus() *status.Status { return status.Convert(e.cause) }
 
 // Is makes a passed deadline context.DeadlineExceeded and a cancelled call context.Canceled.
@@ -91,7 +91,7 @@ func (e *Error) Is(target error) bool {
 	}
 }
 
-// errorOf is the typed error for what gRPC, or the client itself, said.
+// errorOf is the typed error for an error of gRPC, or of the client itself.
 func errorOf(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {

@@ -16,8 +16,8 @@ type Handler struct {
 	apiVersion, kind string
 }
 
-// Handler is to be added to an informer of that kind: objects of typed informers do not say what
-// they are.
+// Handler is to be added to an informer of that kind: objects of typed informers do not name their
+// kind.
 func (s *ObjectsSession) Handler(apiVersion, kind string) *Handler {
 	return &Handler{s, apiVersion, kind}
 }
@@ -60,7 +60,7 @@ func (h *Handler) set(object any) {
 	key := h.key(known.GetNamespace(), known.GetName())
 	content, err := Encode(h.apiVersion, h.kind, object)
 	if err != nil {
-		// What cannot be encoded must not be sent as it was before.
+		// An object that cannot be encoded must not be sent in its old form.
 		slog.Error("an object cannot be encoded", "object", key.String(), "error", err)
 		h.session.Remove(key)
 		return

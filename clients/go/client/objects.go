@@ -87,7 +87,7 @@ func (s *ObjectsSession) Remove(keys ...ObjectKey) {
 	s.objects.remove(s.state, keys...)
 }
 
-// Replace makes these all objects. Equal objects count as unchanged.
+// Replace replaces all objects by these. Equal ones count as unchanged.
 func (s *ObjectsSession) Replace(objects ...Object) {
 	kept := make(map[ObjectKey]bool, len(objects))
 	for _, one := range objects {

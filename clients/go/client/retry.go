@@ -8,19 +8,19 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Backoff says how often a call is repeated, and how long is waited before. A server that says
-// when to come back is waited for at least that long.
+// Backoff says how often a call is repeated, and after which wait. If the server says when to come
+// back, the wait is at least that long.
 type Backoff struct {
 	// Attempts is how often a call is made at most, the first time included. Below two, no call
 	// is repeated.
 	Attempts int
 	// Initial is the wait before the first repetition; each further one waits Factor times as
-	// long, up to Max. Waits vary by up to a fifth, so that callers do not come back together.
+	// long, up to Max. Waits vary by up to a fifth, so that callers do not come back all at once.
 	Initial, Max time.Duration
 	Factor       float64
 }
 
-// DefaultBackoff is what a client does unless told otherwise.
+// DefaultBackoff is the default of a client.
 var DefaultBackoff = Backoff{Attempts: 5, Initial: 100 * time.Millisecond, Max: 2 * time.Second, Factor: 3}
 
 // repeat makes attempts until one succeeds, may not be repeated, or none is left. An attempt
@@ -40,7 +40,7 @@ func repeat[T any](
 		}
 		pause := max(jittered(wait), failure.RetryAfter)
 		if deadline, has := ctx.Deadline(); has && time.Until(deadline) <= pause {
-			// The server's error tells more than that time ran out while we waited.
+			// The server's error says more than that the time ran out while we waited.
 			return result, failure
 		}
 		timer := time.NewTimer(pause)

@@ -73,8 +73,8 @@ func (s *Session) RemovePods(names ...string) {
 	s.pods.remove(s.state, names...)
 }
 
-// Replace makes these all nodes and running pods. Equal ones count as unchanged, so a caller that
-// lists its cluster anew each time loses only the time to compare.
+// Replace replaces all nodes and running pods by these. Equal ones count as unchanged, so a caller
+// that lists its cluster anew each time only loses the time to compare.
 func (s *Session) Replace(nodes []*placementv1.Node, pods []*placementv1.RunningPod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

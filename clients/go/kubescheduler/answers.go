@@ -56,8 +56,8 @@ func (s *state) isDueLocked(g *gang, waiting []*v1.Pod, retryAfter time.Duration
 		(g.answered.version != s.version && since >= betweenChanges)
 }
 
-// question is about all gangs that wait: who is asked about alone is placed without regard to
-// the others. Those that only wait for room are asked about too.
+// question is about all gangs that wait: a gang that is asked about alone is placed without regard
+// to the others. Those that only wait for room are asked about too.
 func (s *state) question() *question {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -113,7 +113,7 @@ func (s *state) patience(q *question, fallbackAfter time.Duration) (time.Duratio
 	return left, isLimited
 }
 
-// letGo gives up waiting for an answer after so long, never if that is negative, and returns the
+// letGo stops waiting for an answer after so long (never, if that is negative), and returns the
 // pods that may go without one.
 func (s *state) letGo(after time.Duration) []*v1.Pod {
 	s.mutex.Lock()
@@ -150,16 +150,15 @@ type outcome struct {
 	waiting  []waitingGang
 }
 
-// A waitingGang is told why it waits.
+// A waitingGang is a gang, and why it waits.
 type waitingGang struct {
 	key     key
 	pods    []*v1.Pod
 	message string
 }
 
-// accept takes an answer, as far as it is still true: a gang whose pods have changed since is
-// asked about anew. The nodes hold for a while; pods that are not bound by then are asked about
-// again.
+// accept takes an answer as far as it is still valid: a gang whose pods have changed since is asked
+// about again. The nodes hold for a while; pods that are not bound by then are asked about again.
 func (s *state) accept(q *question, placement *placementv1.Placement, valid time.Duration) outcome {
 	nodes := nodesByPod(placement)
 	results := map[string]*placementv1.GangResult{}
@@ -178,7 +177,7 @@ func (s *state) accept(q *question, placement *placementv1.Placement, valid time
 		g.silentSince = time.Time{}
 		g.answered = answered{fingerprint(one.waiting), q.version, s.now()}
 		if fingerprint(s.askableLocked(g)) != fingerprint(one.waiting) {
-			// Pods came, went or were given nodes while the service thought.
+			// Pods came, went or got nodes while the service computed.
 			g.answered = answered{}
 			s.signal()
 			continue
@@ -224,8 +223,8 @@ func nodesByPod(placement *placementv1.Placement) map[types.NamespacedName]strin
 	return nodes
 }
 
-// refuse records gangs that the service finds fault with. They are asked about again when
-// something changes, or after a while.
+// refuse records gangs that the service refuses. They are asked about again when something changes,
+// or after a while.
 func (s *state) refuse(faults map[key]string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -279,7 +278,7 @@ func (s *state) has(of key) bool {
 	return s.gangs[of] != nil
 }
 
-// fingerprint tells sets of pods apart.
+// fingerprint distinguishes sets of pods.
 func fingerprint(pods []*v1.Pod) string {
 	uids := make([]string, 0, len(pods))
 	for _, pod := range pods {

@@ -65,7 +65,7 @@ var (
 const maxPermit = 15 * time.Minute
 
 // parseArgs reads the arguments strictly: a misspelled one must not be overlooked.
-// What is not said in arguments is set by the plugin that they are for.
+// The plugin sets what the arguments leave out.
 func parseArgs(name string, object runtime.Object, defaults Args) (Args, error) {
 	var args Args
 	switch object := object.(type) {
@@ -128,7 +128,7 @@ func setDefault(value *metav1.Duration, otherwise time.Duration) {
 }
 
 func (a Args) options() []client.Option {
-	// A question of this plugin is asked anew, with what is true by then, and not repeated.
+	// This plugin does not repeat a question, but asks a new one with the state of that time.
 	options := []client.Option{client.WithTimeout(a.Timeout.Duration), client.WithBackoff(client.Backoff{})}
 	if a.TLS != nil {
 		options = append(options, client.WithTLS(client.TLSFiles{

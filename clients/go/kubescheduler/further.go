@@ -17,8 +17,8 @@ import (
 )
 
 // furtherKinds are objects that go along with each question because the settings say so: queues,
-// reservations, topologies. A question without them would be another one, so none is asked until
-// all are read.
+// reservations, topologies. Without them the question would be wrong, so none is asked until all
+// are read.
 type furtherKinds struct {
 	resources []schema.GroupVersionResource
 	informers []informers.GenericInformer
@@ -99,7 +99,7 @@ func (f *furtherKinds) all() ([]metav1.Object, error) {
 	return objects, nil
 }
 
-// waitUntilRead gives the informers time at the start, so that nobody goes without an answer only
+// waitUntilRead gives the informers time at the start, so that no gang goes without an answer only
 // because the scheduler has just begun.
 func (f *furtherKinds) waitUntilRead(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)

@@ -23,7 +23,7 @@ const (
 	GangAnnotation = "placement-service/gang"
 	// MinimumAnnotation is how many pods of the group must run. Required beside GangAnnotation.
 	MinimumAnnotation = "placement-service/gang-minimum"
-	// GroupAnnotation tells parts of a gang apart, each with its own minimum. Absent means one part.
+	// GroupAnnotation names a part of a gang, which has its own minimum. Absent means one part.
 	GroupAnnotation = "placement-service/gang-group"
 	// RequiredAnnotation is the node label of which all pods of the gang must share one value.
 	RequiredAnnotation = "placement-service/required-level"
@@ -33,13 +33,13 @@ const (
 	defaultGroup = "pods"
 )
 
-// podGangKind is Grove's PodGang, in which gangs of plain pods are put too.
+// podGangKind is Grove's PodGang; gangs of plain pods are sent as such, too.
 var podGangKind = map[string]any{"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang"}
 
 // A key is namespace and name of a gang.
 type key = types.NamespacedName
 
-// gangOf is the gang that a pod says it belongs to.
+// gangOf is the gang that a pod names.
 func gangOf(pod *v1.Pod) (key, bool) {
 	name := pod.Labels[GroveLabel]
 	if name == "" {
@@ -48,8 +48,8 @@ func gangOf(pod *v1.Pod) (key, bool) {
 	return key{Namespace: pod.Namespace, Name: name}, name != ""
 }
 
-// A shape is what a gang needs: who belongs to which group, how many of each must run, and what
-// must, or should, share a topology domain.
+// A shape is what a gang needs: which pods belong to which group, how many of each must run, and
+// which must, or should, share a topology domain.
 type shape struct {
 	groups map[string]int                  // the least number of pods of each
 	group  map[types.NamespacedName]string // of each pod
@@ -66,8 +66,8 @@ func (s scope) holds(group string) bool {
 	return len(s.groups) == 0 || slices.Contains(s.groups, group)
 }
 
-// shapeOfPodGang reads a PodGang of Grove. What the service would refuse it leaves to the
-// service, which says so with better words.
+// shapeOfPodGang reads a PodGang of Grove. It leaves refusals to the service, which gives better
+// reasons.
 func shapeOfPodGang(object *unstructured.Unstructured) shape {
 	s := shape{groups: map[string]int{}, group: map[types.NamespacedName]string{}}
 	s.addScope(object.Object, nil, "spec", "topologyConstraint")

@@ -15,8 +15,8 @@ import (
 )
 
 // encoder writes objects as the service wants them: JSON with kind and version, which objects
-// from informers lack, and without what does not bear on placement. Most of a cluster stays as
-// it was since the last question, so what was written is kept.
+// from informers lack, and without what does not matter to placement. Most of a cluster does not
+// change between two questions, so encodings are kept.
 type encoder struct {
 	known map[types.UID]encoded
 }

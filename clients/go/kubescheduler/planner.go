@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// glance is how often the planner looks at the clock: for what is due, not for what happened.
+	// glance is how often the planner checks the clock for what is due.
 	glance = time.Second
 	// maxPause is the longest wait between two questions to a service that does not answer.
 	maxPause = 5 * time.Second
-	// patience is how long a gang may lack pods, or its PodGang, before anybody is told.
+	// patience is how long a gang may lack pods, or its PodGang, before that is reported.
 	patience = 10 * time.Second
 	// maxReasons is how many reasons for waiting a pod is told.
 	maxReasons = 3
@@ -46,7 +46,7 @@ type planner struct {
 	encoder *encoder
 	// failures counts the questions without an answer, one after the other.
 	failures int
-	// told is what pods of a gang were told last.
+	// told is what was last reported on pods of a gang.
 	told map[key]string
 }
 
@@ -90,7 +90,7 @@ func (l *planner) run(ctx context.Context) {
 	}
 }
 
-// round asks once and does as answered.
+// round asks once and carries out the answer.
 func (l *planner) round(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("plugin", Name)
 	question, err := l.question()
@@ -118,8 +118,8 @@ func (l *planner) round(ctx context.Context) {
 	l.tell(outcome.waiting)
 }
 
-// ask asks within the time that is left before somebody goes without an answer. A gang that the
-// service finds fault with is left out, so that it does not stop the others.
+// ask asks within the time that is left before some gang goes without an answer. A gang that the
+// service refuses is left out, so that it does not stop the others.
 func (l *planner) ask(ctx context.Context, question *question) (*kubernetesv1.PlaceObjectsResponse, error) {
 	timeout := l.plugin.args.Timeout.Duration
 	if left, isLimited := l.plugin.state.patience(question, l.plugin.args.FallbackAfter.Duration); isLimited {
@@ -165,8 +165,8 @@ func (l *planner) activate(ctx context.Context, pods []*v1.Pod) {
 	l.plugin.handle.Activate(klog.FromContext(ctx), byName)
 }
 
-// tell writes an event on each pod that waits, when there is news. Nothing else tells a user why
-// a pod that is kept out of the queue does not run.
+// tell writes an event on each pod that waits, when the reason has changed. Nothing else tells a
+// user why a pod that is kept out of the queue does not run.
 func (l *planner) tell(waiting []waitingGang) {
 	recorder := l.plugin.handle.EventRecorder()
 	for _, one := range waiting {
@@ -205,7 +205,7 @@ func pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// question reads what the scheduler sees by its informers. Its snapshot is not for us: it
+// question reads what the scheduler's informers show. The scheduler's snapshot is not used: it
 // belongs to the cycle under way.
 func (l *planner) question() (*question, error) {
 	factory := l.plugin.handle.SharedInformerFactory().Core().V1()
@@ -226,7 +226,7 @@ func (l *planner) question() (*question, error) {
 	return q, l.encoder.encode(q, nodes, pods, around)
 }
 
-// A question is what is asked, and what the answer is held against.
+// A question is what is asked, and what the answer is compared with.
 type question struct {
 	asOf      time.Time
 	version   uint64
@@ -246,8 +246,8 @@ type askedGang struct {
 	waiting []*v1.Pod
 }
 
-// An entry is one object that is sent. A gang that cannot be told without it is left out with it;
-// so is a node. An entry that does not change the answer is left out alone.
+// An entry is one object that is sent. A gang or a node that cannot be described without it is left
+// out with it. An entry that does not change the answer is left out alone.
 type entry struct {
 	client.Object
 	gang    key
@@ -278,8 +278,8 @@ func (q *question) put(ctx context.Context, service asker) (*kubernetesv1.PlaceO
 	})
 }
 
-// without leaves out what the service found fault with, and returns the gangs among it with the
-// fault. Where the fault is a running pod's, its node goes: what is free there is not known.
+// without leaves out what the service refused, and returns the gangs among it with the fault. Where
+// the fault is a running pod's, its node goes: what is free there is not known.
 func (q *question) without(violations []client.Violation) map[key]string {
 	refused := map[key]string{}
 	nodes := map[string]bool{}

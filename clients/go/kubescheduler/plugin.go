@@ -3,12 +3,13 @@
 // A gang is the pods of a PodGang of Grove, or plain pods of one namespace with annotations
 // (see GangAnnotation). Its pods stay out of the queue until it is complete. Then the service is
 // asked, together with all other gangs that wait, and the pods go to the answered nodes, all at
-// once: they are bound when every group has its minimum. Everything else is kube-scheduler's
-// own: its filters have the last word on each node, and a gang that they refuse gives back what
-// it holds and is asked about again.
+// once: they are bound when every group has its minimum. Everything else is kube-scheduler's own:
+// its filters decide about each node, and a gang that they refuse gives back what it holds and is
+// asked about again.
 //
-// A service that does not answer holds gangs up only for a while: after Args.FallbackAfter kube-scheduler
-// chooses the nodes, gang by gang, still whole or not at all, required levels included.
+// A service that does not answer delays gangs only for a while: after Args.FallbackAfter
+// kube-scheduler chooses the nodes, gang by gang, still whole or not at all, required levels
+// included.
 package kubescheduler
 
 import (
@@ -80,8 +81,8 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 // Name of the plugin.
 func (p *Plugin) Name() string { return Name }
 
-// Less keeps gangs together in the queue: two that are placed pod by pod in turn would each hold
-// what the other waits for.
+// Less keeps gangs together in the queue: two gangs that are placed pod by pod in turn would each
+// hold what the other waits for.
 func (p *Plugin) Less(a, b fwk.QueuedPodInfo) bool {
 	return p.state.before(a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod(), a.GetTimestamp(), b.GetTimestamp())
 }
@@ -95,8 +96,8 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, verdict.message)
 }
 
-// EventsToRegister says what may help pods that the plugin refused. Answers of the service come
-// besides, by Activate.
+// EventsToRegister says what may help pods that the plugin refused. Answers of the service wake
+// them by Activate.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeAllocatable}},
@@ -109,7 +110,7 @@ const stateKey fwk.StateKey = Name
 
 func (v *verdict) Clone() fwk.StateData { return v }
 
-// PreFilter narrows the nodes down to the answered one.
+// PreFilter restricts the nodes to the answered one.
 func (p *Plugin) PreFilter(
 	_ context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo,
 ) (*fwk.PreFilterResult, *fwk.Status) {
@@ -131,7 +132,7 @@ func (p *Plugin) PreFilter(
 // PreFilterExtensions is nil: other pods do not change what was answered.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter lets a pod on the answered node alone. PreFilter is not enough: a node that the pod is
+// Filter allows a pod only on the answered node. PreFilter is not enough: a node that the pod is
 // nominated for is tried without asking it. Without an answer it keeps the required levels.
 func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	verdict := verdictOf(cycle)
@@ -150,7 +151,7 @@ func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info
 	return nil
 }
 
-// PostFilter learns that a pod has no node. Its gang gives back what it holds.
+// PostFilter is called when a pod has no node. Its gang gives back what it holds.
 func (p *Plugin) PostFilter(
 	_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
@@ -182,7 +183,8 @@ func (p *Plugin) Score(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info 
 // ScoreExtensions is nil: scores are final.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// SignPod refuses to batch pods of gangs: alike pods may have different nodes in the answer.
+// SignPod refuses to batch pods of gangs: pods that are alike may have different nodes in the
+// answer.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, isMember := gangOf(pod); isMember {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods of gangs are not alike")
@@ -217,7 +219,7 @@ func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ stri
 	return nil, 0
 }
 
-// release rejects pods that wait in Permit. Those that are being bound already go on.
+// release rejects pods that wait in Permit. Those that are being bound already continue.
 func (p *Plugin) release(pods []types.UID) {
 	for _, uid := range pods {
 		if waiting := p.handle.GetWaitingPod(uid); waiting != nil {

@@ -35,13 +35,13 @@ const (
 
 // PodGroups lets the service choose the nodes of Kubernetes' own gangs (PodGroups of
 // scheduling.k8s.io/v1alpha2). The scheduler gathers such a gang itself and tries placements of it,
-// sets of nodes; this plugin makes one placement, the answered nodes, and lets each pod on its
-// own alone. The scheduler waits for the answer, for Args.Timeout at most. Without an answer it
-// goes on with all nodes, and is not held up again for a while.
+// sets of nodes; this plugin makes one placement, the answered nodes, and allows each pod only on
+// its own node. The scheduler waits for the answer, for Args.Timeout at most. Without an answer it
+// continues with all nodes, and is not delayed again for a while.
 //
 // It needs the gates GenericWorkload, GangScheduling and TopologyAwareWorkloadScheduling. A
-// profile has one plugin of this kind, so it takes the place of TopologyPlacementGenerator; the
-// service keeps the required level in its stead.
+// profile has one plugin of this kind, so it replaces TopologyPlacementGenerator; the service keeps
+// the required level instead.
 type PodGroups struct {
 	args    Args
 	handle  fwk.Handle
@@ -138,7 +138,7 @@ func (p *PodGroups) GeneratePlacements(
 	case before != nil && before.nodes == nil && p.now().Sub(before.at) < again:
 		return nil, fwk.NewStatus(fwk.Unschedulable, before.message)
 	case before != nil && before.tries >= maxFailures:
-		// One of the two knows of a rule that the other does not.
+		// The scheduler or the service knows of a rule that the other does not.
 		p.keep(of, &podGroupAnswer{pods: before.pods, at: p.now(), isAlone: true})
 		return p.within(object, everywhere)
 	case !p.mayAsk():
@@ -167,7 +167,7 @@ func (p *PodGroups) GeneratePlacements(
 	return &fwk.GeneratePlacementsResult{Placements: []*fwk.Placement{{Name: "placement-service", Nodes: nodes}}}, nil
 }
 
-// Filter lets a pod of an answered gang on its own node alone.
+// Filter allows a pod of an answered gang only on its own node.
 func (p *PodGroups) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	of, isMember := podGroupOf(pod)
 	if !isMember {
@@ -189,7 +189,8 @@ func (p *PodGroups) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, inf
 	}
 }
 
-// SignPod refuses to batch pods of gangs: alike pods may have different nodes in the answer.
+// SignPod refuses to batch pods of gangs: pods that are alike may have different nodes in the
+// answer.
 func (p *PodGroups) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, isMember := podGroupOf(pod); isMember {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods of gangs are not alike")
@@ -323,7 +324,7 @@ func (p *PodGroups) keep(of key, answer *podGroupAnswer) {
 	p.answers[of] = answer
 }
 
-// forget lets the pods of a gang go where the scheduler likes.
+// forget lets the scheduler choose the nodes of a gang's pods.
 func (p *PodGroups) forget(of key) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -336,7 +337,7 @@ func (p *PodGroups) mayAsk() bool {
 	return !p.now().Before(p.notBefore)
 }
 
-// failed lets the scheduler go on without the service for a while.
+// failed lets the scheduler continue without the service for a while.
 func (p *PodGroups) failed() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

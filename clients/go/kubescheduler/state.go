@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is what the plugin knows of gangs: who is there, who was answered which node, who has
-// one already.
+// state is what the plugin knows of gangs: their pods, which node was answered for each, and which
+// pods have one already.
 //
 // The scheduling queue calls some of this with its lock held. So nothing here calls back into
 // the scheduler while it holds its own lock: methods return what is to be done instead.
@@ -29,14 +29,14 @@ type state struct {
 	gangs    map[key]*gang
 	gangOf   map[types.UID]key
 	podGangs map[key]*unstructured.Unstructured
-	// assumed are the nodes of pods that have one in the scheduler and not yet in the API: they
-	// wait in Permit or are being bound. Gangs or not, they take room.
+	// assumed are the nodes of pods that have one in the scheduler and not yet in the API: they wait
+	// in Permit or are being bound. They take room, whether or not they are of a gang.
 	assumed map[types.UID]string
 	// version counts the changes of the cluster that may give a gang room.
 	version uint64
 }
 
-// A gang is the pods that name it, and how far they are.
+// A gang is the pods that name it, and their states.
 type gang struct {
 	key  key
 	pods map[types.UID]*v1.Pod
@@ -59,7 +59,7 @@ type gang struct {
 	sentAlone map[types.UID]bool
 	// aloneUntil is when the service may be asked about it again.
 	aloneUntil time.Time
-	// silentSince is when the first question was asked that nobody answered; zero if none.
+	// silentSince is when the first question without an answer was asked; zero if none.
 	silentSince time.Time
 
 	// answered says for which pods and version there was an answer; failures counts the plans
@@ -180,7 +180,7 @@ func (s *state) clusterChanged() {
 
 // --- What the scheduler asks ---
 
-// A verdict is what to do with a pod. A pod of no gang is free.
+// A verdict is what to do with a pod. A pod without a gang is free.
 type verdict struct {
 	// node that was answered; empty when there is none.
 	node string
@@ -264,8 +264,8 @@ func (s *state) orderLocked(pod *v1.Pod, since time.Time) order {
 	return order{priorityOf(pod), since, nameOf(pod)}
 }
 
-// assume records that a pod has a node in the scheduler. It is false when the answer has meanwhile
-// become another node.
+// assume records that a pod has a node in the scheduler. It returns false when the answer meanwhile
+// names another node.
 func (s *state) assume(pod *v1.Pod, node string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -307,8 +307,8 @@ func (s *state) isWhole(pod *v1.Pod) (others []types.UID, whole bool) {
 }
 
 // giveUp takes back what was answered for the gang of a pod that has no node, or lost it. It
-// returns the pods whose nodes are to be given back, so that nobody holds and waits; the caller
-// rejects them, and says by keep which of them it could not.
+// returns the pods whose nodes are to be given back, so that no pod holds a node and waits; the
+// caller rejects them, and says by keep which of them it could not.
 func (s *state) giveUp(pod *v1.Pod, why string) []types.UID {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -328,8 +328,8 @@ func (s *state) giveUp(pod *v1.Pod, why string) []types.UID {
 		g.notBefore = s.now().Add(backoff(g.failures))
 		g.message = why
 		if g.failures >= maxFailures {
-			// The scheduler refuses what the service answers, again and again: one of them knows of
-			// a rule that the other does not. Then the scheduler's word counts.
+			// The scheduler refuses the answers of the service repeatedly: one of them knows of a rule that
+			// the other does not. Then the scheduler decides.
 			g.failures = 0
 			g.isAlone, g.sentAlone, g.aloneUntil = true, map[types.UID]bool{}, s.now().Add(aloneFor)
 		}
@@ -468,7 +468,7 @@ func (g *gang) oldest() metav1.Time {
 }
 
 const (
-	// maxFailures is how many answers in a row may not work out before a gang goes without.
+	// maxFailures is how many answers in a row may fail before a gang goes without.
 	maxFailures = 5
 	// aloneFor is how long it goes without, at least.
 	aloneFor = time.Minute

@@ -60,7 +60,7 @@ func (s surroundings) of(pods []*v1.Pod) ([]metav1.Object, error) {
 	return slices.Concat(volumes, namespaces, devices, budgets, further), err
 }
 
-// budgets are all: the plugin evicts nobody, but the service says what would have to go, and what
+// budgets are all: the plugin evicts no pods, but the service says what would have to go, and what
 // must not.
 func (s surroundings) budgets() ([]metav1.Object, error) {
 	found, err := s.factory.Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
@@ -173,7 +173,7 @@ func (s surroundings) devices(pods []*v1.Pod) ([]metav1.Object, error) {
 	return objects, err
 }
 
-// described says what a copy is, which objects of informers do not, and drops who wrote it.
+// described sets the kind of a copy, which objects of informers lack, and drops who wrote it.
 func described(object metav1.Object, kind *metav1.TypeMeta, metadata *metav1.ObjectMeta, version, name string) metav1.Object {
 	kind.APIVersion, kind.Kind = version, name
 	metadata.ManagedFields = nil

@@ -20,7 +20,7 @@ import (
 
 var podGangs = schema.GroupVersionResource{Group: "scheduler.grove.io", Version: "v1alpha1", Resource: "podgangs"}
 
-// lookAgain is how often it is looked whether the API server serves PodGangs by now.
+// lookAgain is how often to check whether the API server serves PodGangs by now.
 const lookAgain = 30 * time.Second
 
 // watch follows pods and nodes by the informers of the scheduler, and PodGangs, where there are
@@ -126,7 +126,7 @@ func (p *Plugin) watchPodGangs(ctx context.Context, from dynamic.Interface) {
 	factory.Start(ctx.Done())
 }
 
-// bears says whether a change of a node bears on where pods may run.
+// bears says whether a change of a node affects where pods may run.
 func bears(before, after *v1.Node) bool {
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		isNodeReady(before) != isNodeReady(after) ||

@@ -108,10 +108,10 @@ func (s *Service) Kill() {
 	<-s.ended
 }
 
-// Stop makes the service stand still, as a hang would: connections stay, and nothing answers.
+// Stop suspends the service, as a hang would: connections stay, and nothing answers.
 func (s *Service) Stop() error { return syscall.Kill(-s.process.Pid, syscall.SIGSTOP) }
 
-// Continue lets a service that stands still go on.
+// Continue resumes a suspended service.
 func (s *Service) Continue() error { return syscall.Kill(-s.process.Pid, syscall.SIGCONT) }
 
 // python is the interpreter that has the service: that of PLACEMENT_PYTHON, of the .venv in a

@@ -28,7 +28,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	// What informers would tell. The session takes copies.
+	// What informers would report. The session takes copies.
 	session := service.NewSession()
 	session.SetNodes(request.GetSnapshot().GetNodes()...)
 	session.SetPods(request.GetSnapshot().GetPods()...)
@@ -41,7 +41,7 @@ func main() {
 		}
 		fmt.Println(len(placement.GetBindings()), "bindings, of the snapshot", placement.GetSnapshotDigest())
 		for _, binding := range placement.GetBindings() {
-			// From now on this node is no place for others; only this goes over the wire.
+			// From now on this node has no room for others; only this change is sent.
 			session.RemoveNodes(binding.GetNode())
 		}
 	}
