@@ -38,7 +38,7 @@ from placement_service.explain.queue_reasons import QueueReasons
 from placement_service.explain.request_reasons import UNKNOWN, standing_reasons
 from placement_service.explain.reservation_reasons import ReservationReasons
 from placement_service.explain.volume_reasons import with_claims
-from placement_service.formulation.plan import from_solution
+from placement_service.formulation.plan import from_solution, home_plan
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
@@ -150,18 +150,26 @@ class _Explainer:
         return self._rivals
 
     @cached_property
-    def _protected(self) -> ProtectedGangs | None:
-        """None where the policy lets nobody give way."""
+    def _protected(self) -> tuple[ProtectedGangs, ...]:
+        """Beside the plan, then where nobody gains; nothing where the policy lets nobody go."""
         if self.problem.policy.eviction is EvictionPolicy.NONE:
-            return None
-        return ProtectedGangs(
-            self._asked,
-            self.snapshot,
-            self.problem,
-            self.builder,
-            self.after.residual,
-            self.plan,
-            lambda: self.late,
+            return ()
+        home = home_plan(self.problem)
+        states = [(self.plan, self.after.residual, ReasonState.AFTER_PLAN)]
+        if home != self.plan:
+            states.append((home, residual_after(self.problem, home), ReasonState.EMPTY_QUEUE))
+        return tuple(
+            ProtectedGangs(
+                self._asked,
+                self.snapshot,
+                self.problem,
+                self.builder,
+                residual,
+                plan,
+                state,
+                lambda: self.late,
+            )
+            for plan, residual, state in states
         )
 
     # --- gangs that are not placed ----------------------------------------
@@ -208,7 +216,7 @@ class _Explainer:
             gang.previous,
             gang.queue_rows,
             tuple(g.running_count for g in source.groups),
-            self._protected and self._protected.key(gang),
+            self._protected and self._protected[0].key(gang),
         )
 
     def extras(self, gang: Gang) -> Reasons:
@@ -310,7 +318,8 @@ class _Explainer:
 
     def _kept_from(self, gang: Gang) -> Reasons:
         """Running gangs whose room it could have if nothing protected them."""
-        return () if self._protected is None or self.late else self._protected.of(gang)
+        found = (protected.of(gang) for protected in self._protected if not self.late)
+        return next((reasons for reasons in found if reasons), ())
 
     @staticmethod
     def _both(alone: Sequence[Reason], beside: Sequence[Reason]) -> Reasons:

@@ -76,18 +76,20 @@ class ProtectedGangs:
         builder: Builder,
         residual: ResidualCapacity,
         plan: Plan,
+        state: ReasonState,
         late: Callable[[], bool],
     ) -> None:
         """`asked` is the snapshot of the request, `snapshot` that of the problem.
 
-        `residual` holds the plan; every call leaves it as it was. No more trials begin once it is
-        `late`.
+        `residual` holds the plan, which is that of the `state`; every call leaves it as it was. No
+        more trials begin once it is `late`.
         """
         self._asked = asked
         self._problem = problem
         self._builder = builder
         self._residual = residual
         self._plan = plan
+        self._state = state
         self._late = late
         self._rights = EvictionRights(asked, problem.policy)
         self._moves = problem.policy.eviction is EvictionPolicy.REPACK
@@ -249,11 +251,13 @@ class ProtectedGangs:
         them = "it" if len(chosen) == 1 else "them"
         others = "" if beside else " where gangs that may give way do"
         subjects = {protection.subject for protection in alike}
+        alone = self._state is ReasonState.EMPTY_QUEUE
+        said = f"even with no other gang waiting, {said}" if alone else said
         return Reason(
             ReasonCode.OUTCOMPETED,
             f"{said}; without {them} the gang would fit{others}; "
             f"its own priority is {own.priority}.",
-            state=ReasonState.AFTER_PLAN,
+            state=self._state,
             subject=subjects.pop() if len(subjects) == 1 else "",
         )
 

@@ -88,6 +88,25 @@ def test_a_budget_that_the_plan_has_used_up_is_named() -> None:
     assert "is in disruption budget b0, which allows 1 eviction; without it" in message
 
 
+def test_a_budget_that_has_never_enough_for_a_gang_is_named_beside_one_that_used_it() -> None:
+    scenario = Scenario("r1: x1=0/8 x2=0/8 x3=0/8")
+    for i in (1, 2, 3):
+        scenario = scenario.gang(f"old{i}", old("old", f"x{i}"))
+    scenario = (
+        scenario.budget(2, app="old")
+        .gang("small", pods=2, gpus=8, priority=100)
+        .gang("urgent", pods=3, gpus=8, priority=100)
+    )
+    [reason] = [
+        r for r in ask(scenario, EvictionPolicy.PREEMPT) if r.code is ReasonCode.OUTCOMPETED
+    ]
+    assert reason.message == (
+        "even with no other gang waiting, gangs old1 (priority 0), old2 (priority 0) and old3 "
+        "(priority 0) are in disruption budget b0, which allows 2 evictions; without them the "
+        "gang would fit; its own priority is 100."
+    )
+
+
 def test_a_gang_that_has_not_run_long_enough_is_named() -> None:
     scenario = FULL.gang("old", old("old", "x1"), start=NOW - 10, minimum_run_time=60)
     assert preempt(scenario) == [
