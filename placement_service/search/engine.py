@@ -90,6 +90,7 @@ def _prove(state: State, relaxation: Problem, start: Solution) -> None:
     loose = State(relaxation, start, late, lambda solution: None, state.parameters)
     count(loose)
     settle_aggregate(loose)
+    settle_exact(loose)
     if relaxation.exact:
         state.trust(loose.bounds)
 

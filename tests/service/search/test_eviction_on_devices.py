@@ -223,3 +223,17 @@ def test_a_pod_on_devices_that_are_no_partition_stays_only_with_its_gang(
     assert {e.to_node for e in result.evictions} == (
         {"nodes/h0", "nodes/n2"} if elsewhere else set()
     )
+
+
+@pytest.mark.parametrize("small", [1, 2])
+def test_gangs_that_may_evict_nobody_leave_the_proof_whole(small: int) -> None:
+    """One partition has two pods of a gang, the other one of another gang, and who waits fits."""
+    pair = tuple(BoundPod(f"namespaces/ml/pods/pair{i}", "nodes/h0", devices=(i,)) for i in (0, 1))
+    sets = (PodSet(PodTemplate({PODS: 1, GPU: 1}), (), pair),)
+    two = PodGang("namespaces/ml/podgangs/pair", (PodGroup("w", 2, sets),))
+    low = [renamed(urgent(1, 0), f"low{i}") for i in range(small)]
+    question = Snapshot((board(0, 1, 4),), (two, has("old", "h0", 4), *low, urgent(4, 5)))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["old"]
+    assert len(result.bindings) == 1 + small
+    assert result.solution.proven
