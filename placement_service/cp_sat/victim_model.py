@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.cp_sat.linear_model import LinearModel
 from placement_service.cp_sat.victim_nodes import covered_by, node_classes
+from placement_service.cp_sat.victim_reach import most_that_come
 from placement_service.cp_sat.waiting_parts import parts_of
-from placement_service.formulation.arrays import Ints, fit
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang, GroupRequirement, Problem
@@ -57,9 +58,11 @@ class _Stay(NamedTuple):
 class VictimModel(LinearModel):
     """The relaxation, as a model of goals; variables are numbers."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, settled: Collection[GangIdx] = ()) -> None:
+        """`settled` are running gangs that keep their minimum in all plans that matter."""
         super().__init__()
         self.problem = problem
+        self._settled = frozenset(settled)
         self.moves = any(g.keeps for g in problem.gangs)
         self.waiting = [g for g in problem.pending if not g.home]
         self.running = [g for g in problem.gangs if g.home]
@@ -69,7 +72,8 @@ class VictimModel(LinearModel):
             g.index: self.variable(g.extras) for g in problem.gangs if g.placeable and g.extras
         }
         self._one = self.variable(1)
-        self.row([(self._one, 1)], least=1)
+        for one in (self._one, *(self.placed[g] for g in sorted(self._settled))):
+            self.row([(one, 1)], least=1)
         self.asked = sorted(
             {
                 g.demands[d].pod_class
@@ -186,9 +190,10 @@ class VictimModel(LinearModel):
         request, free = problem.request, problem.free
         asked = np.array(self.asked, dtype=np.int64)
         first = np.array([c.nodes[0] for c in self.classes])
-        fits = np.array([fit(free[first], request[s]) for s in asked], dtype=np.int64)
-        fits = fits.reshape(len(asked), len(first))
-        fits = np.where(problem.eligible[asked][:, first], fits, 0)
+        bringing = [g for g in (*self.waiting, *self.running) if _new_demands(g)]
+        fits = most_that_come(
+            problem, self.classes, self.asked, bringing, self.parts, self._settled
+        )
         at_class: defaultdict[int, list[tuple[GangIdx, int]]] = defaultdict(list)
         for g, j, s in self.kept:
             at_class[j].append((g, s))
@@ -279,7 +284,7 @@ class VictimModel(LinearModel):
                     b == a
                     and other != level
                     and inside[other][e]
-                    and _within(inside[other][e], inside[level][d])
+                    and set(inside[other][e]) <= set(inside[level][d])
                 ):
                     inner += more
             self.row([*load, *((y, -float(k)) for y, k in inner)], least=0)
@@ -435,10 +440,6 @@ def _summed(terms: _Terms) -> _Terms:
     for v, w in terms:
         sums[v] += w
     return list(sums.items())
-
-
-def _within(inner: Sequence[int], outer: Sequence[int]) -> bool:
-    return set(inner) <= set(outer)
 
 
 def _added(terms: Terms[int]) -> list[tuple[int, int]]:

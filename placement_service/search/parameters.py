@@ -49,6 +49,8 @@ class SearchParameters:
 
     #: From so many running gangs that may give way on, they have a model of their own.
     victim_gangs: int = 30
+    #: Variables up to which whole numbers cost no more than a linear program, and say all.
+    victim_variables: int = 6_000
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000

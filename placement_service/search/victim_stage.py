@@ -6,12 +6,16 @@ waiting gangs go where it puts them, and then gangs that left go home again wher
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_target import Target, target_of
+from placement_service.entities.solution import TierName
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang
+from placement_service.formulation.tiers.admitted import Admitted
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -33,7 +37,7 @@ class _Descent:
     def __init__(self, state: State) -> None:
         self.state = state
         self.goals = state.goals
-        self.model = VictimModel(state.problem)
+        self.model = VictimModel(state.problem, frozenset(_settled(state)))
         #: The terms of each goal. They are made once, because some add variables, which solutions
         #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
@@ -46,8 +50,11 @@ class _Descent:
         self._learns = True
 
     def run(self) -> None:
-        self._relax()
-        while self.held < len(self.bounds) and self.state.left > 0:
+        while self.state.left > 0:
+            if self.held == len(self.bounds):
+                self._relax()
+            if self.held == len(self.bounds):
+                return
             if self._is_reached(self.held):
                 self._keep(self.bounds[self.held])
             elif not self._solve():
@@ -68,13 +75,19 @@ class _Descent:
     # --- bounds -----------------------------------------------------------------
 
     def _relax(self) -> None:
-        """Bounds of all goals that are not held, as linear programs."""
+        """Bounds of the goals that come next, up to the end of a tier, as linear programs.
+
+        What later tiers can reach at most depends on what this one does.
+        """
         state, mark = self.state, self.model.mark()
         del self.bounds[self.held :]
+        tier: TierName | None = None
         for i, goal in enumerate(self.goals[self.held :], self.held):
             terms = self._terms[i]
-            if terms is None or state.left <= 0:
+            if terms is None or state.left <= 0 or tier not in (None, goal.tier):
                 break
+            if self._learns:
+                state.learn_all(self.bounds)
             bound = state.bounds[i] if self._learns else goal.trivial_bound()
             again = self._says_the_same(i, terms)
             if again:
@@ -83,11 +96,12 @@ class _Descent:
             if floor is not None:
                 bound = floor
             elif terms and not again and not (self._learns and state.first_open > i):
-                maximize = not goal.tier.minimize
-                found = self.model.relaxed(terms, maximize=maximize, seconds=state.left).bound
-                if found is None:
-                    break
-                bound = min(found, bound) if maximize else max(found, bound)
+                tier, maximize = goal.tier, not goal.tier.minimize
+                if self.model.size > state.parameters.victim_variables:
+                    found = self.model.relaxed(terms, maximize=maximize, seconds=state.left).bound
+                    if found is None:
+                        break
+                    bound = min(found, bound) if maximize else max(found, bound)
             self.bounds.append(bound)
             keep(goal, self.model, bound)
         self.model.undo(mark)
@@ -116,7 +130,7 @@ class _Descent:
         last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
         for k in range(last, at - 1, -1):
             terms = self._terms[k]
-            if not terms:
+            if not terms or (k > at and self._says_the_same(k, terms)):
                 continue
             mark = self.model.mark()
             for i in range(at, k):
@@ -194,6 +208,16 @@ class _Descent:
         gpus = self.state.problem.gpus
         size = sum(int(gpus[d.pod_class]) * d.count for d in gang.demands)
         return -narrowest, -size, gang.index
+
+
+def _settled(state: State) -> Iterator[GangIdx]:
+    """Running gangs without which no plan is as good: this one has all of the first goals."""
+    gangs = state.problem.gangs
+    if any(floor is not None for floor in state.worth.floors) or any(g.keeps for g in gangs):
+        return
+    for i, goal in enumerate(state.goals[: state.first_open]):
+        if isinstance(goal, Admitted) and state.bounds[i] == goal.trivial_bound():
+            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value)
 
 
 def _value(terms: Terms[int], values: Floats) -> int:
