@@ -42,7 +42,7 @@ def standing_reasons(
         reasons.append(
             Reason(
                 ReasonCode.QUEUE_UNKNOWN,
-                f"its queue {words.queue_word(gang.queue)} is not there.",
+                f"its queue {words.queue_word(gang.queue)} does not exist.",
                 subject=gang.queue,
             )
         )

@@ -224,7 +224,7 @@ def _evictions(
                 )
                 break
         else:
-            raise ValueError(f"pod {one.pod} of {victim.name} is evicted for nobody")
+            raise ValueError(f"pod {one.pod} of {victim.name} is evicted for no gang")
 
 
 def _reason(kind: EvictionKind, winner: PodGang, victim: PodGang) -> str:

@@ -90,7 +90,7 @@ class Candidates:
         try:
             plan = self._names.plan(solution.assignments)
         except (IndexError, ValueError) as error:
-            self._report_defect("a plan makes no sense", f"{solution.phase}: {error}")
+            self._report_defect("a plan is malformed", f"{solution.phase}: {error}")
             return None
         violations, score = self._judge.judge(*plan)
         if score is None:

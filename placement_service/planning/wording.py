@@ -25,11 +25,11 @@ def action(remedy: Remedy) -> str:
         case Uncordon():
             return f"open {_names([name.removeprefix('nodes/') for name in remedy.nodes])}"
         case Relax():
-            instead = f"require only {remedy.to}" if remedy.to else "require no one domain"
+            instead = f"require only {remedy.to}" if remedy.to else "require no single domain"
             return f"{remedy.scope or 'gang'}: {instead} instead of {remedy.level}"
         case Reduce():
             of = _count(remedy.minimum, "pod")
-            return f"{remedy.group}: be content with {remedy.to} of {of}"
+            return f"{remedy.group}: run only {remedy.to} of {of}"
         case AddNodes():
             like = remedy.like.removeprefix("nodes/")
             return f"add {_count(remedy.count, 'node')} like {like}"

@@ -119,7 +119,7 @@ def test_the_reason_comes_with_what_would_let_the_gang_in(
     start(remedy_time_limit=10.0)
     grove.start()
     cluster.wait_until(
-        lambda: "be content with 2 of 3 pods" in scheduled(cluster, "g-0").get("message", ""),
+        lambda: "run only 2 of 3 pods" in scheduled(cluster, "g-0").get("message", ""),
         "a remedy is named",
     )
 

@@ -166,7 +166,7 @@ def test_a_proven_first_answer_is_searched_on_for_nodes_to_keep_whole() -> None:
     ("engine", "want_defect"),
     [
         pytest.param(engines.overfilling, "a plan breaks rules", id="it breaks a rule"),
-        pytest.param(engines.inventing, "a plan makes no sense", id="it makes no sense"),
+        pytest.param(engines.inventing, "a plan is malformed", id="it is malformed"),
     ],
 )
 def test_a_plan_that_breaks_rules_is_never_the_answer(

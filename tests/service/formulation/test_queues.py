@@ -140,7 +140,7 @@ def test_a_gang_whose_queue_is_not_there_waits_and_is_told_so() -> None:
     scenario.place().expect(placed=())
     (reason,) = reasons(scenario, "a")
     assert reason.code is ReasonCode.QUEUE_UNKNOWN
-    assert reason.message == "its queue nowhere is not there."
+    assert reason.message == "its queue nowhere does not exist."
 
 
 @pytest.mark.parametrize(
