@@ -30,12 +30,16 @@ from placement_service.search.incumbent import State
 #: Units of each shape.
 Vector = tuple[int, ...]
 
+#: Bits of a packed vector for each shape: no rack holds so many units.
+_BITS = 32
+
 
 @dataclass(slots=True, eq=False)
 class MovablePart:
     """Whole units of a gang that lie in one rack; `demands` counts them by demand.
 
     `owner` is the gang, or the base of the set, that should lie in one block; -1 for none.
+    `packed` is the vector of units as one number, see `packed`.
     """
 
     gang: GangIdx
@@ -44,6 +48,17 @@ class MovablePart:
     rack: int
     units: Vector = ()
     size: int = 0
+    packed: int = 0
+
+
+def packed(units: Vector) -> int:
+    """A vector as one number: sums and differences of vectors are those of their numbers."""
+    return sum(n << _BITS * i for i, n in enumerate(units))
+
+
+def unpacked(number: int, length: int) -> Vector:
+    """The vector that a number stands for."""
+    return tuple([number >> _BITS * i & (1 << _BITS) - 1 for i in range(length)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +219,7 @@ class MovableParts:
             for d, n in part.demands.items():
                 units[self._shape[demands[d].pod_class]] += n
             part.units = tuple(units[s] for s in range(len(accepts)))
-            part.size = sum(part.units)
+            part.size, part.packed = sum(part.units), packed(part.units)
 
     # --- back to a plan ---------------------------------------------------------------
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 
 import numpy as np
 
 from placement_service.bounds.configurations import give_nodes
-from placement_service.search.movable_parts import MovablePart, MovableParts, Vector
+from placement_service.search.movable_parts import MovablePart, MovableParts, Vector, unpacked
 
 #: Steps after which the owners in several blocks are determined again.
 REVIEW_EVERY = 256
@@ -38,28 +37,33 @@ class PartExchange:
 
     def __init__(self, movable: MovableParts, *, seed: int, temperature: float) -> None:
         self.movable = movable
-        self._random = random.Random(seed)
+        self._luck = random.Random(seed).random
         self._temperature = temperature
-        self._racks = movable.racks
-        self._block = {at: rack.block for at, rack in movable.racks.items()}
-        self._inside: dict[int, list[MovablePart]] = {at: [] for at in movable.racks}
-        self._units: dict[int, Vector] = {}
-        self._fits: dict[tuple[Vector, Vector], bool] = {}
+        racks = movable.racks
+        self._block = {at: rack.block for at, rack in racks.items()}
+        self._inside: dict[int, list[MovablePart]] = {at: [] for at in racks}
+        #: What lies in each rack, packed, and how many more units it has room for.
+        self._units = dict.fromkeys(racks, 0)
+        self._room = {at: rack.capacity for at, rack in racks.items()}
+        #: Which units fit, by what they are packed; racks of one signature share it.
+        alike: dict[Vector, dict[int, bool]] = {}
+        self._fits = {at: alike.setdefault(rack.signature, {}) for at, rack in racks.items()}
         #: How many parts of each owner lie in each block.
-        self._used: dict[int, Counter[int]] = {}
+        self._used: dict[int, dict[int, int]] = {}
         self._owned: dict[int, list[MovablePart]] = {}
         for owner, blocks in movable.anchors.items():
-            self._used[owner] = Counter(dict.fromkeys(blocks, 1))
-        nothing = movable.parts[0].units if movable.parts else ()
-        self._units = dict.fromkeys(movable.racks, tuple(0 for _ in nothing))
+            self._used[owner] = dict.fromkeys(blocks, 1)
         for part in movable.parts:
             self._inside[part.rack].append(part)
-            self._units[part.rack] = _plus(self._units[part.rack], part.units)
+            self._units[part.rack] += part.packed
+            self._room[part.rack] -= part.size
             if part.owner >= 0:
                 self._owned.setdefault(part.owner, []).append(part)
-                self._used.setdefault(part.owner, Counter())[self._block[part.rack]] += 1
+                used = self._used.setdefault(part.owner, {})
+                block = self._block[part.rack]
+                used[block] = used.get(block, 0) + 1
         self._racks_in: dict[int, list[int]] = {}
-        for at, rack in movable.racks.items():
+        for at, rack in racks.items():
             self._racks_in.setdefault(rack.block, []).append(at)
         self.cost = sum(len(self._used[owner]) - 1 for owner in self._owned)
         self.best = self.cost
@@ -89,23 +93,28 @@ class PartExchange:
                     return False
         return True
 
+    # Millions of steps: what is drawn is `int(luck() * n)`, and vectors are packed into numbers.
+
     def _step(self, torn: list[int]) -> bool:
         """Tries one move; returns whether it was made."""
-        rng = self._random
-        if torn and rng.random() < GUIDED:
-            owner = rng.choice(torn)
-            part = rng.choice(self._owned[owner])
-            others = [b for b in self._used[owner] if b != self._block[part.rack]]
+        luck = self._luck
+        if torn and luck() < GUIDED:
+            owner = torn[int(luck() * len(torn))]
+            owned = self._owned[owner]
+            part = owned[int(luck() * len(owned))]
+            block = self._block[part.rack]
+            others = [b for b in self._used[owner] if b != block]
             if not others:
                 # Meanwhile it lies in one.
                 return False
-            racks = self._racks_in.get(rng.choice(others))
+            racks = self._racks_in.get(others[int(luck() * len(others))])
             if racks is None:
                 return False
         else:
-            part = rng.choice(self.movable.parts)
-            racks = self._racks_in[self._block[rng.choice(self.movable.parts).rack]]
-        there = rng.choice(racks)
+            parts = self.movable.parts
+            part = parts[int(luck() * len(parts))]
+            racks = self._racks_in[self._block[parts[int(luck() * len(parts))].rack]]
+        there = racks[int(luck() * len(racks))]
         here = part.rack
         if there == here:
             return False
@@ -113,49 +122,46 @@ class PartExchange:
         if back is None:
             return False
         coming = [part]
-        need = sum(p.size for p in back) - part.size - self._room(here)
+        returning = sum([p.size for p in back]) - part.size
+        need = returning - self._room[here]
         if need > 0:
-            # Another part moves along, to make room for those that come back.
-            spare = self._room(there) + sum(p.size for p in back) - part.size
+            # Another one goes along, to make room for what comes back.
+            spare = self._room[there] + returning
             able = [p for p in self._inside[here] if p is not part and need <= p.size <= spare]
             if not able:
                 return False
-            coming.append(rng.choice(able))
+            coming.append(able[int(luck() * len(able))])
         return self._move(coming, back, here, there)
 
-    def _room(self, rack: int) -> int:
-        return self._racks[rack].capacity - sum(self._units[rack])
-
     def _giving_way(self, part: MovablePart, rack: int) -> list[MovablePart] | None:
-        """Parts that make room for another one; None if there are none."""
-        short = part.size - self._room(rack)
-        inside = self._inside[rack]
+        """Parts that make room for another one; None if they do not."""
+        short = part.size - self._room[rack]
         found: list[MovablePart] = []
-        if short > 0:
-            for other in self._random.sample(inside, min(len(inside), MOST_GIVE_WAY)):
-                if other.size <= short + 1 or self._random.random() < GENEROUS:
-                    found.append(other)
-                    short -= other.size
-                    if short <= 0:
-                        break
-        return found if short <= 0 else None
+        if short <= 0:
+            return found
+        inside = self._inside[rack]
+        # Some parts in a row: which ones lie next to each other is a matter of luck.
+        last = int(self._luck() * len(inside))
+        for i in range(min(len(inside), MOST_GIVE_WAY)):
+            other = inside[last - i]
+            if other.size <= short + 1 or self._luck() < GENEROUS:
+                found.append(other)
+                short -= other.size
+                if short <= 0:
+                    return found
+        return None
 
     def _move(
         self, coming: list[MovablePart], back: list[MovablePart], here: int, there: int
     ) -> bool:
-        """Moves parts from here to there and others back, if they fit and the random choice accepts
-        it.
-        """
-        at_here, at_there = self._units[here], self._units[there]
-        for part in coming:
-            at_here, at_there = _minus(at_here, part.units), _plus(at_there, part.units)
-        for part in back:
-            at_here, at_there = _plus(at_here, part.units), _minus(at_there, part.units)
+        """Moves parts from here to there and others back, where they fit and luck has it."""
+        more = sum([p.packed for p in coming]) - sum([p.packed for p in back])
+        at_here, at_there = self._units[here] - more, self._units[there] + more
         if not (self._holds(there, at_there) and self._holds(here, at_here)):
             return False
         one, other = self._block[here], self._block[there]
         change = self._count(coming, one, other) + self._count(back, other, one)
-        if change > 0 and self._random.random() >= math.exp(-change / self._temperature):
+        if change > 0 and self._luck() >= math.exp(-change / self._temperature):
             self._count(coming, other, one)
             self._count(back, one, other)
             return False
@@ -170,37 +176,37 @@ class PartExchange:
     def _change_rack(self, part: MovablePart, rack: int) -> None:
         self._inside[part.rack].remove(part)
         self._inside[rack].append(part)
+        self._room[part.rack] += part.size
+        self._room[rack] -= part.size
         part.rack = rack
 
     def _count(self, parts: list[MovablePart], one: int, other: int) -> int:
         """Counts parts in another block; returns by how much the cost changes."""
         change = 0
+        if one == other:
+            return change
         for part in parts:
             if part.owner >= 0:
                 used = self._used[part.owner]
-                used[one] -= 1
-                if not used[one]:
+                if used[one] == 1:
                     del used[one]
                     change -= 1
-                if other not in used:
+                else:
+                    used[one] -= 1
+                if other in used:
+                    used[other] += 1
+                else:
+                    used[other] = 1
                     change += 1
-                used[other] += 1
         return change
 
-    def _holds(self, rack: int, units: Vector) -> bool:
-        """Whether units can be given nodes of their own in a rack."""
-        nodes = self._racks[rack].signature
-        key = (nodes, units)
-        if key not in self._fits:
-            able = sum(units) <= sum(nodes)
-            given = give_nodes(np.array(units), nodes, self.movable.open) if able else None
-            self._fits[key] = given is not None
-        return self._fits[key]
-
-
-def _plus(one: Vector, other: Vector) -> Vector:
-    return tuple([a + b for a, b in zip(one, other, strict=True)])
-
-
-def _minus(one: Vector, other: Vector) -> Vector:
-    return tuple([a - b for a, b in zip(one, other, strict=True)])
+    def _holds(self, rack: int, units: int) -> bool:
+        """Whether packed units can be given nodes of their own in a rack."""
+        known = self._fits[rack].get(units)
+        if known is None:
+            nodes = self.movable.racks[rack].signature
+            each = unpacked(units, len(self.movable.parts[0].units))
+            able = sum(each) <= sum(nodes)
+            given = give_nodes(np.array(each), nodes, self.movable.open) if able else None
+            known = self._fits[rack][units] = given is not None
+        return known
