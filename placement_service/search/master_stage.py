@@ -81,20 +81,31 @@ def decode(state: State, *, first: bool) -> None:
     rng = random.Random(state.parameters.seed)
     build = state.builder.build
     every = orders(state.problem)
-    if first and is_large(state.problem):
+    large = is_large(state.problem)
+    if large and _admits_enough(state):
+        return
+    if first and large:
         # Each pass takes long. A pass that may place the target comes before slots, and before the
         # order that the first answer had no time for.
         for order in every:
-            if state.left > 0 and not state.packs:
+            if state.left > 0 and not _admits_enough(state):
                 state.accept(build(order, first=state.target, rng=rng))
-        if state.left > 0 and not state.packs:
+        if state.left > 0 and not _admits_enough(state):
             state.accept(build(every[2]))
         return
     for order in every[:1] if first else every[1:]:
         for layout in (None, state.layout) if state.layout else (None,):
             if state.left <= 0 or (state.proven if first else state.packs):
                 return
+            if large and _admits_enough(state):
+                return
             if layout and state.packs:
                 # Slots help to place gangs; they do nothing for topology.
                 continue
             state.accept(build(order, first=state.target, layout=layout, rng=rng))
+
+
+def _admits_enough(state: State) -> bool:
+    """Whether what is admitted is at its bound: of the rest neighbourhoods of a large question find
+    more in the time of one pass."""
+    return state.open_tier is not TierName.ADMITTED
