@@ -20,21 +20,28 @@ def exchange_parts(state: State) -> None:
         movable = MovableParts(state)
         if movable.usable:
             state.phase = "exchange"
-            _exchange(state, movable, WRITING * (time.monotonic() - begin))
+            writing = WRITING * (time.monotonic() - begin)
+            for temperature in state.parameters.exchange_temperatures:
+                _exchange(state, movable, temperature, writing)
         state.exchanged = state.plan
 
 
-def _exchange(state: State, movable: MovableParts, writing: float) -> None:
-    """Exchanges as long as it helps; `writing` are seconds to keep for the last plan."""
+def _exchange(state: State, movable: MovableParts, temperature: float, writing: float) -> None:
+    """Exchanges as long as it helps; `writing` are seconds to keep for the last plan.
+
+    Parts then lie in the racks where they were best.
+    """
     p = state.parameters
-    exchange = PartExchange(movable, seed=p.seed, temperature=p.exchange_temperature)
-    begin, end = exchange.best, p.exchange_least_steps
+    exchange = PartExchange(movable, seed=p.seed, temperature=temperature)
+    begin = exchange.best
+    parts = len(movable.parts)
+    end = steps_without_success(p, parts, begin, begin) if begin else 0
     steps = taken = 0
     kept, told = exchange.best, time.monotonic()
     timed = not state.problem.policy.deterministic
     while kept and steps < end and state.left > max(p.least_seconds, writing):
         if exchange.run(p.exchange_steps_at_once):
-            end = steps + steps_without_success(p, begin, exchange.best)
+            end = steps + steps_without_success(p, parts, begin, exchange.best)
         steps += p.exchange_steps_at_once
         late = steps >= taken + p.exchange_plan_steps
         # On a busy machine so many steps may take longer than there is time.
@@ -46,14 +53,16 @@ def _exchange(state: State, movable: MovableParts, writing: float) -> None:
             told = time.monotonic()
     if exchange.best < kept:
         state.accept(movable.plan(exchange.found))
+    for part, rack in zip(movable.parts, exchange.found, strict=True):
+        part.rack = rack
 
 
-def steps_without_success(parameters: SearchParameters, begin: int, best: int) -> int:
+def steps_without_success(parameters: SearchParameters, parts: int, begin: int, best: int) -> int:
     """It ends after so many more steps without a better result. The larger the share of the cost
     that was saved, the longer another success may take. A small cost at the start says little, and
     other stages wait.
     """
     p = parameters
-    share = (begin - best) / begin
-    large = min(1.0, begin / p.exchange_large_cost)
+    share = max(p.exchange_least_share, (begin - best) / begin)
+    large = min(1.0, begin / p.exchange_large_cost, begin / (p.exchange_large_share * parts))
     return p.exchange_least_steps + int(p.exchange_more_steps * share**2 * large)

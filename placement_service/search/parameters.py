@@ -77,13 +77,18 @@ class SearchParameters:
     #: Classes of gangs left out that may take the place of others when blocks are opened.
     block_newcomers: int = 120
 
-    #: Exchanging parts between racks: how readily it takes a plan that uses more blocks, steps
-    #: without success, and so many more for the square of the share of the cost that is gone.
-    exchange_temperature: float = 0.3
+    #: Exchanging parts between racks: how readily it takes a plan that uses more blocks, at first
+    #: and then again; the more single nodes move, the colder it has to be.
+    exchange_temperatures: tuple[float, ...] = (0.3, 0.1)
+    #: Steps without success, and so many more for the square of the share of the cost that is gone,
+    #: which counts as this at least.
     exchange_least_steps: int = 20_000
-    exchange_more_steps: int = 1_500_000
-    #: Blocks beyond the first from which on all of these steps are worth it.
+    exchange_more_steps: int = 4_000_000
+    exchange_least_share: float = 0.15
+    #: Blocks beyond the first, in all and for each part, from which on all of these steps are worth
+    #: it.
     exchange_large_cost: int = 16
+    exchange_large_share: float = 0.02
     #: Steps between two checks of the clock; steps, or seconds, between two plans.
     exchange_steps_at_once: int = 2_000
     exchange_plan_steps: int = 150_000

@@ -78,6 +78,19 @@ def test_parts_of_unlike_nodes_come_closer_with_their_small_pods() -> None:
     assert not broken(snapshot, state, state.plan)
 
 
+def test_single_nodes_come_together_where_it_is_colder() -> None:
+    """Of many parts some always leave, the more the warmer it is."""
+    left = []
+    for temperatures in ((0.3,), (0.3, 0.1)):
+        state = begun(Instance("sets", {}, 2).snapshot())
+        decode(state, first=False)
+        assert state.packs
+        state.parameters = replace(DEFAULTS, exchange_temperatures=temperatures)
+        exchange_parts(state)
+        left.append(domains(state))
+    assert left[1] < left[0]
+
+
 @given(st.integers(0, 2**32))
 def test_wherever_parts_go_it_is_a_plan(seed: int) -> None:
     snapshot = question(seed)
@@ -143,7 +156,10 @@ def test_what_was_exchanged_is_not_exchanged_again() -> None:
 def test_little_success_is_not_worth_many_steps() -> None:
     least, more = DEFAULTS.exchange_least_steps, DEFAULTS.exchange_more_steps
     large = DEFAULTS.exchange_large_cost
-    assert steps_without_success(DEFAULTS, 2 * large, 0) == least + more
-    assert steps_without_success(DEFAULTS, 2 * large, large) == least + more // 4
+    assert steps_without_success(DEFAULTS, 100, 2 * large, 0) == least + more
+    assert steps_without_success(DEFAULTS, 100, 2 * large, large) == least + more // 4
     # One domain of two is half of the cost as well.
-    assert steps_without_success(DEFAULTS, 2, 1) < least + more // 16
+    assert steps_without_success(DEFAULTS, 100, 2, 1) < least + more // 16
+    # A few blocks of thousands of parts are found by others.
+    assert steps_without_success(DEFAULTS, 10_000, large, large) < least + more // 400
+    assert steps_without_success(DEFAULTS, 100, large, large) > least + more // 100
