@@ -27,8 +27,9 @@ from tests.cluster.grove import GroveStandIn
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import FaultProxy, Refuse
 from tests.controller import crashing
+from tests.controller.event_judge import UNDER_FAULTS
 from tests.controller.gangs import bound_of, scheduled, serve_gang
-from tests.controller.witness import UNDER_FAULTS, Witness
+from tests.controller.witness import Witness
 from tests.waiting import LONG
 
 KILLS = int(os.environ.get("PLACEMENT_KILLS", "12"))

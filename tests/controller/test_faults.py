@@ -39,8 +39,9 @@ from tests.cluster.proxy import (
     count,
 )
 from tests.controller.conftest import Start, controller
+from tests.controller.event_judge import UNDER_FAULTS
 from tests.controller.gangs import bound_of, condition, metric, scheduled, serve_gang
-from tests.controller.witness import UNDER_FAULTS, Witness
+from tests.controller.witness import Witness
 from tests.ports import reserve
 from tests.waiting import LONG, wait_until
 

@@ -25,8 +25,9 @@ from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import Drop, FaultProxy, Refuse, count, wait_for_hits
 from tests.controller import crashing
 from tests.controller.conftest import Start, controller
+from tests.controller.event_judge import UNDER_FAULTS
 from tests.controller.gangs import bound_of, metric, scheduled, serve_gang
-from tests.controller.witness import UNDER_FAULTS, Witness
+from tests.controller.witness import Witness
 from tests.waiting import LONG
 
 BINDING = r"/binding$"

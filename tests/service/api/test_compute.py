@@ -16,8 +16,8 @@ from placement_service.api.frames import Channel, JobHead, Kind, Standing
 from placement_service.api.methods import Call
 from placement_service.api.snapshots.held import Held
 from placement_service.entities.progress import Interrupted
+from tests.service.pipeline.asking import stages
 from tests.service.questions import message
-from tests.service.test_pipeline import stages
 from tests.waiting import LONG
 
 Frames = list[tuple[Kind, bytes]]
