@@ -309,3 +309,44 @@ def test_gangs_are_listed_by_name_and_need(
     assert capsys.readouterr().out == "ml/waits\n"
     assert main([*ask, "--name", "run"]) == 0
     assert capsys.readouterr().out == "ml/runs\n"
+
+
+def pod_group(name: str) -> dict[str, Any]:
+    """A gang of Koordinator that runs only together with two others."""
+    groups = json.dumps(["ml/first", "ml/second", "ml/third"])
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "annotations": {"gang.scheduling.koordinator.sh/groups": groups},
+        },
+        "spec": {"minMember": 1},
+    }
+
+
+@pytest.mark.parametrize("name", ["first", "third"])
+def test_gangs_that_run_together_answer_to_their_own_names(
+    name: str, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["third", "second", "first"]
+    bodies = [node("n1", "r1"), node("n2", "r1"), *map(pod_group, names)]
+    for one in names:
+        member = pod(f"{one}-0")
+        member["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": one}
+        bodies.append(member)
+    file = tmp_path / "group.yaml"
+    file.write_text(yaml.safe_dump_all(bodies))
+
+    def told(command: str, *options: str) -> Any:
+        ask = [command, "-f", str(file), "--server", server, "-o", "json", *options]
+        assert main(ask) == 0
+        return json.loads(capsys.readouterr().out)
+
+    explained = told("explain", "--gang", f"ml/{name}")
+    assert (explained["gang"], explained["placed"]) == (f"ml/{name}", False)
+    assert explained["reasons"]
+    assert told("capacity", "--gang", f"ml/{name}")["copies"] == {"value": 0, "bound": 0}
+    both = ["--without", f"ml/{name}", "--without", "ml/second"]
+    assert told("plan", *both)["podGangs"] == []

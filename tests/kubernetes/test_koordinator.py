@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placement import v1
-from placement.kubernetes import in_parts
+from placement.kubernetes import in_parts, own_gangs, whole_of
 from tests.kubernetes.build import (
     Body,
     node,
@@ -100,6 +100,28 @@ def test_the_gangs_of_a_group_are_one_and_known_by_their_own_names() -> None:
         ("a", True), ("b", True), ("lone", True),
     ]  # fmt: skip
     assert spoken.bindings[0].gang == "namespaces/ml/podgangs/b"
+
+
+def test_what_runs_is_evicted_under_the_name_of_its_own_gang() -> None:
+    together = ["ml/a", "ml/b"]
+    running = [member(f"{name}-0", name) for name in "ab"]
+    for one in running:
+        one["spec"]["nodeName"] = "n1"
+    translation = translated(
+        node("n1"), *(pod_group(name, groups=together) for name in "ab"), *running
+    )
+    (whole,) = translation.request.gangs
+    answered = v1.Placement(
+        evictions=[
+            v1.Eviction(pod=f"namespaces/ml/pods/{name}-0", gang=whole.name) for name in "ab"
+        ]
+    )
+    own = own_gangs(translation.parts, translation.request)
+    spoken = in_parts(answered, translation.parts, own)
+    names = [f"namespaces/ml/podgangs/{name}" for name in "ab"]
+    assert [eviction.gang for eviction in spoken.evictions] == names
+    assert {whole_of(translation.parts, name) for name in names} == {whole.name}
+    assert whole_of(translation.parts, "namespaces/ml/podgangs/c") == "namespaces/ml/podgangs/c"
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bca"])

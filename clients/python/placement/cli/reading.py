@@ -21,7 +21,16 @@ from google.protobuf.message import DecodeError
 from placement.cli.failures import Failure, Status, warn, wrong_input
 from placement.cli.options import GangName, Source, WhatIf
 from placement.cli.policy import EVICTIONS, read_policy
-from placement.kubernetes import InputError, Objects, Parts, Problem, kinds, load, translate
+from placement.kubernetes import (
+    InputError,
+    Objects,
+    Parts,
+    Problem,
+    kinds,
+    load,
+    translate,
+    whole_of,
+)
 from placement.kubernetes.bounded_files import read_file
 from placement.kubernetes.loading import files_in
 from placement.kubernetes.reading import At
@@ -29,7 +38,7 @@ from placement.planning import changes
 from placement.planning.levels import levels_of
 from placement.planning.selectors import parse_selector
 from placement.pod_templates import put_templates_inside
-from placement.v1 import ComputePlacementRequest, Placement, PodGang, Policy
+from placement.v1 import ComputePlacementRequest, Placement, Policy
 
 if TYPE_CHECKING:
     from placement.cli.live import Found
@@ -91,7 +100,7 @@ def read_question(
     if what_if.evict is not None:
         request.policy.eviction = EVICTIONS[what_if.evict.upper()]
     return Question(
-        changed(request, what_if, question.levels),
+        changed(question, what_if),
         question.warnings,
         question.origin,
         question.levels,
@@ -99,15 +108,15 @@ def read_question(
     )
 
 
-def changed(
-    request: ComputePlacementRequest, what_if: WhatIf, levels: Sequence[str]
-) -> ComputePlacementRequest:
-    """The question with the changes of the what-if options. Raises `Failure`."""
+def changed(question: Question, what_if: WhatIf) -> ComputePlacementRequest:
+    """The request with the changes of the what-if options. Raises `Failure`."""
+    request, parts = question.request, question.parts
     try:
-        for gang in what_if.without:
-            request = changes.without(request, f"namespaces/{gang.namespace}/podgangs/{gang.name}")
+        # Parts of one gang leave together.
+        for name in dict.fromkeys(whole_of(parts, g.resource_name) for g in what_if.without):
+            request = changes.without(request, name)
         for name, number in what_if.priority:
-            request = changes.with_priority(request, name, number)
+            request = changes.with_priority(request, whole_of(parts, name), number)
         for name, number in what_if.gpu_limit:
             request = changes.with_gpu_limit(request, name, number)
         for text in what_if.cordon:
@@ -116,7 +125,7 @@ def changed(
             request = changes.drained(request, changes.matching(request, parse_selector(text)))
         for count, level, like in what_if.add:
             if level:
-                request = changes.with_domains(request, level, like, count, levels=levels)
+                request = changes.with_domains(request, level, like, count, levels=question.levels)
             else:
                 request = changes.with_nodes(request, {f"nodes/{like}": count})
     except ValueError as error:
@@ -124,10 +133,11 @@ def changed(
     return request
 
 
-def find_gang(request: ComputePlacementRequest, gang: GangName) -> PodGang:
-    """The gang of that name. Raises `Failure` with the nearest name."""
+def find_gang(question: Question, gang: GangName) -> str:
+    """What the request calls the gang of that name. Raises `Failure` with the nearest name."""
     try:
-        return changes.find_gang(request, gang.resource_name)
+        name = whole_of(question.parts, gang.resource_name)
+        return changes.find_gang(question.request, name).name
     except ValueError as error:
         raise wrong_input(error) from error
 

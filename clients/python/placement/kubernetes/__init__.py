@@ -18,7 +18,7 @@ What is honoured, refused and ignored of a pod is listed in
 from placement.kubernetes.expand import Expansion, expand, expand_all
 from placement.kubernetes.loading import load
 from placement.kubernetes.objects import Object, Objects
-from placement.kubernetes.parts import Parts, in_parts
+from placement.kubernetes.parts import Parts, in_parts, own_gangs, whole_of
 from placement.kubernetes.problems import InputError, Problem
 from placement.kubernetes.translate import Translation, translate
 
@@ -34,5 +34,7 @@ __all__ = [
     "expand_all",
     "in_parts",
     "load",
+    "own_gangs",
     "translate",
+    "whole_of",
 ]

@@ -69,16 +69,15 @@ def command(
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
-        for one in gang:
-            find_gang(question.request, one)
+        names = [find_gang(question, one) for one in gang]
         asked = ComputeCapacityRequest(question=question.request, levels=question.levels)
         domains = FurtherDomains(level=level or "", like=like or "")
         if gang and level:
             asked.frontier.domains.CopyFrom(domains)
-            asked.frontier.gangs.extend(one.resource_name for one in gang)
+            asked.frontier.gangs.extend(names)
             asked.frontier.most = _ROWS if up_to is None else up_to
         elif gang:
-            asked.copies.gang = gang[0].resource_name
+            asked.copies.gang = names[0]
         else:
             asked.domains.CopyFrom(domains)
         found = asker.capacity(asked)

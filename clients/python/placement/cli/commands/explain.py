@@ -29,18 +29,18 @@ def command(source: Source, service: Service, what_if: WhatIf, gang: GangName, o
     """
     from placement.cli.explanations import as_data, as_text
     from placement.cli.reading import find_gang, read_question, standard_input
+    from placement.kubernetes import in_parts
     from placement.v1 import ExplainGangRequest
 
     with asking(service) as asker:
         question = read_question(
             source, policy=service.policy, what_if=what_if, stdin=standard_input()
         )
-        find_gang(question.request, gang)
+        whole = find_gang(question, gang)
         explanation = asker.explain(
-            ExplainGangRequest(
-                question=question.request, gang=gang.resource_name, levels=question.levels
-            )
+            ExplainGangRequest(question=question.request, gang=whole, levels=question.levels)
         )
+        explanation.placement.CopyFrom(in_parts(explanation.placement, question.parts))
         if output == "table":
             write_text(as_text(gang, explanation))
         else:

@@ -50,11 +50,12 @@ def command(
         placement = asker.plan(question.request)
         if output in ("json", "yaml"):
             from placement.cli.answer import answer
-            from placement.kubernetes import in_parts
+            from placement.kubernetes import in_parts, own_gangs
             from placement.planning.room import room_after
 
             room = room_after(question.request, placement, question.levels)
-            spoken = in_parts(placement, question.parts)
+            own = own_gangs(question.parts, question.request)
+            spoken = in_parts(placement, question.parts, own)
             write_data(answer(spoken, question.warnings, room), output)
         elif output == "html":
             from datetime import UTC, datetime

@@ -37,6 +37,7 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
     from placement.cli.eviction_script import as_script
     from placement.cli.migration_jobs import as_jobs
     from placement.cli.reading import read_question, standard_input
+    from placement.kubernetes import own_gangs
     from placement.v1 import ComputeRepackingRequest
 
     if what_if.evict not in (None, "none"):
@@ -48,6 +49,9 @@ def command(source: Source, service: Service, what_if: WhatIf, free: Freeing, ou
         found = asker.repack(
             ComputeRepackingRequest(question=question.request, level=free.level, count=free.number)
         )
+        own = own_gangs(question.parts, question.request)
+        for move in found.moves:
+            move.gang = own.get(move.pod, move.gang)
         match output:
             case "table":
                 write_text(repacking.as_text(free, found))
