@@ -60,7 +60,7 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 def install_kinds(api: Api) -> None:
-    """The kinds of both, with any fields; waits until they are served."""
+    """The kinds of all, with any fields, and none of their objects; waits until they are served."""
     for kind, group, version, plural, namespaced in _KINDS:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         api.apply(
@@ -87,8 +87,16 @@ def install_kinds(api: Api) -> None:
                 },
             }
         )
+    wipe_kinds(api)
+
+
+def wipe_kinds(api: Api) -> None:
+    """Deletes what tests left of these kinds, in all namespaces."""
     for _, group, version, plural, namespaced in _KINDS:
-        api.items_once_there(Resource(f"{group}/{version}", plural, namespaced=namespaced))
+        resource = Resource(f"{group}/{version}", plural, namespaced=namespaced)
+        there = api.items_once_there(resource)
+        for namespace in sorted({one["metadata"].get("namespace", "") for one in there}):
+            api.delete_all(resource, namespace)
 
 
 class StandIn:

@@ -20,9 +20,9 @@ from placement.kubernetes.device_annotations import ALLOCATED
 from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
-from tests.cluster.schedulers import RESERVATIONS, KoordScheduler, install_kinds
+from tests.cluster.schedulers import RESERVATIONS, KoordScheduler
 from tests.controller import crashing
-from tests.controller.advice.worlds import connected
+from tests.controller.advice.worlds import connected, with_kinds
 from tests.controller.conftest import controller
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
@@ -32,10 +32,8 @@ HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 @pytest.fixture
 def koord(cluster: Cluster) -> Iterator[Cluster]:
-    install_kinds(cluster.api)
-    cluster.api.delete_all(RESERVATIONS)
-    yield cluster
-    cluster.api.delete_all(RESERVATIONS)
+    with with_kinds(cluster):
+        yield cluster
 
 
 def gang(koord: Cluster, name: str, pods: int) -> None:

@@ -21,6 +21,7 @@ from tests.cluster.schedulers import (
     VOLCANO_POD_GROUPS,
     GangScheduler,
     install_kinds,
+    wipe_kinds,
 )
 from tests.controller import crashing
 
@@ -41,8 +42,7 @@ def racks(cluster: Cluster) -> Iterator[Cluster]:
         )
     )
     yield cluster
-    for name in [one["metadata"]["name"] for one in cluster.api.items(HYPER_NODES)]:
-        cluster.api.delete(HYPER_NODES, name)
+    wipe_kinds(cluster.api)
 
 
 def gated_pods(racks: Cluster, count: int, scheduler: str, group: str) -> None:

@@ -14,7 +14,13 @@ from placement.cli.commands.release import command
 from tests.cluster.api import PODS, Api, Body, Resource
 from tests.cluster.build import pod_spec
 from tests.cluster.fixtures import Cluster
-from tests.cluster.schedulers import BIND_REQUESTS, KAI_POD_GROUPS, RESERVATIONS, install_kinds
+from tests.cluster.schedulers import (
+    BIND_REQUESTS,
+    KAI_POD_GROUPS,
+    RESERVATIONS,
+    install_kinds,
+    wipe_kinds,
+)
 
 LABELS = {MADE_FOR: "1"}
 
@@ -65,7 +71,7 @@ def left(cluster: Cluster) -> Iterator[Cluster]:
             },
         )
     yield cluster
-    cluster.api.delete_all(RESERVATIONS)
+    wipe_kinds(cluster.api)
 
 
 def names(api: Api, resource: Resource, namespace: str | None = None) -> list[str]:

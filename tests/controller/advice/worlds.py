@@ -20,9 +20,7 @@ from tests.cluster.api import PODS, Api, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
 from tests.cluster.schedulers import (
-    BIND_REQUESTS,
     KAI_POD_GROUPS,
-    RESERVATIONS,
     VOLCANO_POD_GROUPS,
     GangScheduler,
     KaiBinder,
@@ -30,6 +28,7 @@ from tests.cluster.schedulers import (
     KoordScheduler,
     StandIn,
     install_kinds,
+    wipe_kinds,
 )
 
 if TYPE_CHECKING:
@@ -164,16 +163,9 @@ def some_ways(*names: str) -> pytest.MarkDecorator:
 @contextmanager
 def with_kinds(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with the kinds of all of them, and none of their objects, before and after."""
-
-    def clean() -> None:
-        cluster.api.delete_all(RESERVATIONS)
-        for resource in (BIND_REQUESTS, KAI_POD_GROUPS, VOLCANO_POD_GROUPS):
-            cluster.api.delete_all(resource, cluster.namespace)
-
     install_kinds(cluster.api)
-    clean()
     yield cluster
-    clean()
+    wipe_kinds(cluster.api)
 
 
 def is_over(cluster: Cluster) -> bool:
