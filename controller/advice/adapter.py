@@ -37,6 +37,9 @@ class Adapter(Protocol):
     def waits(self, pod: Body, objects: Objects) -> bool:
         """Whether a pod waits for our advice, and for nothing else."""
 
+    def cannot_advise(self, pod: Body, objects: Objects) -> bool:
+        """Whether a pod is held for our advice that gets none: it is let go after a while."""
+
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         """Whether an object says where an unbound pod goes: the pod then takes its room there."""
 

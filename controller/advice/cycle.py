@@ -6,6 +6,7 @@ From one cycle to the next it remembers only since when each gang waits; the res
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from controller.apply import Binding
 from controller.authority import Authority, Heartbeat
 from controller.device_notes import DeviceNotes, Notes
 from controller.gang_history import GangHistory
-from controller.gang_state import Body, Key, key_of_resource
+from controller.gang_state import Key, key_of_resource
 from controller.inquiry import Inquiry
 from controller.request import Query
 from controller.steps import Step
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 #: Seconds between two checks of a cluster in which nothing happens.
 _IDLE = 1.0
 _TICK = 0.05
+#: Seconds until the watches must have shown what was written.
+_SETTLE = 10.0
 #: The part of the time to live that writing the advice of one answer may take.
 _PART_FOR_WRITING = 4
 
@@ -105,7 +108,9 @@ class AdviceCycle:
     def _forget(self) -> None:
         self._since: dict[_Waiting, float] = {}
         self._asked_at: dict[_Waiting, float] = {}
+        self._begun_at: dict[_Waiting, float] = {}
         self._overtaken: set[_Waiting] = set()
+        self._under_way: set[_Waiting] = set()
         #: What was there when it was asked last, and how long the answer took.
         self._room = Room()
         self._took = 0.0
@@ -149,15 +154,19 @@ class AdviceCycle:
             return
         self._report_refused(request.refused)
         waiting = self._look(request, objects)
-        # 3. Ask, when one of them is due, and write, gang by gang.
+        # 3. Who got no advice in time is the scheduler's alone; the rest is planned without them.
+        if self._let_go(request, objects):
+            return
+        # 4. Ask, when one of them is due, and write, gang by gang.
         if self._is_due(waiting, request.room):
             self._advise(request, objects, waiting)
-        # 4. Gangs whose advice did not come in time are left to their scheduler.
-        self._let_go(request, self._cache.view())
 
     def _look(self, request: AdviceRequest, objects: Objects) -> Mapping[Key, _Waiting]:
         """The gangs that wait. Each comes with its pods, which distinguish it from a later one of
         its name.
+
+        A gang goes on waiting while it has advice, which may fail: advice that fails again and
+        again must not hold a gang for longer than advice that never comes.
         """
         now = self._clock()
         waiting = {
@@ -165,8 +174,16 @@ class AdviceCycle:
         }
         known = set(waiting.values())
         strays = {_named(key, (key,), objects) for key in request.strays}
+        advised = {b.uid for one in read_advice(objects.pods).values() for b in one.bindings}
+        before = self._under_way
+        self._under_way = {
+            one for one in self._since if one not in known and not advised.isdisjoint(one[1])
+        }
+        self._overtaken |= before & known
+        known |= self._under_way
         self._since = {one: self._since.get(one, now) for one in known | strays}
         self._asked_at = {one: at for one, at in self._asked_at.items() if one in known}
+        self._begun_at = {one: at for one, at in self._begun_at.items() if one in known - before}
         return waiting
 
     def _is_due(self, waiting: Mapping[Key, _Waiting], room: Room) -> bool:
@@ -223,6 +240,8 @@ class AdviceCycle:
             fresh = replace(advice, until=self._wall() + self._options.advice_ttl)
             if is_late or not self._lifecycle.begin(fresh, objects, expected):
                 self._overtaken.add(waiting[advice.gang])
+            else:
+                self._begun_at[waiting[advice.gang]] = self._clock()
 
     def _new_advice(
         self, placement: v1.Placement, request: AdviceRequest, notes: _Notes
@@ -253,29 +272,30 @@ class AdviceCycle:
             )
         return result
 
-    def _let_go(
-        self,
-        request: AdviceRequest,
-        objects: Objects,
-    ) -> None:
-        if not self._options.advice_timeout:
-            return
-        advised = {b.pod for one in read_advice(objects.pods).values() for b in one.bindings}
-        # No advice will come for pods without a gang, or with one that cannot be read.
+    def _let_go(self, request: AdviceRequest, objects: Objects) -> bool:
+        """Leaves gangs to their scheduler that have waited for too long; whether there are any."""
+        timeout, now = self._options.advice_timeout, self._clock()
+        if not timeout:
+            return False
         alone = {key: (key,) for key in request.strays}
+        ours = {adapter.name for adapter in self._adapters}
+        # It ran out, and is yet to be taken back.
+        standing = [one for one in read_advice(objects.pods).values() if one.by in ours]
+        advised = {binding.pod for one in standing for binding in one.bindings}
+        late = False
         for gang, members in (*request.waiting.items(), *alone.items()):
             one = _named(gang, members, objects)
-            if self._clock() - self._since.get(one, self._clock()) < self._options.advice_timeout:
+            # The watches may be yet to show what was begun.
+            is_begun = now - self._begun_at.get(one, -math.inf) < _SETTLE
+            if is_begun or now - self._since.get(one, now) < timeout:
                 continue
-            pods: dict[Key, Body] = {
-                key: objects.pods[key]
-                for key in members
-                if key in objects.pods and key not in advised
-            }
-            if pods and self._authority.may_act():
+            pods = {key: objects.pods[key] for key in members if key in objects.pods}
+            if advised.isdisjoint(pods) and pods and self._authority.may_act():
                 adapter = request.adapters[next(iter(pods))]
                 self._lifecycle.release(adapter, gang, pods, objects)
-                self._since[one] = self._clock()
+                self._since[one] = now
+                late = True
+        return late
 
     def _report_refused(self, refused: Mapping[Key, str]) -> None:
         for key, fault in refused.items():

@@ -53,6 +53,10 @@ class GatedPods(ABC):
         mine = not self.scheduler or pod["spec"].get("schedulerName") == self.scheduler
         return mine and is_gated_by_us_alone(pod)
 
+    def cannot_advise(self, pod: Body, objects: Objects) -> bool:
+        """Never: what our gate alone holds can be advised."""
+        return False
+
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         return False
 

@@ -90,6 +90,17 @@ class Kai:
         # The API server binds no gated pod, and other gates are not ours to take away.
         return is_gated_by_us_alone(pod) or (held and not gates(pod))
 
+    def cannot_advise(self, pod: Body, objects: Objects) -> bool:
+        """Pods that are held and that we leave to KAI: those with resource claims, without a
+        PodGroup, or with a request of somebody else's."""
+        spec, metadata = pod["spec"], pod["metadata"]
+        if self._pool or spec.get("schedulerName") != SCHEDULER or self.waits(pod, objects):
+            return False
+        group = objects.of(KAI_POD_GROUPS).get((metadata["namespace"], _group_of(pod)), {})
+        is_over = node_of(pod) or metadata.get("deletionTimestamp")
+        is_held = not (is_over or gates(pod)) and _pool_of(group) == KAI_HOLD
+        return is_gated_by_us_alone(pod) or is_held
+
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         """A request that has failed counts until KAI has deleted it; in a pool of ours nobody else
         would.

@@ -73,6 +73,10 @@ class Koordinator:
     def waits(self, pod: Body, objects: Objects) -> bool:
         return pod["spec"].get("schedulerName") == SCHEDULER and is_gated_by_us_alone(pod)
 
+    def cannot_advise(self, pod: Body, objects: Objects) -> bool:
+        """Never: what our gate alone holds can be advised."""
+        return False
+
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         return False
 

@@ -55,7 +55,8 @@ class AdviceRequest:
     #: KAI's names of shared GPUs, by node and device.
     gpu_groups: Mapping[str, Mapping[int, str]]
     room: Room
-    #: Pods that wait for advice and have no gang that can be read: they will get none.
+    #: Pods that wait for advice and will get none: their gang cannot be read, or has lost pods for
+    #: good, or their adapter cannot advise them.
     strays: frozenset[Key]
 
 
@@ -78,6 +79,12 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
         elif (found := next((a for a in adapters if a.waits(pod, objects)), None)) is not None:
             by_pod[key] = found
             pods[key] = found.opened(pod)
+    in_vain = {
+        key: found
+        for key, pod in objects.pods.items()
+        if not (node_of(pod) or key in advised or key in by_pod)
+        if (found := next((a for a in adapters if a.cannot_advise(pod, objects)), None)) is not None
+    }
     nodes = {
         key: body
         for key, body in objects.of(NODES).items()
@@ -101,11 +108,13 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     kept = []
     strays = set(by_pod)
     for one in message.gangs:
-        strays -= {
-            key_of_resource(p.name) for g in one.groups for ps in g.pod_sets for p in ps.pods
-        }
         members = _waiting(one)
         runs = any(True for group in one.groups for _ in _bound(group))
+        if members or not runs or one.uninitialized:
+            # A gang that runs below its minimum has lost pods for good: it does not wait for them.
+            strays -= {
+                key_of_resource(p.name) for g in one.groups for ps in g.pod_sets for p in ps.pods
+            }
         name = key_of_resource(one.name)
         if members and name not in torn and all(key in by_pod for key in members):
             waiting[name] = members
@@ -116,7 +125,7 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
     return AdviceRequest(
         message,
         waiting,
-        by_pod,
+        {**in_vain, **by_pod},
         refused,
         translation.gpu_groups,
         Room(
@@ -127,7 +136,7 @@ def build_request(objects: Objects, adapters: Sequence[Adapter], now: float) -> 
                 if not (one.unschedulable or one.not_ready)
             ),
         ),
-        frozenset(strays | _left_alone(by_pod, waiting, objects, bodies)),
+        frozenset(strays | in_vain.keys() | _left_alone(by_pod, waiting, objects, bodies)),
     )
 
 

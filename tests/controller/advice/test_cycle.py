@@ -1,7 +1,9 @@
-"""When the service is asked again about gangs that it has found no place for."""
+"""When the service is asked again about gangs that it has found no place for, and when they are
+left to their scheduler."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,10 +13,11 @@ from controller.advice.cycle import AdviceCycle, AdviceOptions
 from controller.advice.kube_scheduler import KubeScheduler
 from controller.advice.objects import ObjectCache
 from controller.authority import AlwaysLeader, Authority, Heartbeat
+from controller.gang_state import Key
 from controller.inquiry import Reply
 from controller.request import Query
 from placement import v1
-from placement.advice_marks import GANG, GATE
+from placement.advice_marks import ADVICE, GANG, GATE
 from placement.resources import NODES, PODS
 from tests.cluster.api import Body
 from tests.cluster.build import node, pod_spec
@@ -31,6 +34,8 @@ class World:
     answer: v1.Placement = field(default_factory=v1.Placement)
     stands: bool = True
     not_before: float = 0.0
+    timeout: float = 0.0
+    released: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for resource in (NODES, PODS):
@@ -41,7 +46,7 @@ class World:
                 time_limit=1.0,
                 idle_window=0.0,
                 advice_ttl=60.0,
-                advice_timeout=0.0,
+                advice_timeout=self.timeout,
                 retry=10.0,
                 quick_retry=1.0,
             ),
@@ -69,13 +74,29 @@ class World:
     def begin(self, advice: object, objects: object, expected: object) -> bool:
         return self.stands
 
+    def release(self, adapter: object, gang: Key, pods: object, objects: object) -> None:
+        self.released.append(gang[1])
+
     # What happens.
-    def pod(self, name: str, *, node: str = "", deleted: bool = False) -> None:
+    def pod(
+        self, name: str, *, node: str = "", deleted: bool = False, advised: bool = False
+    ) -> None:
         spec = {**pod_spec(gpus=1), **({"nodeName": node} if node else {})}
         metadata: Body = {"name": name, "namespace": "ml", "uid": f"uid-{name}"}
         if not node:
             spec["schedulingGates"] = [{"name": GATE}]
             metadata["annotations"] = {GANG: "g"}
+        if advised:
+            metadata["annotations"][ADVICE] = json.dumps(
+                {
+                    "id": "0" * 16,
+                    "gang": "ml/g",
+                    "by": "kube-scheduler",
+                    "size": 1,
+                    "node": "a",
+                    "until": self.now + 60.0,
+                }
+            )
         body: Body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self.cache.put(PODS, body, deleted=deleted)
 
@@ -125,14 +146,20 @@ def test_pods_that_come_are_no_room(world: World) -> None:
     assert world.asked_after(2.0) == 0
 
 
+PLACE = v1.Placement(
+    bindings=[
+        v1.Binding(
+            pod="namespaces/ml/pods/g-0",
+            uid="uid-g-0",
+            node="nodes/a",
+            gang="namespaces/ml/podGangs/g",
+        )
+    ]
+)
+
+
 def test_a_gang_whose_plan_was_overtaken_is_planned_anew_soon(world: World) -> None:
-    binding = v1.Binding(
-        pod="namespaces/ml/pods/g-0",
-        uid="uid-g-0",
-        node="nodes/a",
-        gang="namespaces/ml/podGangs/g",
-    )
-    world.answer, world.stands = v1.Placement(bindings=[binding]), False
+    world.answer, world.stands = PLACE, False
     assert world.asked_after(10.0) == 1
     assert world.asked_after(1.0) == 1
     world.answer = v1.Placement()
@@ -146,3 +173,44 @@ def test_a_slow_service_has_as_long_a_rest(world: World) -> None:
     world.pod("runs", node="a", deleted=True)
     assert world.asked_after(3.9) == 0
     assert world.asked_after(0.1) == 1
+
+
+@pytest.fixture
+def hurried() -> World:
+    """A gang of one pod waits for the only node, for 30 seconds at most."""
+    world = World(timeout=30.0, answer=PLACE)
+    world.node("a")
+    world.pod("g-0")
+    assert world.asked_after(0.0) == 1
+    return world
+
+
+def test_advice_that_comes_to_nothing_again_and_again_holds_no_gang(hurried: World) -> None:
+    """Else what the scheduler refuses, for a reason that no plan knows, would wait for ever."""
+    for _ in range(3):
+        hurried.pod("g-0", advised=True)
+        assert hurried.asked_after(8.0) == 0
+        hurried.pod("g-0")
+        assert hurried.asked_after(1.0) == 1
+    hurried.pod("g-0", advised=True)
+    hurried.asked_after(2.0)
+    hurried.pod("g-0")
+    assert hurried.released == []
+    assert hurried.asked_after(1.0) == 0
+    assert hurried.released == ["g"]
+
+
+def test_advice_under_way_is_not_let_go(hurried: World) -> None:
+    hurried.pod("g-0", advised=True)
+    hurried.asked_after(29.0)
+    hurried.asked_after(2.0)
+    assert hurried.released == []
+
+
+def test_advice_that_the_watches_are_late_to_show_is_not_let_go(hurried: World) -> None:
+    assert hurried.asked_after(29.0) == 1
+    assert hurried.asked_after(2.0) == 0
+    assert hurried.released == []
+    # By then they would have shown it.
+    hurried.asked_after(8.0)
+    assert hurried.released == ["g"]
