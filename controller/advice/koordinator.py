@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final, Literal
 
@@ -41,6 +41,8 @@ _DEVICES: Final = "DeviceShare"
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
 _NO_POD: Final[Body] = {"spec": {}}
+#: Seconds for which koord-scheduler may find no room: it tries again after one, two and four.
+_PATIENCE: Final = 5.0
 #: Parts of a pod's spec that bear on where it fits; a Reservation is checked for those.
 _KEPT: Final = (
     "nodeSelector",
@@ -53,7 +55,7 @@ _KEPT: Final = (
 
 
 class Koordinator:
-    """See `adapter.Adapter`."""
+    """See `adapter.Adapter`. `clock` is in seconds, and never jumps."""
 
     def __init__(
         self,
@@ -61,10 +63,14 @@ class Koordinator:
         executor: Executor,
         *,
         mode: Literal["reservations", "hints"],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._executor = executor
         self._mode = mode
+        self._clock = clock
+        #: Since when koord-scheduler finds no room for some of them, by the id of their advice.
+        self._refused: dict[str, float] = {}
 
     @property
     def name(self) -> str:
@@ -118,12 +124,26 @@ class Koordinator:
             b for b in advice.bindings if not node_of(objects.pods.get(b.pod, _NO_POD))
         ]
         found = list(self._executor.map(lambda b: self._ensure(advice, b, objects), open_bindings))
-        if any(_has_failed(one) for one in found):
+        if self._has_failed(advice, found):
             return Progress.FAILED
         if not all(_phase(one) in ("Available", "Succeeded") for one in found):
             return Progress.WRITING
         list(self._executor.map(lambda one: self._let_go(one, objects), open_bindings))
         return Progress.DONE
+
+    def _has_failed(self, advice: Advice, reservations: Collection[Body]) -> bool:
+        """Whether one of them is lost, or is refused for so long that it will not be bound.
+
+        koord-scheduler tries again what it calls unschedulable, and calls those so that it meets
+        before the last of their gang is there.
+        """
+        if any(_phase(one) == "Failed" for one in reservations):
+            return True
+        if not any(map(_is_refused, reservations)):
+            self._refused.pop(advice.id, None)
+            return False
+        since = self._refused.setdefault(advice.id, self._clock())
+        return self._clock() - since >= _PATIENCE
 
     def _let_go(self, binding: Binding, objects: Objects) -> None:
         pod = objects.pods.get(binding.pod)
@@ -144,6 +164,7 @@ class Koordinator:
                 if pod is not None and not node_of(pod) and ALLOCATED in annotations_of(pod):
                     annotate(self._cluster, binding.pod, binding.uid, {ALLOCATED: None})
             return
+        self._refused.pop(advice.id, None)
         self.sweep(advice.mark)
 
     def complete(self, rest: Collection[Binding], objects: Objects) -> None:
@@ -215,6 +236,8 @@ def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) 
                     **{field: spec[field] for field in _KEPT if field in spec},
                     "schedulerName": SCHEDULER,
                     "nodeName": node,
+                    # The plan has room for it; nothing that runs makes way.
+                    "preemptionPolicy": "Never",
                     # What a pod asks for is the most that it needs at once, from its first init
                     # container on; a restricted Reservation may not be topped up.
                     **{
@@ -224,7 +247,10 @@ def reservation(name: str, pod: Body, node: str, advice: Advice, *, ttl: float) 
                     },
                 },
             },
-            "owners": [{"object": {"namespace": metadata["namespace"], "name": metadata["name"]}}],
+            # Not for another pod of its name.
+            "owners": [
+                {"object": {key: metadata[key] for key in ("namespace", "name", "uid")}},
+            ],
             "allocateOnce": True,
             "allocatePolicy": "Restricted",
             "ttl": f"{ttl:.0f}s",
@@ -258,11 +284,12 @@ def _phase(body: Body) -> str:
     return str((body.get("status") or {}).get("phase") or "Pending")
 
 
-def _has_failed(body: Body) -> bool:
+def _is_refused(body: Body) -> bool:
+    """Whether there is no room for a Reservation as yet."""
     scheduled = condition_of(body, "Scheduled")
-    is_unschedulable = (
-        scheduled is not None
+    return (
+        _phase(body) == "Pending"
+        and scheduled is not None
         and scheduled.get("status") == "False"
         and scheduled.get("reason") == "Unschedulable"
     )
-    return _phase(body) == "Failed" or is_unschedulable

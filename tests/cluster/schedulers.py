@@ -1,8 +1,8 @@
-"""Stand-ins for KAI, Volcano and koord-scheduler, as far as advice meets them.
+"""Stand-ins for KAI and Volcano, as far as advice meets them, and the kinds of all schedulers.
 
 They do what the documentation and the sources of both say, and no more: KAI's binder checks
-neither who wrote a BindRequest nor whether it fits, and binds pod after pod; koord-scheduler
-binds a pinned Reservation if its node has the room, and then the pods that own it.
+neither who wrote a BindRequest nor whether it fits, and binds pod after pod. See also
+`koord_scheduler`.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class GangScheduler(StandIn):
         for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"])):
             name = pod["metadata"].get("annotations", {}).get(self._group, "")
             if not pod["spec"].get("nodeName") and (at := decided.get(_key(pod))):
-                free[at] -= _gpus(pod["spec"])
+                free[at] -= gpus_of(pod["spec"])
             elif pod["spec"].get("schedulerName") == self._scheduler and name not in held:
                 gangs.setdefault(name, []).append(pod)
         for gang in gangs.values():
@@ -253,7 +253,7 @@ class GangScheduler(StandIn):
                 continue
             chosen: list[tuple[Body, str]] = []
             for pod in waiting:
-                asked = _gpus(pod["spec"])
+                asked = gpus_of(pod["spec"])
                 fits = (n for n in nodes if free[_name(n)] >= asked and _allows(pod["spec"], n))
                 if (node := next(fits, None)) is None:
                     break
@@ -264,7 +264,7 @@ class GangScheduler(StandIn):
                     self.place(pod, at)
             else:
                 for pod, at in chosen:
-                    free[at] += _gpus(pod["spec"])
+                    free[at] += gpus_of(pod["spec"])
 
 
 class KaiScheduler(GangScheduler):
@@ -348,7 +348,7 @@ def free_gpus(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, int]:
     free = {_name(node): int(node["status"]["allocatable"].get(_GPU, 0)) for node in nodes}
     for pod in pods:
         if node := pod["spec"].get("nodeName"):
-            free[node] -= _gpus(pod["spec"])
+            free[node] -= gpus_of(pod["spec"])
     return free
 
 
@@ -374,61 +374,8 @@ def _allows(spec: Body, node: Body) -> bool:
     )
 
 
-class KoordScheduler(StandIn):
-    """Binds Reservations that are pinned to a node with room, and then their owners."""
-
-    def step(self) -> None:
-        reservations = self._api.items(RESERVATIONS)
-        pods = self._api.items(PODS)
-        free = self._free(pods, reservations)
-        for one in reservations:
-            if one.get("status", {}).get("phase") in ("Available", "Succeeded", "Failed"):
-                continue
-            template = one["spec"]["template"]["spec"]
-            asked, node = _gpus(template), template["nodeName"]
-            if free.get(node, 0) >= asked:
-                free[node] -= asked
-                status = {"phase": "Available", "nodeName": node}
-            else:
-                unschedulable = {
-                    "type": "Scheduled",
-                    "status": "False",
-                    "reason": "Unschedulable",
-                }
-                status = {"phase": "Pending", "conditions": [unschedulable]}
-            self._set_status(RESERVATIONS, one, status)
-        for pod in pods:
-            spec = pod["spec"]
-            if spec.get("nodeName") or spec.get("schedulingGates"):
-                continue
-            if spec.get("schedulerName") != "koord-scheduler":
-                continue
-            if (mine := _reservation_of(pod, reservations)) is not None:
-                self._api.bind(pod, mine["status"]["nodeName"])
-                self._set_status(RESERVATIONS, mine, {"phase": "Succeeded"})
-            elif node := next((n for n, left in free.items() if left >= _gpus(spec)), ""):
-                free[node] -= _gpus(spec)
-                self._api.bind(pod, node)
-
-    def _free(self, pods: Iterable[Body], reservations: Iterable[Body]) -> dict[str, int]:
-        free = free_gpus(self._api.items(NODES), pods)
-        for one in reservations:
-            if one.get("status", {}).get("phase") == "Available":
-                free[one["status"]["nodeName"]] -= _gpus(one["spec"]["template"]["spec"])
-        return free
-
-
-def _gpus(spec: Body) -> int:
+def gpus_of(spec: Body) -> int:
     return sum(
         int(container.get("resources", {}).get("requests", {}).get(_GPU, 0))
         for container in spec["containers"]
     )
-
-
-def _reservation_of(pod: Body, reservations: Iterable[Body]) -> Body | None:
-    metadata = pod["metadata"]
-    owner = {"object": {"namespace": metadata["namespace"], "name": metadata["name"]}}
-    for one in reservations:
-        if one.get("status", {}).get("phase") == "Available" and owner in one["spec"]["owners"]:
-            return one
-    return None

@@ -34,13 +34,13 @@ from tests.cluster import binaries
 from tests.cluster.api import NAMESPACES, NODES, PODS, Api, Body
 from tests.cluster.apiserver import ApiServer
 from tests.cluster.build import node, pod_spec
+from tests.cluster.koord_scheduler import KoordScheduler
 from tests.cluster.scheduler import KubeScheduler
 from tests.cluster.schedulers import (
     BIND_REQUESTS,
     KAI_POD_GROUPS,
     KaiBinder,
     KaiScheduler,
-    KoordScheduler,
     free_gpus,
     install_kinds,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,13 +20,15 @@ from placement.kubernetes.device_annotations import ALLOCATED
 from tests.cluster.api import PODS, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
-from tests.cluster.schedulers import RESERVATIONS, KoordScheduler
+from tests.cluster.koord_scheduler import KoordScheduler
+from tests.cluster.schedulers import RESERVATIONS
 from tests.controller import crashing
 from tests.controller.advice.worlds import connected, with_kinds
 from tests.controller.conftest import controller
 
 ADVISING: dict[str, Any] = {"mode": "advise", "advise": ("koordinator",), "advice_timeout": 0.0}
 KOORD_GANG = "gang.scheduling.koordinator.sh"
+OF_ONE = Advice("1", ("ml", "g"), "koordinator", (Binding(("ml", "a"), "u", "n"),), 0.0, 1)
 HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 
 
@@ -154,14 +156,68 @@ def test_a_reservation_holds_all_that_its_pod_asks_for() -> None:
             "containers": [{"name": "main", "image": "i", "resources": ask}],
         },
     }
-    advice = Advice("1", ("ml", "g"), "koordinator", (Binding(("ml", "a"), "u", "n"),), 0.0, 1)
-    made = reservation("r", pod, "n", advice, ttl=60.0)["spec"]["template"]["spec"]
+    made = reservation("r", pod, "n", OF_ONE, ttl=60.0)["spec"]["template"]["spec"]
     assert made["overhead"] == {"cpu": "250m"}
     assert made["initContainers"] == [
         {"name": "first", "image": "none", "resources": ask},
         {"name": "side", "image": "none", "resources": ask, "restartPolicy": "Always"},
     ]
     assert made["containers"] == [{"name": "main", "image": "i", "resources": ask}]
+
+
+def test_nothing_makes_way_for_a_reservation_and_no_other_pod_gets_it() -> None:
+    pod = {
+        "metadata": {"name": "a", "namespace": "ml", "uid": "u"},
+        "spec": {"priority": 9000, "containers": [{"name": "main"}]},
+    }
+    spec = reservation("r", pod, "n", OF_ONE, ttl=60.0)["spec"]
+    assert spec["owners"] == [{"object": {"namespace": "ml", "name": "a", "uid": "u"}}]
+    assert spec["template"]["spec"]["priority"] == 9000
+    assert spec["template"]["spec"]["preemptionPolicy"] == "Never"
+
+
+REFUSED: Body = {"type": "Scheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("status", "soon", "late"),
+    [
+        pytest.param({}, "writing", "writing", id="nobody has looked at it"),
+        pytest.param({"phase": "Failed"}, "failed", "failed", id="lost"),
+        pytest.param(
+            {"phase": "Pending", "conditions": [REFUSED]}, "writing", "failed", id="no room"
+        ),
+        pytest.param({"conditions": [REFUSED]}, "writing", "failed", id="no room, without a phase"),
+        pytest.param(
+            {"phase": "Available", "conditions": [REFUSED]}, "done", "done", id="room at last"
+        ),
+    ],
+)
+def test_what_has_no_room_yet_may_find_some(status: Body, soon: str, late: str) -> None:
+    """koord-scheduler calls unschedulable what it is to try again, and so does it with the first of
+    a gang of which the last is not there yet."""
+    key, now = ("ml", "a"), [0.0]
+    pod = {"metadata": {"name": "a", "namespace": "ml", "uid": "u"}, "spec": pod_spec(gpus=1)}
+    name = f"advice-{OF_ONE.id}-u"
+    body = {"metadata": {"name": name}, "status": status}
+    objects = Objects(1, {product.PODS: {key: pod}, product.RESERVATIONS: {("", name): body}})
+    # Gated, so that it waits for its Reservation; no gate is taken away here.
+    pod["spec"]["schedulingGates"] = [{"name": GATE}]
+    with ThreadPoolExecutor(1) as executor:
+        one = Koordinator(
+            cast("Any", FakeCluster()), executor, mode="reservations", clock=lambda: now[0]
+        )
+        seen = []
+        for now[0] in (0.0, 4.9, 5.0):
+            seen.append(one.act(OF_ONE, objects))
+    assert seen == [soon, soon, late]
+
+
+class FakeCluster:
+    """Takes whatever is written."""
+
+    def request(self, *_: object, **__: object) -> Body:
+        return {}
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from placement.cli.releasing import releases
 from tests.cluster.api import PODS, Api, Body
 from tests.cluster.build import node, pod_spec
 from tests.cluster.fixtures import Cluster
+from tests.cluster.koord_scheduler import KoordScheduler
 from tests.cluster.schedulers import (
     KAI_POD_GROUPS,
     VOLCANO_POD_GROUPS,
     GangScheduler,
     KaiBinder,
     KaiScheduler,
-    KoordScheduler,
     StandIn,
     install_kinds,
     wipe_kinds,
