@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Where the pods of a gang should go. `until` is in seconds since the epoch; `by` names
-    the adapter."""
+    the adapter; `seen` says what the nodes were when it was written, see `room.fingerprint`."""
 
     id: str
     gang: Key
@@ -57,6 +57,7 @@ class Advice:
     bindings: tuple[Binding, ...]
     until: float
     size: int
+    seen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mark(self) -> Mark:
@@ -82,6 +83,7 @@ class Advice:
                 "size": self.size,
                 "node": binding.node,
                 "until": round(self.until, 3),
+                **({"seen": self.seen[binding.node]} if binding.node in self.seen else {}),
                 **({"notes": dict(binding.notes)} if binding.notes else {}),
             }
         )
@@ -110,6 +112,7 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[Mark, Advice]:
                 (binding,),
                 float(said["until"]),
                 int(said["size"]),
+                {binding.node: str(said["seen"])} if "seen" in said else {},
             )
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
@@ -124,6 +127,7 @@ def read_advice(pods: Mapping[Key, Body]) -> dict[Mark, Advice]:
                 (*before.bindings, binding),
                 before.until,
                 before.size,
+                {**before.seen, **one.seen},
             )
         found[one.mark] = one
     return found

@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -28,7 +29,7 @@ from controller.advice.advice import Advice, End, Mark, read_advice
 from controller.advice.objects import Objects
 from controller.advice.pod_patches import annotate, gates, set_condition
 from controller.advice.rejections import Rejections
-from controller.advice.room import overbooked, what_pods_meet
+from controller.advice.room import fingerprint, overbooked, what_pods_meet
 from controller.apply import Binding
 from controller.events import Recorder
 from controller.gang_state import Body, Key, node_of
@@ -94,6 +95,9 @@ class AdviceLifecycle:
             why = self._changed(advice, objects, expected)
             if why:
                 return self._conflict(advice, why, ())
+            nodes = objects.of(NODES)
+            seen = {name: fingerprint(nodes["", name]) for name in set(advice.nodes.values())}
+            advice = replace(advice, seen=seen)
             self._begun[advice.mark] = self._steady()
             written = list(self._executor.map(partial(self._mark, advice), advice.bindings))
             if not all(written):

@@ -6,7 +6,9 @@ or is about to be, is read once more, and counted as for a plan.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain
 
 from controller.advice.adapter import Adapter
@@ -30,13 +32,15 @@ def overbooked(
     nodes = sorted(set(advice.nodes.values()))
     there: dict[Key, Body] = {}
     for name in nodes:
-        node = objects.of(NODES).get(("", name))
+        node = _node(cluster, name)
         if node is None:
             return f"node {name} is gone"
         if (node.get("spec") or {}).get("unschedulable"):
             return f"node {name} is cordoned"
         if not _is_ready(node):
             return f"node {name} is not ready"
+        if advice.seen.get(name, fingerprint(node)) != fingerprint(node):
+            return f"node {name} has changed"
         there["", name] = node
     requests = _requests(cluster, objects)
     pods = _pods(cluster, objects, nodes, requests)
@@ -67,6 +71,22 @@ def what_pods_meet(node: Body) -> tuple[object, ...]:
         allocatable,
         _is_ready(node),
     )
+
+
+def fingerprint(node: Body) -> str:
+    """`what_pods_meet` in short, to be compared later."""
+    text = json.dumps(what_pods_meet(node), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _node(cluster: Cluster, name: str) -> Body | None:
+    try:
+        node = cluster.request("GET", NODES.path_of(name))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    return {"kind": NODES.kind, "apiVersion": NODES.api_version, **node}
 
 
 def _is_ready(node: Body) -> bool:

@@ -113,6 +113,24 @@ def test_a_node_that_changes_after_the_plan_gets_nobody(
     assert set(world.bound().values()) == {"b"}
 
 
+@some_ways("kai by gate")
+def test_a_node_that_is_tainted_while_kai_is_waited_for_gets_nobody(
+    world: Cluster, service: str, way: Way
+) -> None:
+    """KAI's binder asks for no taints. A label or a GPU less is as good a reason."""
+    way.add_nodes(world, "a")
+    way.add_gang(world, "g", 2)
+    settings = {**way.settings, "advise_kai_settle": 3.0}
+    with way.scheduled(world), controller(world.kubeconfig(), service, **settings):
+        world.wait_until(lambda: len(world.api.items(BIND_REQUESTS)) == 2, "they are made")
+        taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+        world.api.merge(NODES, "a", {"spec": {"taints": [taint]}})
+        way.add_nodes(world, "b")
+        world.wait_until(lambda: len(world.bound()) == 2, "the gang is bound")
+        world.wait_until(lambda: is_over(world), "the advice has ended")
+    assert set(world.bound().values()) == {"b"}
+
+
 @some_ways("kai by gate", "koordinator")
 def test_what_was_made_for_a_gang_that_is_deleted_goes(
     world: Cluster, service: str, way: Way
