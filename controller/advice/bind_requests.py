@@ -15,6 +15,8 @@ from placement.kubernetes.shares import Share, read_shares
 from placement.resources import BIND_REQUESTS
 
 _GPU: Final = "nvidia.com/gpu"
+#: Instances of a GPU, by their profile.
+_MIG: Final = "nvidia.com/mig-"
 #: MiB of each GPU of a node.
 _GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 _LONGEST_LABEL: Final = 63
@@ -31,8 +33,8 @@ def bind_request(
 ) -> dict[str, Any]:
     """The BindRequest of a pod, named, owned and labelled like KAI's own.
 
-    A pod of whole GPUs gets a number of them; one with shares gets one of each of its groups.
-    Without `tries` a request fails for good when it fails once.
+    A pod of whole GPUs, also one of none, gets a number of them; one with shares gets one of each
+    of its groups. Without `tries` a request fails for good when it fails once.
     """
     metadata = pod["metadata"]
     name = node["metadata"]["name"]
@@ -76,9 +78,10 @@ def has_succeeded(request: Body) -> bool:
 
 def _received(pod: Body, node: Body, gpu_groups: tuple[str, ...]) -> dict[str, Any]:
     if not shares_gpus(pod):
+        gpus = _gpus(pod)
         return {
-            "receivedResourceType": "Regular",
-            "receivedGPU": {"count": _gpus(pod), "portion": "1"},
+            "receivedResourceType": "MigInstance" if _asks_for_mig(pod) else "Regular",
+            "receivedGPU": {"count": gpus, "portion": "1.00" if gpus else "0.00"},
         }
     share = read_shares({}, pod["metadata"].get("annotations") or {}).share
     return {
@@ -101,18 +104,29 @@ def _portion(share: Share | None, node: Body) -> str:
 
 
 def _gpus(pod: Body) -> int:
-    """The whole GPUs of a pod; init containers run before, so the larger of both counts."""
+    """The whole GPUs of a pod; init containers run before the others, but for sidecars."""
 
     def asked(container: Body) -> int:
-        resources = container.get("resources") or {}
-        for kind in ("requests", "limits"):
-            if (text := (resources.get(kind) or {}).get(_GPU)) is not None:
-                try:
-                    return amount(_GPU, str(text))
-                except QuantityError:
-                    return 0
-        return 0
+        text = _asked(container).get(_GPU, "0")
+        try:
+            return amount(_GPU, str(text))
+        except QuantityError:
+            return 0
 
     spec = pod["spec"]
-    together = sum(map(asked, spec.get("containers") or ()))
-    return max([together, *map(asked, spec.get("initContainers") or ())])
+    inits = spec.get("initContainers") or ()
+    sidecars = [one for one in inits if one.get("restartPolicy") == "Always"]
+    together = sum(map(asked, (*sidecars, *(spec.get("containers") or ()))))
+    return max([together, *(asked(one) for one in inits if one not in sidecars)])
+
+
+def _asks_for_mig(pod: Body) -> bool:
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return any(name.startswith(_MIG) for one in containers for name in _asked(one))
+
+
+def _asked(container: Body) -> dict[str, Any]:
+    """What a container asks for: its requests, else its limits."""
+    resources = container.get("resources") or {}
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}

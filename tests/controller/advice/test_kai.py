@@ -118,7 +118,7 @@ def test_a_held_gang_is_bound_whole_and_handed_to_kai(kai: Cluster, service: str
         labels = request["metadata"]["labels"]
         assert labels["selected-node"] == request["spec"]["selectedNode"] == pod["spec"]["nodeName"]
         assert labels.get(KAI_NODE_POOL) == ("gold" if pod["spec"]["nodeName"] == "b" else None)
-        assert request["spec"]["receivedGPU"] == {"count": 1, "portion": "1"}
+        assert request["spec"]["receivedGPU"] == {"count": 1, "portion": "1.00"}
         assert "backoffLimit" not in request["spec"]
 
 
