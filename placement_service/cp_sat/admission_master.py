@@ -173,12 +173,26 @@ class AdmissionMaster:
         """Keep a goal at what was reached."""
         hold(self.cp, terms, at_least, at_most)
 
-    def solve(self, terms: Terms[Var], *, maximize: bool, seconds: float, effort: float) -> Answer:
+    def solve(
+        self,
+        terms: Terms[Var],
+        *,
+        maximize: bool,
+        seconds: float,
+        effort: float,
+        direct: bool = False,
+    ) -> Answer:
         """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target."""
         # One worker with full linearisation closes these models. Two leave some bounds at the
         # trivial value, as measured.
         found = optimise(
-            self.cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
+            self.cp,
+            terms,
+            maximize=maximize,
+            seconds=seconds,
+            effort=effort,
+            portfolio=False,
+            direct=direct,
         )
         if isinstance(found, Answer):
             return found

@@ -9,7 +9,7 @@ each way to count:      sum of what pods count <= what the block has room for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -132,6 +132,20 @@ class BlockRoom:
                 [some[i].number for i in mine.tolist()], units[mine, k].tolist()
             )
             self.cp.add(expr <= int(ways.room[k]))
+
+
+def too_many_patterns(blocks: Blocks, kinds: Collection[Kind], most: int) -> bool:
+    """Whether models of all blocks with parts of these kinds would have too many patterns."""
+    known: set[tuple[tuple[int, ...], int]] = set()
+    for sort in blocks.racks:
+        mine = {k.size for k in kinds if 1 < k.size <= sort.capacity and sort.pool in k.pools}
+        sizes = tuple(sorted(mine, reverse=True))
+        if (sizes, sort.capacity) not in known:
+            known.add((sizes, sort.capacity))
+            most -= len(maximal_patterns(sizes, sort.capacity, most))
+            if most < 0:
+                return True
+    return False
 
 
 def _holds(pattern: Mapping[int, int], content: Sizes) -> bool:

@@ -82,6 +82,7 @@ def optimise(
     portfolio: bool,
     linear: int = 2,
     brief: bool = False,
+    direct: bool = False,
 ) -> Found | Answer:
     """Optimise one goal, or find anything without one; an answer when nothing was found.
 
@@ -90,12 +91,14 @@ def optimise(
     different workers solves what one does not. (Interleaved workers would be deterministic, but
     OR-tools 9.15 aborts on some small models with them.) `linear` is how much of the model goes
     into linear relaxations. A `brief` solve skips preparations that take as long as small models
-    need.
+    need, a `direct` one all of them.
     """
     solver = cp_model.CpSolver()
     if brief:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
+    if direct:
+        solver.parameters.cp_model_presolve = False
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:

@@ -24,13 +24,13 @@ from placement_service.search.incumbent import State
 _WEIGHTS_PER_GPU = 100
 
 
-def fill_blocks(state: State) -> None:
-    """Better plans, where blocks say enough of the problem."""
-    mine = _told(state)
+def fill_blocks(state: State, *, anew: bool) -> None:
+    """Better plans, where blocks say enough of the problem; `anew` also one from nothing."""
+    mine = told(state)
     if mine is None:
         return
     try:
-        best, found = mine.encoded(), _fill(mine)
+        best, found = mine.encoded(), _fill(mine) if anew else None
         # A plan that lacks less of the target is easier to complete than one full of other gangs.
         if found is not None and (not mine.packs(best) or mine.rank(found) > mine.rank(best)):
             mine.take(found)
@@ -42,7 +42,7 @@ def fill_blocks(state: State) -> None:
 
 def swap_blocks(state: State) -> None:
     """A better plan by opening a few blocks of this one at a time, where all found room."""
-    mine = _told(state) if state.packs else None
+    mine = told(state) if state.packs else None
     if mine is None:
         return
     try:
@@ -51,7 +51,7 @@ def swap_blocks(state: State) -> None:
         return
 
 
-def _told(state: State) -> BlockProblem | None:
+def told(state: State) -> BlockProblem | None:
     """The problem as blocks; None where they say too little, or there is no time."""
     parameters = state.parameters
     if state.proven or state.left <= parameters.least_seconds:

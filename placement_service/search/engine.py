@@ -2,18 +2,19 @@
 
 0. Evictions: where many running gangs may give way, a linear model says which.
 1. Count: rows and the master bound what any plan can admit, and name a target.
-2. Decode: place the target greedily, in one order or a few.
-3. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
-4. Fill: block after block with whole gangs of the target, then what is left, then a few
+2. Assign: blocks for all gangs of the target at once, by counted rows.
+3. Decode: place the target greedily, in one order or a few.
+4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
+5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
-5. Configure: where parts share domains of unlike nodes, columns of what fits there together
+6. Configure: where parts share domains of unlike nodes, columns of what fits there together
    sharpen the bounds and make plans. Then decode and exchange again, and swap blocks.
-6. Places: which gangs can lie whole where they prefer to, a bound of topology.
-7. Aggregate: units on nodes without domains first; then the model that counts alike parts of
+7. Places: which gangs can lie whole where they prefer to, a bound of topology.
+8. Aggregate: units on nodes without domains first; then the model that counts alike parts of
    gangs together settles goal after goal where it is small enough; where it is very small a
    second time, after finding out which parts fit into which domains together.
-8. Improve: both models settle neighbourhoods, one after another.
-9. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
+9. Improve: both models settle neighbourhoods, one after another.
+10. Exact: on small problems, when that no longer helps, the exact model settles goal after goal,
    with every rule; then neighbourhoods continue.
 
 Bounds come from relaxations alone and values from plans alone, so no stage can
@@ -32,6 +33,7 @@ from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
+from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
@@ -102,8 +104,11 @@ def _improve(state: State) -> None:
     if not state.proven:
         with stage(Stage.COUNT):
             count(state)
+        with stage(Stage.FILL):
+            assigned = assign_blocks(state)
         with stage(Stage.DECODE):
-            decode(state, first=True)
+            if not assigned:
+                decode(state, first=True)
             if any(g.base >= 0 for g in state.problem.gangs):
                 # Placing gangs in another order finds room for sets long before block swaps do.
                 decode(state, first=False)
@@ -112,7 +117,7 @@ def _improve(state: State) -> None:
                 exchange_parts(state)
         # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
-            fill_blocks(state)
+            fill_blocks(state, anew=not assigned)
         with stage(Stage.CONFIGURE):
             configured = settle_configurations(state)
         with stage(Stage.DECODE):

@@ -35,9 +35,10 @@ class SearchParameters:
     #: Effort for each goal of the admission master.
     master_effort: float = 2.0
     #: Classes of gangs times places up to which the master is asked which gangs lie whole where,
-    #: and its effort.
+    #: and its effort; that of the question whether any plan is better than the one there is.
     place_variables: int = 8_000
     place_effort: float = 1.0
+    place_brief_effort: float = 0.15
 
     #: The share of the time that is left for each goal of the master with configurations.
     configuration_share: float = 0.5
@@ -73,6 +74,18 @@ class SearchParameters:
     block_swaps_in_vain: int = 60
     #: Swaps without success after which it is counted whether there is anything to gain.
     block_swaps_uncounted: int = 8
+
+    #: Blocks for all gangs at once: attempts, guesses in each with all gangs whole, guesses with
+    #: the same ones torn, and how many may be torn before it is given up.
+    assign_attempts: int = 2
+    assign_rounds: int = 8
+    assign_torn_rounds: int = 8
+    assign_torn: int = 6
+    #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
+    assign_steps: int = 150
+    assign_corrections: int = 20
+    #: By how much luck moves gangs in the order in which they choose blocks.
+    assign_luck: float = 0.3
 
     #: Classes of gangs left out that may take the place of others when blocks are opened.
     block_newcomers: int = 120

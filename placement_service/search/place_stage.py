@@ -13,20 +13,13 @@ from placement_service.search.lexicographic import keep
 def count_places(state: State) -> None:
     """The bound of topology among plans that reach the bounds before it, where that is settled."""
     at = state.first_open
-    if not state.packs or state.proven or state.goals[at].tier is not TierName.TOPOLOGY:
-        return
     before = state.bounds[:at]
-    if state.counted_places == before or state.left <= state.parameters.least_seconds:
+    if not _is_open(state) or state.counted_places == before:
         return
     state.counted_places = before
-    every = _places(state)
-    if not every:
-        return
-    master = AdmissionMaster(state.counting, state.parameters.model, every)
-    for goal, floor, bound in zip(state.goals, state.worth.floors, before, strict=False):
-        keep(goal, master, bound if floor is None else floor)
-    terms = state.goals[at].terms(master)
-    if terms is None or not any(span([term]) for term in terms):
+    master = _master(state)
+    terms = state.goals[at].terms(master) if master else None
+    if not master or terms is None or not any(span([term]) for term in terms):
         return
     answer = master.solve(
         terms,
@@ -36,6 +29,48 @@ def count_places(state: State) -> None:
     )
     if answer.bound is not None:
         state.learn(at, answer.bound)
+
+
+def confirm_places(state: State) -> None:
+    """The bound of topology where counting soon says that no plan is better than this one.
+
+    That is easier to say than what the best one is worth.
+    """
+    at = state.first_open
+    master = _master(state) if _is_open(state) else None
+    terms = state.goals[at].terms(master) if master else None
+    if not master or terms is None or not any(span([term]) for term in terms):
+        return
+    reached = state.worth.enough[at]
+    master.hold(terms, at_most=reached - 1)
+    better = master.solve(
+        [],
+        maximize=False,
+        seconds=state.at_most(state.left / 2),
+        effort=state.parameters.place_brief_effort,
+        direct=True,
+    )
+    if better.proven and better.value is None:
+        state.learn(at, reached)
+
+
+def _is_open(state: State) -> bool:
+    """Whether topology is the first goal that is not proven."""
+    if state.left <= state.parameters.least_seconds:
+        return False
+    return state.open_tier is TierName.TOPOLOGY
+
+
+def _master(state: State) -> AdmissionMaster | None:
+    """The master with places of the levels that gangs prefer, held at all goals before topology."""
+    every = _places(state)
+    if not every:
+        return None
+    master = AdmissionMaster(state.counting, state.parameters.model, every)
+    before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
+    for goal, floor, bound in list(before)[: state.first_open]:
+        keep(goal, master, bound if floor is None else floor)
+    return master
 
 
 def _places(state: State) -> list[PlaceRows]:

@@ -114,7 +114,7 @@ def test_whatever_is_filled_is_a_plan_worth_what_is_claimed(seed: int) -> None:
     problem = formulate(snapshot, Policy())
     state = State(problem, first_answer(problem), time.monotonic() + 60, lambda _: None, FEW_SWAPS)
     count(state)
-    fill_blocks(state)
+    fill_blocks(state, anew=True)
     event(state.phase)
     solution = state.solution()
     bindings = name_pods(snapshot, solution.assignments)
@@ -139,7 +139,7 @@ def counted(instance: Instance, parameters: SearchParameters = FEW_SWAPS) -> Sta
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_what_is_filled_obeys_every_rule(instance: Instance) -> None:
     state = counted(instance)
-    fill_blocks(state)
+    fill_blocks(state, anew=True)
     bindings = name_pods(instance.snapshot(), state.solution().assignments)
     assert not verify(instance.snapshot(), Policy(), bindings)
 
@@ -147,7 +147,7 @@ def test_what_is_filled_obeys_every_rule(instance: Instance) -> None:
 def test_fewer_gangs_are_in_several_blocks() -> None:
     state = counted(Instance("mix", {"blocks": 5, "gangs": 60, "load": 1.0}))
     before = state.solution()
-    fill_blocks(state)
+    fill_blocks(state, anew=True)
     domains = [
         next(tier.value for tier in s.tiers if tier.name is TierName.TOPOLOGY)
         for s in (before, state.solution())
@@ -176,7 +176,7 @@ def test_nothing_is_filled_when_the_time_is_over() -> None:
     mine = BlockProblem(state)
     state.deadline = time.monotonic()
     BlockSwaps(mine, mine.encoded()).run()
-    fill_blocks(state)
+    fill_blocks(state, anew=True)
     assert state.plan is before
 
 
@@ -202,6 +202,6 @@ def test_groups_that_are_all_extras_do_no_harm() -> None:
     start = first_answer(problem)
     state = State(problem, start, time.monotonic() + 60, lambda _: None, FEW_SWAPS)
     count(state)
-    fill_blocks(state)
+    fill_blocks(state, anew=True)
     # One asks for nothing of whole nodes but extras.
     assert any(q.pending and not q.missing for g in problem.pending for q in g.requirements)

@@ -1,0 +1,53 @@
+"""Blocks for all gangs of the target at once, then one model of what is left.
+
+A guess says which gang lies whole in which block. The model of all blocks with these gangs where
+they are gives out racks, and places what is torn and what names no block. That is far less than
+to fill block after block, and no block takes what another one needs. It gives plans, never bounds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_service.cp_sat.block_contents import Filled
+from placement_service.cp_sat.block_room import too_many_patterns
+from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.block_stage import told
+from placement_service.search.block_swaps import settle
+from placement_service.search.incumbent import State
+from placement_service.search.place_stage import confirm_places
+
+
+def assign_blocks(state: State) -> bool:
+    """A better plan, if it finds one; whether that reaches the bounds of all goals before topology.
+
+    Sets are left to others: where their gangs lie is not for each gang to say.
+    """
+    mine = told(state)
+    if mine is None or any(c.base >= 0 for c in mine.classes):
+        return False
+    guess, packs, p = BlockGuess(mine), False, mine.parameters
+    if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
+        return False
+    for _ in range(p.assign_attempts):
+        found = _filled(mine, guess)
+        if found is None:
+            break
+        mine.take(found)
+        confirm_places(state)
+        packs = packs or mine.packs(found)
+        if state.proven or not packs:
+            break
+    return packs
+
+
+def _filled(mine: BlockProblem, guess: BlockGuess) -> Filled | None:
+    """All blocks with the gangs of the target; None where no guess fits."""
+    whole = guess.whole()
+    if whole is None or mine.state.left <= mine.parameters.least_seconds:
+        return None
+    order = mine.blocks.order
+    held = {(c, order[b]): int(whole[c, b]) for c, b in np.argwhere(whole).tolist()}
+    model = mine.model(order, mine.wanted, held=held, pooled=True)
+    return settle(mine, model, effort=mine.parameters.block_rest_effort)

@@ -1,0 +1,83 @@
+"""Gangs that no block can hold whole beside the others, cut in pieces that blocks can hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement_service.cp_sat.block_shapes import Class, Kind
+from placement_service.formulation.arrays import Ints
+from placement_service.search.block_rows import BlockRows
+
+#: A piece: its parts, the largest first.
+Parts = list[Kind]
+
+#: So often blocks for the pieces of a gang are chosen by luck, before the roomiest are taken.
+CHOICES = 20
+
+
+def parts_of(gang: Class) -> Parts:
+    """The parts of a gang one by one, the largest first."""
+    kinds = sorted(gang.shape.kinds, key=lambda k: -k[0].size)
+    return [kind for kind, times in kinds for _ in range(times if kind.size else 0)]
+
+
+class PieceCutter:
+    """Cuts gangs, each time in another way."""
+
+    def __init__(self, rows: BlockRows, *, seed: int) -> None:
+        self._rows = rows
+        self._kind = {kind: i for i, kind in enumerate(rows.kinds)}
+        self._random = random.Random(seed)
+
+    def takes(self, parts: Parts) -> Ints:
+        """What parts take together, row by row."""
+        total: Ints = self._each(parts).sum(axis=0)
+        return total
+
+    def cut(self, gangs: Sequence[Parts]) -> list[Parts]:
+        """Each gang in as few pieces as blocks allow, two at least.
+
+        A piece is what one of so many blocks has room for beside all pieces before it.
+        """
+        room = self._rows.room.copy()
+        found: list[Parts] = []
+        for parts in sorted(gangs, key=len, reverse=True):
+            left = parts
+            most = [self._fitting(left, one) for one in room]
+            chosen = self._choose(most, len(left))
+            for i, b in enumerate(chosen):
+                later = sum(most[other] for other in chosen[i + 1 :])
+                size = able = min(most[b], len(left))
+                if later:
+                    size = self._random.randint(min(max(1, len(left) - later), able), able)
+                piece, left = left[:size], left[size:]
+                room[b] = np.maximum(room[b] - self.takes(piece), 0)
+                found.append(piece)
+            found.append(left)
+        return [piece for piece in found if piece]
+
+    def _choose(self, most: Sequence[int], parts: int) -> list[int]:
+        """Some of the fewest blocks that have room for so many parts."""
+        roomy = sorted((b for b, n in enumerate(most) if n), key=lambda b: -most[b])
+        count = 2
+        while count < len(roomy) and sum(most[b] for b in roomy[:count]) < parts:
+            count += 1
+        count = min(count, len(roomy))
+        for _ in range(CHOICES):
+            chosen = self._random.sample(roomy, count)
+            if sum(most[b] for b in chosen) >= parts:
+                return chosen
+        return roomy[:count]
+
+    def _fitting(self, parts: Parts, room: Ints) -> int:
+        """How many parts a block has room for, the first ones."""
+        together = np.cumsum(self._each(parts), axis=0)
+        return int((together <= room).all(axis=1).sum())
+
+    def _each(self, parts: Parts) -> Ints:
+        at = np.array([self._kind[kind] for kind in parts], dtype=np.int64)
+        each: Ints = self._rows.parts[at]
+        return each

@@ -1,0 +1,170 @@
+"""Blocks for all gangs at once: what is counted, what racks hold, and what comes of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from bench.instances import Instance
+from placement_service.cp_sat.block_shapes import Kind
+from placement_service.entities.pod_assignment import name_pods
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.judge.verify import verify
+from placement_service.search.assign_stage import assign_blocks
+from placement_service.search.block_assignment import BlockAssignment
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.block_rows import block_rows
+from placement_service.search.gang_pieces import PieceCutter, parts_of
+from placement_service.search.incumbent import State
+from placement_service.search.master_stage import count
+from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.rack_fitting import RackFitting
+from tests.scenario import Group, Scenario
+from tests.service.search.test_block_stage import question
+
+
+def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:
+    """A search that knows its target and has nothing but the first answer."""
+    problem = formulate(snapshot, Policy())
+    start = first_answer(problem)
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
+    count(state)
+    return state
+
+
+@pytest.mark.parametrize("load", [1.05, 1.3])
+def test_a_full_cluster_is_filled_with_whole_gangs_at_once(load: float) -> None:
+    state = counted(Instance("mix", {"blocks": 6, "gangs": 80, "load": load}, 1).snapshot())
+    assert not state.packs
+    assert assign_blocks(state)
+    assert state.proven
+
+
+def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
+    roomy = "b{0}/r{0}1: x{0}1=8 x{0}2=8 | b{0}/r{0}2: x{0}3=8 x{0}4=8"
+    poor = "b{0}/r{0}1: x{0}1=8 x{0}2=8 | b{0}/r{0}2: x{0}3=8 | b{0}/r{0}3: x{0}4=8"
+    scenario = Scenario(" | ".join([roomy.format(1), poor.format(2), poor.format(3)]))
+    parts = [Group(name, pods=2, gpus=8, pack="rack") for name in ("left", "right")]
+    for name in "ab":
+        scenario = scenario.gang(name, *parts, prefer="block")
+    for i in range(4):
+        scenario = scenario.gang(f"one-{i}", Group("pod", gpus=8), prefer="block")
+    state = counted(scenario.snapshot())
+    assert assign_blocks(state)
+    assert state.proven
+    assert state.worth.values[-2] == 1000
+
+
+def test_a_gang_that_needs_one_block_is_never_torn() -> None:
+    scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8")
+    scenario = scenario.gang("must", Group("pod", pods=2, gpus=8), pack="block")
+    scenario = scenario.gang("may", Group("pod", pods=2, gpus=8), prefer="block")
+    state = counted(scenario.snapshot())
+    if not state.proven:
+        assert assign_blocks(state)
+    assert state.proven
+
+
+def test_sets_are_left_to_others() -> None:
+    parameters = {"blocks": 4, "gangs": 50, "scaled": 1.0, "load": 1.0}
+    state = counted(Instance("mix", parameters).snapshot())
+    plan = state.plan
+    assert not assign_blocks(state)
+    assert state.plan is plan
+
+
+@given(st.integers(0, 10_000))
+def test_what_comes_of_it_is_a_plan_and_no_worse(seed: int) -> None:
+    snapshot = question(seed)
+    state = counted(snapshot)
+    before = state.worth.rank
+    packs = assign_blocks(state)
+    event(f"packs: {packs}, better: {state.worth.rank > before}")
+    assert state.worth.rank >= before
+    solution = state.solution()
+    assert not verify(snapshot, Policy(), name_pods(snapshot, solution.assignments))
+
+
+@given(st.integers(0, 10_000))
+def test_a_plan_obeys_the_rows_of_every_block(seed: int) -> None:
+    state = counted(question(seed))
+    mine = BlockProblem(state)
+    if not mine.usable:
+        return
+    rows = block_rows(mine.blocks, mine.classes)
+    whole = np.zeros((len(mine.classes), len(mine.blocks.order)), dtype=np.int64)
+    for (c, b), n in mine.encoded().whole.items():
+        # A block without whole nodes may still hold gangs of small pods.
+        if b in mine.blocks.order:
+            whole[c, mine.blocks.order.index(b)] += n
+    event(f"whole gangs: {min(4, int(whole.sum()))}")
+    assert (whole.T @ rows.takes <= rows.room).all()
+
+
+@given(st.integers(0, 10_000))
+def test_what_is_kept_up_step_by_step_is_what_counting_anew_says(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    takes, room = rng.integers(0, 9, (5, 3)), rng.integers(5, 20, (4, 3))
+    gangs = rng.integers(0, 4, 5)
+    search = BlockAssignment(takes, room, rng.integers(1, 30, 5), seed=seed)
+    for gang, times in enumerate(gangs.tolist()):
+        for _ in range(times):
+            search.add(gang)
+    before = search.cost
+    search.run(30)
+    assert search.cost <= before
+    assert (search.count.sum(axis=1) == gangs).all()
+    assert (search.load == search.count.T @ takes).all()
+    over = np.maximum(search.load[:-1] - room, 0).sum()
+    assert search.over == over
+    search.relieve(np.ones(5, dtype=bool))
+    assert (search.load[:-1] <= room).all()
+
+
+def test_two_gangs_change_places_where_no_one_can_move() -> None:
+    # Blocks of 10 and 9; three of 5, 5 and 4 and another of 5: only 5 + 5 and 5 + 4 fit.
+    takes, room = np.array([[5], [4]]), np.array([[10], [9]])
+    search = BlockAssignment(takes, room, np.array([100, 100]), seed=1)
+    start = np.array([[1, 2, 0], [1, 0, 0]])
+    search.begin(start)
+    assert search.over == 1
+    search.run(20)
+    assert search.cost == 0
+
+
+def test_racks_hold_what_they_hold() -> None:
+    snapshot = Scenario("b1/r1: a1=8 a2=8 a3=8 | b1/r2: c1=8 c2=8 c3=8 | b2/r3: d1=8").gang(
+        "g", Group("part", pods=2, gpus=8, pack="rack"), prefer="block"
+    )
+    state = counted(snapshot.snapshot())
+    blocks = BlockProblem(state).blocks
+    fitting = RackFitting(blocks, seed=1)
+    one = blocks.order[-1]
+
+    def parts(*sizes: int) -> list[Kind]:
+        return [Kind((0,), size) for size in sizes]
+
+    assert fitting.misfit(one, parts(2, 2)) is None
+    assert fitting.misfit(one, parts(3, 2)) is None
+    assert fitting.misfit(one, parts(2, 2, 2)) == Kind((0,), 2)
+
+
+@given(st.integers(0, 10_000))
+def test_pieces_of_a_gang_are_the_gang(seed: int) -> None:
+    mine = BlockProblem(counted(question(seed)))
+    if not mine.usable:
+        return
+    cutter = PieceCutter(block_rows(mine.blocks, mine.classes), seed=seed)
+    luck = random.Random(seed)
+    gang = parts_of(luck.choice(mine.classes))
+    pieces = cutter.cut([gang])
+    event(f"pieces: {min(4, len(pieces))}")
+    assert sum((Counter(piece) for piece in pieces), Counter()) == Counter(gang)
