@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -47,6 +47,9 @@ _MOST_TRIED: Final = 24
 #: What shares of GPUs leave alone.
 _PLAIN: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
+#: The part of the time that is left that a step gets which others follow.
+_SHARE: Final = 0.6
+
 #: Up to so many pairs of a demand and a node several gangs are asked for together. With more, no
 #: proof is found in time.
 _MOST_CHOICES: Final = 10_000
@@ -60,28 +63,66 @@ def evict(case: Case) -> Iterator[Evict]:
     leavers = Leavers(case.snapshot, case.gang)
     if not leavers.names:
         return
+    exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
+    # 1. Whoever the plan places may lie elsewhere; with none of them at least so many have to go.
+    alone = EvictionAnswer(None, 0)
+    if trial.plan:
+        question = _question(trial.problem, leavers, [trial.gang], trial.problem.free)
+        alone = _asked(case.within(_SHARE), question) or alone
+    # 2. Where all of them stay, the trial shows at once that it is enough.
+    best: Evict | None = None
+    for best in _beside(case.within(_SHARE), leavers, alone.bound, exact=exact):
+        yield best
+    # 3. Fewer, for which some of them have to lie elsewhere.
+    if alone.times is None or not any(alone.times):
+        return
+    _, pods = leavers.chosen(alone.times)
+    if best is None or len(pods) < len(best.pods):
+        fit, found = _tried(case, leavers, alone.times)
+        if fit.found:
+            sure = exact and fit is Fit.YES and alone.bound >= len(pods)
+            yield replace(found, proven=sure)
+
+
+def _beside(case: Case, leavers: Leavers, least: int, *, exact: bool) -> Iterator[Evict]:
+    """The least eviction where the plan's gangs stay where the plan has them.
+
+    At least so many pods have to go wherever they are; `exact` says that only room matters.
+    """
+    trial = case.here
     question = _question(trial.problem, leavers, [trial.gang], trial.residual.free.copy())
-    proven = trial.problem.exact and _is_exact(trial.problem, trial.gang)
     for _ in range(_MOST_TRIED):
         answer = _asked(case, question)
         if answer is None or answer.times is None:
             return
-        gangs, pods = leavers.chosen(answer.times)
-        change = partial(changes.without_pods, pods=pods, gangs=gangs)
-        after = case.trial(change(case.snapshot))
-        fit, plan = case.fit(after)
-        if plan is not None:
-            fit = case.settled(change, plan, gangs)
+        fit, found = _tried(case, leavers, answer.times)
         if fit.found:
-            named = {name for name, some in leavers.members.items() if some & pods}
-            found = Evict(tuple(sorted(named)), tuple(sorted(pods)), False)
             yield found
-            sure = proven and fit is Fit.YES and answer.bound >= len(pods)
-            if sure and _is_least(case, leavers, len(pods)):
+            pods = len(found.pods)
+            sure = exact and fit is Fit.YES and answer.bound >= pods
+            if sure and (least >= pods or _is_least(case, leavers, pods)):
                 yield replace(found, proven=True)
             return
-        proven = proven and fit is Fit.NO
+        exact = exact and fit is Fit.NO
         question = replace(question, forbidden=(*question.forbidden, answer.times))
+
+
+class _Tried(NamedTuple):
+    """Whether an eviction is enough."""
+
+    fit: Fit
+    eviction: Evict
+
+
+def _tried(case: Case, leavers: Leavers, times: Sequence[int]) -> _Tried:
+    """Whether it is enough that each leaver goes so often."""
+    gangs, pods = leavers.chosen(times)
+    change = partial(changes.without_pods, pods=pods, gangs=gangs)
+    fit, plan = case.fit(case.trial(change(case.snapshot)))
+    if plan is not None:
+        fit = case.settled(change, plan, gangs)
+    named = {name for name, some in leavers.members.items() if some & pods}
+    return _Tried(fit, Evict(tuple(sorted(named)), tuple(sorted(pods)), False))
 
 
 def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
@@ -92,21 +133,18 @@ def _asked(case: Case, question: EvictionQuestion) -> EvictionAnswer | None:
 def _is_least(case: Case, leavers: Leavers, pods: int) -> bool:
     """Whether fewer evictions are not enough even if the plan's gangs were placed elsewhere.
 
-    The gang alone decides at once if it must get all that it needs; otherwise all of them together.
+    All of them are asked for together.
     """
     trial = case.here
     if not trial.plan:
         return True
     others = [trial.problem.gangs[i] for i in trial.plan]
-    together = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
-    for gangs in ([trial.gang], together):
-        question = _question(trial.problem, leavers, gangs, trial.problem.free)
-        if gangs is together and np.count_nonzero(question.eligible) > _MOST_CHOICES:
-            break
-        answer = _asked(case, question)
-        if answer is not None and answer.bound >= pods:
-            return True
-    return False
+    gangs = [trial.gang, *(one for one in others if _is_exact(trial.problem, one))]
+    question = _question(trial.problem, leavers, gangs, trial.problem.free)
+    if np.count_nonzero(question.eligible) > _MOST_CHOICES:
+        return False
+    answer = _asked(case, question)
+    return answer is not None and answer.bound >= pods
 
 
 def _is_exact(problem: Problem, gang: Gang) -> bool:

@@ -131,6 +131,24 @@ def test_an_eviction_is_proven_though_a_gang_that_the_plan_places_could_lie_else
     assert found["evict"] == ((resource_name("low"),), pods("low", 0, 1))
 
 
+def test_fewer_are_evicted_where_gangs_that_the_plan_places_lie_elsewhere(
+    client: PlacementClient,
+) -> None:
+    """The plan keeps rack r3 whole, and puts "first" beside the pod in rack r1."""
+    nodes = [node(f"n{i}", rack=f"r{(i + 1) // 2}") for i in range(1, 6)]
+    gangs = [
+        gang("one", 0, on=["n2"]),
+        gang("four", 0, gpus=2, on=["n3"] * 4),
+        gang("five", 0, gpus=2, on=["n4"] * 4),
+        gang("first", 1, priority=20),
+        gang("urgent", 2, required=RACK, priority=10),
+    ]
+    asked = request(nodes, gangs)
+    found = explained(client, asked, "urgent")
+    assert [binding.node for binding in found.placement.bindings] == ["nodes/n1"]
+    assert remedies(client, asked, "urgent")["evict"] == ((resource_name("one"),), pods("one", 0))
+
+
 def test_extras_go_before_whole_gangs(client: PlacementClient) -> None:
     gangs = [
         gang("whole", 0, gpus=4, on=["n1"] * 2),
