@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from placement.cli.difference_page import page
 from placement.cli.differences import as_names, as_text
 from placement.planning.diff import (
     Moved,
@@ -14,6 +15,7 @@ from placement.planning.diff import (
     TierChange,
     difference,
     first_difference,
+    seats,
 )
 from placement.planning.replay import compare
 
@@ -72,6 +74,26 @@ def test_gpus_domains_and_what_is_free_are_compared() -> None:
         "free         1 -> 2 whole domains of rack",
     ]
     assert as_names(found) == "ml/a\nml/b\n"
+
+
+def test_answers_that_are_not_proven_are_named() -> None:
+    """They may differ for lack of time alone."""
+    before = answer({"a": False}, {}) | {"termination": {"reason": "FEASIBLE", "gap": 0.5}}
+    after = answer({"a": True}, {"a": "n1"}) | {"termination": {"reason": "FEASIBLE", "gap": None}}
+    found = difference(before, after)
+    assert as_text(found).splitlines()[1:] == [
+        "not proven   before: its first open tier could be 50 % better at most",
+        "not proven   after: how much better it could be is not known",
+    ]
+    told = page(found, seats(before, after), before="a.json", after="b.json")
+    assert "Not proven: before: its first open tier" in told
+    after["termination"] = {"reason": "OPTIMAL", "gap": 0.0}
+    assert [one.which for one in difference(before, after).unproven] == ["before"]
+
+
+def test_pods_that_ran_and_are_bound_anew_were_running() -> None:
+    before, after = answer({"a": True}, {}), answer({"a": True}, {"a": "n1"})
+    assert as_text(difference(before, after)) == "moved        ml/a: 1 pod, running -> n1\n"
 
 
 def test_many_moved_gangs_are_told_in_a_line() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from placement.cli.colours import INK, colour
+from placement.cli.differences import unproven
 from placement.cli.words import count, number, printable
 from placement.planning.diff import Difference, Seats, TierChange
 
@@ -56,6 +57,7 @@ def page(found: Difference, seats: Seats, *, before: str, after: str) -> str:
     ]
     if freed:
         parts += ["<h2>Free afterwards</h2>", _tiers(freed)]
+    parts += [f"<p>Not proven: {_text(unproven(one))}." for one in found.unproven]
     if colours:
         parts += ["<h2>Nodes, before and after</h2>", *_nodes(seats, colours)]
     return "".join([*parts, "</html>\n"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from placement.cli.words import count, number, printable
-from placement.planning.diff import Difference, Stay, TierChange
+from placement.cli.words import count, number, percent, printable
+from placement.planning.diff import Difference, Open, Stay, TierChange
 
 
 def as_data(found: Difference) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def as_data(found: Difference) -> dict[str, Any]:
         "removed": list(found.removed),
         "evicted": list(found.evicted),
         "spared": list(found.spared),
+        "unproven": [asdict(one) for one in found.unproven],
         "objective": [{"tier": t.tier, **{n: asdict(t)[n] for n in names}} for t in found.tiers],
     }
 
@@ -58,8 +59,9 @@ def as_text(found: Difference, *, most_moved: int | None = None) -> str:
     for gang in found.moved[:most_moved]:
         here = found.stays_before[gang.gang].domains
         there = found.stays_after[gang.gang].domains
-        where = f"{_some(gang.before)} -> {_some(gang.after)}"
-        if here != there:
+        # Pods that are not bound anew run where they ran.
+        where = f"{_some(gang.before) or 'running'} -> {_some(gang.after) or 'running'}"
+        if here and there and here != there:
             where = f"{_some(here)} -> {_some(there)}"
         lines.append(f"{'moved':12} {gang.gang}: {count(gang.pods, 'pod')}, {where}")
     if most_moved is not None and len(found.moved) > most_moved:
@@ -71,7 +73,15 @@ def as_text(found: Difference, *, most_moved: int | None = None) -> str:
         if one.before != one.after:
             what = "GPUs" if one.what == "GPUs" else f"whole domains of {one.what}"
             lines.append(f"{'free':12} {one.before} -> {one.after} {what}")
+    lines += [f"{'not proven':12} {unproven(one)}" for one in found.unproven]
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def unproven(one: Open) -> str:
+    """What an answer that is not proven leaves open."""
+    if one.gap is None:
+        return f"{one.which}: how much better it could be is not known"
+    return f"{one.which}: its first open tier could be {percent(one.gap)} better at most"
 
 
 def _stay(stay: Stay | None) -> str:
@@ -90,4 +100,4 @@ def _tier(tier: TierChange) -> str:
 
 def _some(nodes: tuple[str, ...]) -> str:
     shown = " ".join(nodes[:4])
-    return f"{shown} and {len(nodes) - 4} more" if len(nodes) > 4 else shown or "–"
+    return f"{shown} and {len(nodes) - 4} more" if len(nodes) > 4 else shown

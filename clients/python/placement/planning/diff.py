@@ -7,7 +7,7 @@ versions can be compared, too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +51,22 @@ class TierChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Open:
+    """An answer that is not proven to be the best: the first or the second, and its gap, None
+    where that is not known."""
+
+    which: str
+    gap: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """How the second answer differs from the first. Gangs are ``namespace/name``.
 
     `won` and `lost` gangs are placed in one answer only; `added` and `removed` ones are
     answered in one only. `spared` and `evicted` pods run on in the second, or first, only.
     `stays_before` and `stays_after` tell where these gangs are; `room` is empty where an
-    answer does not tell what is free.
+    answer does not tell what is free. `unproven` answers may differ for lack of time alone.
     """
 
     won: tuple[str, ...]
@@ -71,6 +80,7 @@ class Difference:
     stays_before: Mapping[str, Stay]
     stays_after: Mapping[str, Stay]
     room: tuple[RoomChange, ...]
+    unproven: tuple[Open, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -143,6 +153,7 @@ def difference(before: Answer, after: Answer) -> Difference:
         stays_before=_stays(before, first),
         stays_after=_stays(after, second),
         room=_room(before, after),
+        unproven=(*_open("before", before), *_open("after", after)),
     )
 
 
@@ -215,6 +226,13 @@ def _stays(answer: Answer, placed: Mapping[str, bool]) -> dict[str, Stay]:
                 raise ValueError(f"is not an answer: the scopes of {name} lack {error}") from error
             found[name] = Stay(tuple(domains), gpus.get(name, 0))
     return found
+
+
+def _open(which: str, answer: Answer) -> Iterator[Open]:
+    termination = answer.get("termination")
+    if isinstance(termination, Mapping) and termination.get("gap") != 0:
+        gap = termination.get("gap")
+        yield Open(which, gap if isinstance(gap, int | float) else None)
 
 
 def _room(before: Answer, after: Answer) -> tuple[RoomChange, ...]:
