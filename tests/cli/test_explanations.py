@@ -40,3 +40,22 @@ def test_names_from_the_cluster_cannot_steer_the_terminal() -> None:
     for text in texts:
         assert "[2J" in text
         assert all(line.isprintable() for line in text.splitlines()), text
+
+
+def test_of_a_gang_that_never_fits_it_is_said_where_to_ask() -> None:
+    """A queue may keep it out, to which no number of racks matters."""
+    none, one = v1.Amount(value=0, bound=0), v1.Amount(value=1, bound=1)
+    domains = v1.FurtherDomains(level="example.com/rack", like="r0")
+    rows = [v1.FrontierRow(domains=0, copies=[none, none])]
+    rows += [v1.FrontierRow(domains=1, copies=[one, none])]
+    other = GangName("ml", "h")
+    found = v1.ComputeCapacityResponse(domains=domains, rows=rows)
+    assert capacity_as_text((GANG, other), domains, found).splitlines() == [
+        "more rack like r0  ml/g  ml/h",
+        "                0     0     0",
+        "                1     1     0",
+        "No domain lets ml/h in; explain tells why it waits.",
+    ]
+    found = v1.ComputeCapacityResponse(amount=none)
+    text = "0 copies of ml/g fit beside all that is placed; explain tells why.\n"
+    assert capacity_as_text((GANG,), v1.FurtherDomains(), found) == text

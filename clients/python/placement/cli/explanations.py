@@ -106,7 +106,7 @@ def _copies_as_text(gang: GangName, copies: Amount) -> str:
     if not copies.HasField("bound"):
         known = "how many could is not known"
     elif value == bound:
-        known = "more do not"
+        known = "more do not" if value else "explain tells why"
     return f"{count(value, 'copy')} of {gang} {fit} beside all that is placed; {known}.\n"
 
 
@@ -145,7 +145,12 @@ def _frontier_as_text(
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
-    return "".join(f"{line}\n" for line in lines)
+    told = [f"{line}\n" for line in lines]
+    for column, gang in enumerate(gangs):
+        counts = [row.copies[column] for row in counted]
+        if all(one.HasField("bound") and one.bound == 0 for one in counts):
+            told.append(f"No domain lets {gang} in; explain tells why it waits.\n")
+    return "".join(told)
 
 
 def _amount(amount: Amount) -> Json:
