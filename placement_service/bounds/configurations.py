@@ -34,6 +34,13 @@ from placement_service.formulation.arrays import Bools, Ints
 SMALL = 1 << 30
 
 
+class Priced(NamedTuple):
+    """The most that a domain of each signature can be worth [G], and by what parts [G, K]."""
+
+    worth: Ints
+    parts: Ints
+
+
 class PartKind(NamedTuple):
     """`size` units of a shape in one domain."""
 
@@ -246,17 +253,14 @@ class Configurations:
 
     # --- pricing --------------------------------------------------------------------
 
-    def price(self, prices: Ints) -> tuple[Ints, Ints]:
-        """The most that a domain of each signature can be worth [G], and by what parts [G, K].
-
-        `prices[K]` are not negative.
-        """
+    def price(self, prices: Ints) -> Priced:
+        """What the best sets of parts are worth; `prices[K]` are not negative."""
         worth, chosen = self._knapsacks(prices, self.most_nodes)
         best, units = self._rows.best(worth, self.signatures)
         columns = np.zeros((len(self.signatures), len(self.kinds)), dtype=np.int64)
         for shape in range(len(worth)):
             columns += chosen[shape][units[:, shape]]
-        return best, columns
+        return Priced(best, columns)
 
     def _knapsacks(self, prices: Ints, most: int) -> tuple[Ints, list[Ints]]:
         """What at most m units of each shape are worth [S, m], and by what parts [m, K]."""

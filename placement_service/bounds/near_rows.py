@@ -48,6 +48,13 @@ class NearRow(NamedTuple):
     room: int
 
 
+class _Rounding(NamedTuple):
+    """Weights by class, rounded down, and the room rounded in the same way."""
+
+    weight: Ints
+    room: int
+
+
 class NearRows:
     """`classes` are those whose gangs may be near, by place in `Counting.classes`.
 
@@ -78,12 +85,12 @@ class NearRows:
         for weights_by_class, room in best.items():
             yield NearRow(dict(weights_by_class), room)
 
-    def _roundings(self, sizes: Ints, gangs: Ints, offers: Ints) -> Iterator[tuple[Ints, int]]:
+    def _roundings(self, sizes: Ints, gangs: Ints, offers: Ints) -> Iterator[_Rounding]:
         large = np.unique(sizes[sizes > 1])[::-1]
         for t in large[: self.counting.parameters.roundings].tolist():
-            weight, room = sizes // t, int((offers // t).sum())
-            if int(weight @ gangs) > room:
-                yield weight, room
+            found = _Rounding(sizes // t, int((offers // t).sum()))
+            if int(found.weight @ gangs) > found.room:
+                yield found
 
     def _class(self, i: int) -> GangClass:
         return self.counting.classes[i]

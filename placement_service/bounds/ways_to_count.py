@@ -35,11 +35,18 @@ class CountingParameters:
 COUNTING_DEFAULTS = CountingParameters()
 
 
-def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Ints, Ints]:
-    """Units [K, S] and room [K, N]: by reference and node set, then by Hall's condition."""
+class WaysToCount(NamedTuple):
+    """What a unit of each pod class counts [K, S], and what each node offers [K, N]."""
+
+    units: Ints
+    room: Ints
+
+
+def ways_to_count(problem: Problem, parameters: CountingParameters) -> WaysToCount:
+    """The ways: by reference and node set, then by Hall's condition."""
     demand = _demand(problem)
     fits = usable_nodes(problem)
-    found: dict[tuple[bytes, bytes], tuple[Ints, Ints]] = {}
+    found: dict[tuple[bytes, bytes], WaysToCount] = {}
 
     def add(units: Ints, room: Ints) -> None:
         # Room beyond all that is asked for makes no difference.
@@ -48,7 +55,7 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
             return
         room = np.minimum(room, int(asked))
         if units.any() and float(room.sum(dtype=float)) < MAX_SUM:
-            found.setdefault((units.tobytes(), room.tobytes()), (units, room))
+            found.setdefault((units.tobytes(), room.tobytes()), WaysToCount(units, room))
 
     # Running pods that may go fit only their own node: there are many such sets, of little use.
     masks = sorted(fits.values(), key=lambda mask: np.count_nonzero(mask) == 1)
@@ -67,8 +74,13 @@ def ways_to_count(problem: Problem, parameters: CountingParameters) -> tuple[Int
                 add(inside, np.any(counted, axis=0).astype(np.int64))
     if not found:
         pod_classes, count = problem.class_count, problem.node_count
-        return np.zeros((0, pod_classes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
-    return np.array([u for u, _ in found.values()]), np.array([r for _, r in found.values()])
+        return WaysToCount(
+            np.zeros((0, pod_classes), dtype=np.int64), np.zeros((0, count), dtype=np.int64)
+        )
+    return WaysToCount(
+        np.array([way.units for way in found.values()]),
+        np.array([way.room for way in found.values()]),
+    )
 
 
 def usable_nodes(problem: Problem) -> dict[int, Bools]:

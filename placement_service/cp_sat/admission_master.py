@@ -290,10 +290,17 @@ def _count_parts(counting: Counting, i: int, units: Ints) -> int:
     )
 
 
-def whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
-    """Pod classes of which no node holds two [S], and nodes that fit one of them [N].
+class WholeUnits(NamedTuple):
+    """1 for pod classes of which no node holds two [S], and for nodes that fit one of them [N]."""
 
-    Of several such families the one that asks for most GPUs, then most units.
+    units: Ints
+    nodes: Ints
+
+
+def whole_units(counting: Counting) -> WholeUnits | None:
+    """The family of pod classes of which no node holds two; None where there is none.
+
+    Of several such families it is the one that asks for most GPUs, then most units.
     """
     problem = counting.problem
     fits = usable_nodes(problem)
@@ -303,7 +310,7 @@ def whole_units(counting: Counting) -> tuple[Ints, Ints] | None:
     best = max(families, key=lambda f: (sum(int(problem.gpus[s]) for s in f), len(f)))
     units = np.zeros(problem.class_count, dtype=np.int64)
     units[list(best)] = 1
-    return units, np.any([fits[s] for s in best], axis=0).astype(np.int64)
+    return WholeUnits(units, np.any([fits[s] for s in best], axis=0).astype(np.int64))
 
 
 def part_size(content: Content, units: Ints) -> int:

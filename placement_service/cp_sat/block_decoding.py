@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,14 @@ class _Seat:
     pieces: list[tuple[Piece, int]] = field(default_factory=list)
     racks: dict[int, int] = field(default_factory=dict)
     extras: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+
+class _PlacedExtras(NamedTuple):
+    """Extras of a gang in a block."""
+
+    extra: ExtraUnits
+    block: int
+    units: int
 
 
 class BlockDecoding:
@@ -279,9 +288,8 @@ class BlockDecoding:
                 nodes = np.flatnonzero(self.blocks.block == block)
                 seat.work.loose(extra.demand, count, Region(nodes))
 
-    def _extras_of(self, seat: _Seat) -> Iterator[tuple[ExtraUnits, int, int]]:
-        """Extras of a gang, their block, and how many."""
+    def _extras_of(self, seat: _Seat) -> Iterator[_PlacedExtras]:
         shape = self.blocks.shape(self.problem.gangs[seat.gang])
         assert shape is not None
         for (i, block), count in sorted(seat.extras.items()):
-            yield shape.extras[i], block, count
+            yield _PlacedExtras(shape.extras[i], block, count)

@@ -246,7 +246,7 @@ class _Relaxation:
         """What each column is worth less than the best of its signature, in the goal's units."""
         assert self.best_duals is not None
         prices = np.rint(self.best_duals.kinds * self.scale).astype(np.int64)
-        best, _ = self.configurations.price(prices)
+        best = self.configurations.price(prices).worth
         return [
             (int(best[c.signature]) - sum(int(prices[k]) * n for k, n in c.parts)) // self.scale
             for c in self.owner.columns

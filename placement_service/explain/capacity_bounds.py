@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +163,13 @@ class Kinds:
         return self._found[key]
 
 
+class Regions(NamedTuple):
+    """The domain of each node [N], -1 for none, and how many domains there are."""
+
+    of: Ints
+    number: int
+
+
 class Headroom:
     """Counts on one state of the nodes, which must be as it was at each call."""
 
@@ -173,11 +181,11 @@ class Headroom:
         self._most: dict[object, Ints] = {}
         self._cluster = np.zeros(self.problem.node_count, dtype=np.int64)
 
-    def regions(self, level: int) -> tuple[Ints, int]:
-        """The domain of each node at a level [N], -1 for none, and how many there are."""
+    def regions(self, level: int) -> Regions:
+        """The domains of a level, `CLUSTER` for the whole cluster."""
         if level == CLUSTER:
-            return self._cluster, 1
-        return self.problem.levels[level].domain, self.problem.levels[level].count
+            return Regions(self._cluster, 1)
+        return Regions(self.problem.levels[level].domain, self.problem.levels[level].count)
 
     def exact(self, needs: Needs) -> bool:
         """Whether `most` is not only an upper bound but what fits."""

@@ -26,10 +26,24 @@ class Alike(NamedTuple):
     units: int
 
 
-def runs(gang: DomainChoice, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
-    """Parts in their order, those together that ask for the same; None for all others."""
+class Run(NamedTuple):
+    """Parts in a row that ask for the same, and for what; None for all others."""
+
+    alike: Alike | None
+    parts: list[Part]
+
+
+class PartsIn(NamedTuple):
+    """A domain, and how many parts go there."""
+
+    domain: int
+    times: int
+
+
+def runs(gang: DomainChoice, parts: Sequence[Part]) -> Iterator[Run]:
+    """The parts in their order, in runs."""
     for alike, some in groupby(parts, key=lambda part: _alike(gang, part)):
-        yield alike, list(some)
+        yield Run(alike, list(some))
 
 
 def _alike(gang: DomainChoice, part: Part) -> Alike | None:
@@ -49,8 +63,8 @@ def _wanted(gang: DomainChoice, part: Part) -> list[int]:
     return [d for d in part.loose if gang.want[d]]
 
 
-def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequence[tuple[int, int]]:
-    """The domains for up to `count` parts in a region, and how many parts go to each."""
+def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequence[PartsIn]:
+    """The domains for up to `count` parts in a region."""
     level, pod_class, units = alike
     own = gang.topology.domains(region, level)
     room = gang.room(pod_class, level, region, own)
@@ -65,7 +79,7 @@ def most(gang: DomainChoice, alike: Alike, region: Region, count: int) -> Sequen
     times = parts[able[order[:last]]]
     if last <= len(filled):
         times[-1] -= filled[last - 1] - count
-    return list(zip(domains[order[:last]].tolist(), times.tolist(), strict=True))
+    return list(map(PartsIn, domains[order[:last]].tolist(), times.tolist()))
 
 
 def place_alike(
@@ -73,10 +87,10 @@ def place_alike(
     alike: Alike,
     parts: Sequence[Part],
     region: Region,
-    homes: Sequence[tuple[int, int]],
+    homes: Sequence[PartsIn],
 ) -> None:
     """Place parts in the domains that `most` has found."""
-    regions = [gang.topology.narrowed(region, alike.level, domain) for domain, _ in homes]
-    counts = [times * alike.units for _, times in homes]
+    regions = [gang.topology.narrowed(region, alike.level, home.domain) for home in homes]
+    counts = [home.times * alike.units for home in homes]
     chosen = gang.topology.choice.best_in_each(gang.residual, alike.pod_class, regions, counts)
     gang.take_in_turn([(_wanted(gang, part)[0], alike.units) for part in parts], chosen)

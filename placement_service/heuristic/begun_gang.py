@@ -9,7 +9,7 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Units
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.alike_parts import Alike
+from placement_service.heuristic.alike_parts import Run
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.regions import Region
@@ -42,9 +42,9 @@ class BegunGang(GangPlacer):
         used = self._used(part, self.problem.levels[level].place_of)
         return used + [d for d in found if d not in used]
 
-    def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
+    def _runs(self, parts: Sequence[Part]) -> Iterator[Run]:
         # Parts of which units have nodes are unlike the others.
-        return iter([(None, self.hardest_first(parts))])
+        return iter([Run(None, self.hardest_first(parts))])
 
     def _used(self, part: Part, domain: Ints) -> list[int]:
         """Domains where the part lies, those with most units first."""

@@ -15,7 +15,7 @@ from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang
 from placement_service.formulation.scope_tree import Part
 from placement_service.formulation.tiers.topology import gang_domains, scopes_in_use
-from placement_service.heuristic.alike_parts import Alike, most, place_alike, runs
+from placement_service.heuristic.alike_parts import Run, most, place_alike, runs
 from placement_service.heuristic.domain_choice import TRIES, DomainChoice
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.flat_scopes import place_flat
@@ -142,7 +142,7 @@ class GangPlacer(DomainChoice):
                     return False
                 continue
             homes = most(self, alike, region, len(some))
-            if sum(times for _, times in homes) < len(some):
+            if sum(home.times for home in homes) < len(some):
                 return False
             place_alike(self, alike, some, region, homes)
         return all(
@@ -164,18 +164,19 @@ class GangPlacer(DomainChoice):
                 return False
             tried.add(domain)
             inside = self.topology.narrowed(region, level, domain)
-            children = [c for some in self._runs(children) for c in self._try(*some, inside)]
+            children = [c for run in self._runs(children) for c in self._try(run, inside)]
             for d in self.loose_order(list(rest)):
                 rest[d] -= self.loose(d, rest[d], inside)
             rest = {d: k for d, k in rest.items() if k}
         return True
 
-    def _try(self, alike: Alike | None, parts: list[Part], region: Region) -> list[Part]:
+    def _try(self, run: Run, region: Region) -> list[Part]:
         """Place what fits of some parts; returns the others."""
+        alike, parts = run
         if alike is None:
             return [part for part in parts if not self._try_one(part, region)]
         homes = most(self, alike, region, len(parts))
-        placed = sum(times for _, times in homes)
+        placed = sum(home.times for home in homes)
         if placed:
             place_alike(self, alike, parts[:placed], region, homes)
         return parts[placed:]
@@ -187,10 +188,10 @@ class GangPlacer(DomainChoice):
         self.undo(mark)
         return False
 
-    def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
+    def _runs(self, parts: Sequence[Part]) -> Iterator[Run]:
         """Parts, hardest first, those that are alike together."""
         ordered = self.hardest_first(parts)
         if self.layout is not None:
             # Each part has its own slot.
-            return iter([(None, ordered)])
+            return iter([Run(None, ordered)])
         return runs(self, ordered)

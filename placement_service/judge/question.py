@@ -28,6 +28,13 @@ from placement_service.judge.domains import Domains
 from placement_service.judge.gang_value import gang_values
 
 
+class GroupsOfScopes(NamedTuple):
+    """Each scope with each of its groups, as rows."""
+
+    scope: Ints
+    group: Ints
+
+
 class GangScope(NamedTuple):
     """A packing scope of a gang, by the gang's place in the snapshot."""
 
@@ -112,8 +119,7 @@ class Question:
         )
 
     @cached_property
-    def groups_of_scopes(self) -> tuple[Ints, Ints]:
-        """Each scope with each of its groups, as (scopes, groups)."""
+    def groups_of_scopes(self) -> GroupsOfScopes:
         first = np.cumsum([0, *(len(gang.groups) for gang in self.snapshot.gangs)]).tolist()
         # In the order of the groups, and each once.
         rows = [{group.name: r for r, group in enumerate(g.groups)} for g in self.snapshot.gangs]
@@ -122,7 +128,7 @@ class Question:
             for s, (g, scope) in enumerate(self.scopes)
             for r in sorted({rows[g][name] for name in scope.groups if name in rows[g]})
         ]
-        return _ints(s for s, _ in pairs), _ints(r for _, r in pairs)
+        return GroupsOfScopes(_ints(s for s, _ in pairs), _ints(r for _, r in pairs))
 
     @cached_property
     def running(self) -> Running:

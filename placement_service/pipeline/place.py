@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from placement_service.entities.errors import DeadlineTooShort
 from placement_service.entities.placement import Placement, Progress, Reason, Stats
@@ -91,7 +92,8 @@ def place(
     run.tell(best)
 
     # 4. Better answers, until one is proven or time is up.
-    best, limit, memory = run.search(problem, best)
+    searched = run.search(problem, best)
+    best, limit = searched.best, searched.limit
     if interrupter.interrupted:
         raise Interrupted
 
@@ -105,9 +107,19 @@ def place(
         best,
         limit,
         reasons,
-        memory=memory,
+        memory=searched.memory,
         deterministic=request.policy.deterministic and not cut_short,
     )
+
+
+class _Searched(NamedTuple):
+    """The best candidate, what ended the search (NONE: a proof, or not known), and the peak memory
+    of the solver in bytes.
+    """
+
+    best: Candidate
+    limit: Limit
+    memory: int
 
 
 class _Run:
@@ -255,15 +267,15 @@ class _Run:
         share = FIRST_SHARE_BUSY if mine <= 0 else FIRST_SHARE * seconds / mine
         return min(max(FIRST_SHARE, share), FIRST_SHARE_BUSY)
 
-    def search(self, problem: Problem, best: Candidate) -> tuple[Candidate, Limit, int]:
-        """The best candidate, what ended the search (NONE: a proof, or not known), memory."""
+    def search(self, problem: Problem, best: Candidate) -> _Searched:
+        """Better candidates, until one is proven or time is up."""
         known = best.solution
         nothing_left = all(t.proven if t.name.provable else not t.value for t in known.tiers)
         if nothing_left or (known.final and known.proven):
-            return best, Limit.NONE, 0
+            return _Searched(best, Limit.NONE, 0)
         deadline = self._budget.answer_by - self._reserve()
         if deadline - self._clock() < SHORTEST_SEARCH:
-            return best, Limit.TIME, 0
+            return _Searched(best, Limit.TIME, 0)
         next_judging = self._clock()
         repeatable = self._request.policy.deterministic
         first = best
@@ -296,22 +308,24 @@ class _Run:
         if found.failure:
             self._report_defect("the engine failed", found.failure)
         if self._interrupter.interrupted:
-            return best, Limit.NONE, 0
+            return _Searched(best, Limit.NONE, 0)
         # Which plans are judged on the way depends on the clock; a repeatable answer must not.
         standing = first if repeatable and found.limit is Limit.NONE else best
         better = self.candidates.better(standing, found.solution)
         if better is None:
             # The engine's last plan was refused; the best one is from before.
-            return best, found.limit, found.peak_memory_bytes
+            return _Searched(best, found.limit, found.peak_memory_bytes)
         best = better
         self.candidates.remember(best)
         if best.solution.proven:
-            return best, Limit.NONE, found.peak_memory_bytes
+            return _Searched(best, Limit.NONE, found.peak_memory_bytes)
         if found.limit is not Limit.NONE:
-            return best, found.limit, found.peak_memory_bytes
+            return _Searched(best, found.limit, found.peak_memory_bytes)
         # An engine that ends by itself without a reason has nothing left to try.
         limit = best.solution.limit
-        return best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
+        return _Searched(
+            best, Limit.EFFORT if limit is Limit.NONE else limit, found.peak_memory_bytes
+        )
 
     def explain(self, problem: Problem, best: Candidate) -> Sequence[Sequence[Reason]]:
         """Reasons by gang; none when explaining itself fails."""

@@ -181,17 +181,24 @@ def _assignments(cluster: Cluster, snapshot: Snapshot, problem: Problem) -> tupl
     return to_solution(problem, _plan(cluster, snapshot)).assignments
 
 
+class _Searched(NamedTuple):
+    """A plan, and whether it is proven that no plan admits more."""
+
+    plan: Solution
+    is_proven: bool
+
+
 def _searched(
     problem: Problem, start: Sequence[Assignment], solver: Solver, deadline: float
-) -> tuple[Solution, bool]:
-    """The best plan, and whether it is proven that no plan admits more."""
+) -> _Searched:
+    """The best plan that a first answer or a search finds."""
     now = time.monotonic()
     until = now + _SHARE * (deadline - now)
     first = first_answer(problem, tuple(start), deadline=until, minimums_only=True)
     if _places_everyone(problem, first) or until - time.monotonic() < _SHORTEST:
-        return first, False
+        return _Searched(first, False)
     found = solver.search(problem, first, deadline=until)
-    return found, found.tiers[0].proven
+    return _Searched(found, found.tiers[0].proven)
 
 
 def _places_everyone(problem: Problem, solution: Solution) -> bool:

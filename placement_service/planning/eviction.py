@@ -153,6 +153,13 @@ def _is_exact(problem: Problem, gang: Gang) -> bool:
     return not any(problem.special[d.pod_class] for d in gang.demands)
 
 
+class Chosen(NamedTuple):
+    """The gangs that leave whole, and all pods that leave."""
+
+    gangs: frozenset[str]
+    pods: frozenset[str]
+
+
 class Leavers:
     """What may leave for a gang: `names` of the victims, one for each leaver.
 
@@ -184,8 +191,7 @@ class Leavers:
             self._add_extras(other, whole)
         self._add_budgets()
 
-    def chosen(self, times: Sequence[int]) -> tuple[frozenset[str], frozenset[str]]:
-        """The gangs that leave whole, and all pods that leave."""
+    def chosen(self, times: Sequence[int]) -> Chosen:
         gangs: set[str] = set()
         pods: set[str] = set()
         for count, leaver, names, mine in zip(
@@ -194,7 +200,7 @@ class Leavers:
             if count and leaver.most == 1 and len(mine) == leaver.pods and names:
                 gangs.update(names)
             pods.update(mine if leaver.pods == len(mine) and count else mine[:count])
-        return frozenset(gangs), frozenset(pods)
+        return Chosen(frozenset(gangs), frozenset(pods))
 
     def _add_whole(self, gangs: Sequence[PodGang]) -> None:
         frees = []

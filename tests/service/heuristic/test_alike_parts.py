@@ -10,7 +10,7 @@ from bench.instances import Instance
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.scope_tree import Part
-from placement_service.heuristic.alike_parts import Alike
+from placement_service.heuristic.alike_parts import Run
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.gang_placer import GangPlacer
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -19,8 +19,8 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 class OneByOne(GangPlacer):
     """Sees no two parts alike."""
 
-    def _runs(self, parts: Sequence[Part]) -> Iterator[tuple[Alike | None, list[Part]]]:
-        return iter([(None, self.hardest_first(parts))])
+    def _runs(self, parts: Sequence[Part]) -> Iterator[Run]:
+        return iter([Run(None, self.hardest_first(parts))])
 
 
 @pytest.mark.parametrize(
