@@ -183,7 +183,7 @@ def staleness(plan: GangPlan, view: ClusterView, cache: ClusterCache, scheduler_
         if pod is None or pod["metadata"].get("uid", "") != binding.uid:
             return f"pod {binding.pod[1]} is gone"
         if not is_free(pod, scheduler_name):
-            return f"pod {binding.pod[1]} is not to be bound any more"
+            return f"pod {binding.pod[1]} is no longer to be bound"
         revision = cache.node_revision(binding.node)
         if revision is None:
             return f"node {binding.node} is gone"

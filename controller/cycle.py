@@ -388,7 +388,7 @@ class Cycle:
             if bindings:
                 logger.info("would bind %s", text, extra=extra)
             else:
-                logger.info("has no place any more", extra=extra)
+                logger.info("no longer has a place", extra=extra)
             self._dry_run[key] = bindings
         for key in self._dry_run.keys() - self._queue.keys():
             del self._dry_run[key]

@@ -10,7 +10,7 @@ pytest_plugins = ["tests.cluster.fixtures"]
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples each time: a test fails by what was changed, and not by chance.
 settings.register_profile("usual", _PATIENT, derandomize=True, max_examples=60)
-# Others each time, to find what nobody thought of.
+# Other examples each time, to find unexpected cases.
 settings.register_profile("thorough", _PATIENT, derandomize=False, max_examples=2000)
 settings.register_profile("exhaustive", _PATIENT, derandomize=False, max_examples=10_000)
 settings.load_profile("usual")

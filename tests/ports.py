@@ -1,7 +1,7 @@
 """Ports for servers that must be found at a number known beforehand, or at the same one again.
 
-A port that was free a moment ago may be another's by now: who asks the kernel for any
-port is given it. Here it stays ours, also while nobody listens on it.
+A port that was free a moment ago may be taken now: the kernel gives it to any program that asks for
+some port. Here it stays ours, even while nothing listens on it.
 """
 
 from __future__ import annotations

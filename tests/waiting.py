@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: Seconds. Longer than anything takes, also on a busy machine that stands still for a while.
+#: Seconds. Longer than anything takes, even on a busy machine that hangs for a while.
 LONG: Final = 90.0
 
 

@@ -272,7 +272,7 @@ class AdviceLifecycle:
             return f"pod {name} is advised already"
         if node_of(pod):
             return f"pod {name} is bound already"
-        return "" if adapter.waits(pod, objects) else f"pod {name} does not wait any more"
+        return "" if adapter.waits(pod, objects) else f"pod {name} no longer waits"
 
     def _counts(self, advice: Advice) -> bool:
         """Whether advice will end: by an adapter of ours, or because it expires."""

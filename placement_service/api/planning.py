@@ -109,7 +109,7 @@ def _range(amount: planning_pb2.Amount) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The plan of a question: what it binds, and who is placed by it."""
+    """The plan of a question: its bindings, and which gangs it places."""
 
     bindings: tuple[Binding, ...]
     evictions: tuple[Eviction, ...]
@@ -338,7 +338,7 @@ class Planning:
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """The solver of one computation, which ends when nobody waits for it any more."""
+    """The solver of one computation, which ends when nobody waits for it any longer."""
 
     stages: Stages
     switch: Switch

@@ -277,7 +277,7 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is there and who waits; `as_of` None: nobody has waited yet.
+    """What is there and which gangs wait; `as_of` None: no gang has waited yet.
 
     `nodes` are kept as columns, whatever sequence is given.
     """

@@ -99,7 +99,7 @@ class ProtectedGangs:
         over = np.zeros(problem.node_count, dtype=bool)
         for resource in asked.columns.requested:
             over |= asked.columns.free(resource) < 0
-        #: Nodes that hold more than they have: who goes there leaves less than it had.
+        #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
         self._overbooked = over
         self._rooms = {
             index: self._room_of(index)
@@ -124,7 +124,7 @@ class ProtectedGangs:
                 able.append(index)
             elif protection is not None:
                 protected[index] = protection
-        # Whoever is moved needs another place; those that are evicted do not.
+        # A moved gang needs another place; an evicted one does not.
         given = [] if self._moves else able
         if not protected or self._place_without(gang, given) is not None:
             return ()

@@ -1,6 +1,6 @@
 """The fewest running pods that would have to go for a gang that waits.
 
-Who may go: gangs of lower priority that are preemptible and have run long enough, whole with all
+These may go: gangs of lower priority that are preemptible and have run long enough, whole with all
 that is based on them, or extras of theirs; within disruption budgets. A solver process chooses a
 set, which is then tried. Where a rule between pods refuses it the next best set is asked for.
 """
@@ -64,7 +64,7 @@ def evict(case: Case) -> Iterator[Evict]:
     if not leavers.names:
         return
     exact = trial.problem.exact and _is_exact(trial.problem, trial.gang)
-    # 1. Whoever the plan places may lie elsewhere; with none of them at least so many have to go.
+    # 1. Gangs that the plan places may lie elsewhere; without them at least so many have to go.
     alone = EvictionAnswer(None, 0)
     if trial.plan:
         question = _question(trial.problem, leavers, [trial.gang], trial.problem.free)

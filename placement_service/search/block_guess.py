@@ -24,7 +24,7 @@ from placement_service.search.rack_fitting import RackFitting
 TORN, TORN_SHARE = 3.0, 0.1
 
 #: How much more that is where only what costs nothing counts: then blocks may be too full for a
-#: while. With less it turns out who is torn at best.
+#: while. With less it shows which gangs are split at best.
 STRICT = 10
 
 #: A gang that must not be torn, or a piece of one that is, costs so many times as much.
@@ -45,7 +45,7 @@ class _Guess:
 
 
 class BlockGuess:
-    """Guesses again and again; each time luck decides what is tried."""
+    """Guesses repeatedly; what is tried is random."""
 
     def __init__(self, mine: BlockProblem) -> None:
         self.mine, self.parameters = mine, mine.parameters

@@ -19,7 +19,7 @@ def no_bound_cuts_off(best: Optimum, solution: Solution, reached: Score) -> None
     """
     mine = clamped(rank(reached), best.floors)
     first_missed = _first_unlike(reached, mine, best.rank)
-    # Also in what only decides who comes first.
+    # Also in what only decides the order of gangs.
     assert best.peaks or not solution.proven or mine == best.rank
     for tier in solution.tiers:
         if not tier.name.provable:

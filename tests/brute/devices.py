@@ -95,7 +95,7 @@ class Devices:
 
         More pods never make it true, nor do pods that stay.
         """
-        # Of what reservations hold, the whole plan says who gets it.
+        # The whole plan says which pod gets what reservations hold.
         if self._held or node not in self._nodes:
             return True
         there = [b for b in plan if b.node == node]
@@ -118,7 +118,7 @@ class Devices:
             tuple((self._number[b.pod], b.reservation) for b in there),
             tuple(self._number[pod] for pod in coming),
             gone,
-            # Only who is bound may be in a reservation, and only names tell who owns it.
+            # Only bound pods may be in a reservation, and only names tell which pods own it.
             tuple(pods) if self._held else (),
         )
         if key not in self._found:

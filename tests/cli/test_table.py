@@ -117,7 +117,7 @@ def waits(text: str) -> list[str]:
 
 
 def test_who_waits_says_how_long_where_that_is_known() -> None:
-    """Not where nobody goes on waiting, nor of a gang that ran all the time."""
+    """Not where no gang still waits, and not for a gang that ran all the time."""
     ran = gang("ran", pods=0, gpus=1, bound=["n0"], created=1)
     asked = [gang("new", pods=1, gpus=8, created=960), gang("old", pods=1, gpus=8, created=100)]
     request = question([node("n0", gpus=8)], [ran, *asked, gang("unknown", pods=1)], as_of=1_000)

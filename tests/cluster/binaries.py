@@ -49,8 +49,8 @@ class Binaries:
 def find(environ: Mapping[str, str] = os.environ) -> Binaries | None:
     """The programs that are there already.
 
-    Raises `Unavailable` when KUBEBUILDER_ASSETS is set and lacks one: who sets
-    it wants those and no others.
+    Raises `Unavailable` when KUBEBUILDER_ASSETS is set and lacks one: a user who sets it wants
+    those and no others.
     """
     if assets := environ.get("KUBEBUILDER_ASSETS"):
         if found := _in(Path(assets)):

@@ -407,8 +407,9 @@ class GroveStandIn:
         return self._api.delete(PODS, name, namespace, revision=revision)
 
     def _each(self, act: Callable[[Body], Body], bodies: Sequence[Body]) -> list[Body]:
-        """Act on all. Where somebody was faster (gone, there already, changed) the next
-        step sees how it is now."""
+        """Act on all. Where another writer was faster (gone, there already, changed) the next step
+        sees the new state.
+        """
 
         def try_it(body: Body) -> Body:
             try:

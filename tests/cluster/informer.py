@@ -90,7 +90,7 @@ class Informer:
         revision: str = listing["metadata"]["resourceVersion"]
         now = {one["metadata"]["uid"]: one for one in listing["items"]}
         for uid in self._known.keys() - now.keys():
-            # When it went nobody tells any more; by now it has.
+            # It is not known when it went, only that it is gone.
             last = self._known[uid]
             metadata = {**last["metadata"], "resourceVersion": revision}
             self._handler({**last, "metadata": metadata}, True)

@@ -59,7 +59,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Says nothing for so long, then goes on as if nothing had been."""
+    """Says nothing for so long, then continues as before."""
 
     seconds: float
 
@@ -200,7 +200,7 @@ class FaultProxy:
         return rule
 
     def clear(self) -> None:
-        """Forget all rules. A client that hangs goes on hanging."""
+        """Forget all rules. A client that hangs still hangs."""
         with self._lock:
             self._rules.clear()
 

@@ -325,7 +325,7 @@ class KaiScheduler(GangScheduler):
         try:
             self._api.create(BIND_REQUESTS, request)
         except ApiError as error:
-            # The pod has one: the first who writes wins.
+            # The pod has one: the first writer wins.
             if error.status != 409:
                 raise
 

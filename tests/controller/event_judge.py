@@ -86,8 +86,8 @@ class Half:
 class Judge:
     """Judges events, one after another; `broken` has what was wrong, in words.
 
-    `grace` is for tests that take nodes, pods and gangs away: for so many seconds afterwards
-    who binds is not blamed for it, as nobody knows of it before being told.
+    `grace` is for tests that take nodes, pods and gangs away: for so many seconds afterwards the
+    binder is not blamed for it, because it cannot know at once.
     """
 
     def __init__(self, rules: Collection[Rule] = ALL, *, grace: float = 0.0) -> None:
@@ -143,7 +143,7 @@ class Judge:
             self._gone_at.pop(name, None)
             self._nodes[name] = body
         if was_there != (name in self._nodes):
-            # With a node go its pods: nobody runs them any more.
+            # The pods of a node go with it: no kubelet runs them any longer.
             for pod in self._on.get(name, ()):
                 self._follow_gangs(pod, lost=body is None, is_old=is_old)
 

@@ -138,12 +138,12 @@ def test_who_may_not_act_any_more_finishes_the_gang_that_was_begun(cache: Cluste
         ),
         pytest.param(
             lambda c: c.observe("Pod", pod("a", node="n2")),
-            "pod a is not to be bound any more",
+            "pod a is no longer to be bound",
             id="pod bound by another",
         ),
         pytest.param(
             lambda c: c.observe("Pod", pod("a", schedulingGates=[{"name": "x"}])),
-            "pod a is not to be bound any more",
+            "pod a is no longer to be bound",
             id="pod gated",
         ),
         pytest.param(

@@ -63,7 +63,7 @@ def test_it_is_synced_once_every_kind_was_listed() -> None:
 
 
 def test_before_a_new_list_of_pods_nothing_is_assumed() -> None:
-    """Nobody may be left who finds out what became of a binding that had no answer."""
+    """Otherwise nothing might find out what became of a binding without an answer."""
     cache = cache_of(build.node("n1"), gang("a"), pod("a"))
     cache.assume(("ml", "a"), "1", "n1")
     assert lifecycle(cache) is Lifecycle.SETTLED

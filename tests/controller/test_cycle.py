@@ -557,5 +557,5 @@ def test_a_dry_run_logs_each_plan_once(
     assert logged() == ["would bind a on n1", "would bind b on n1"]
     setting.answer = nobody_fits
     setting.cycles(200.0)
-    assert logged()[2:] == ["has no place any more"] * 2
+    assert logged()[2:] == ["no longer has a place"] * 2
     assert setting.bound == []

@@ -211,8 +211,8 @@ def test_all_or_nothing_whatever_the_order_of_events(
     for _ in range(12):
         grove.step(shuffle)
     grove.settle()
-    # Four pods of four GPUs fit: i alone, or g, or h beside nobody. Which one is there first
-    # depends on the order of events; that it is there whole does not.
+    # Four pods of four GPUs fit: i alone, or g, or h alone. Which one is placed first depends on
+    # the order of events; that it is placed whole does not.
     cluster.wait_until(
         lambda: (
             {scheduled(cluster, name).get("status") for name in ("g-0", "h-0", "i-0")}

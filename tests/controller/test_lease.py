@@ -166,7 +166,7 @@ def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(server: Server, cloc
     first.attempt()
     second.attempt()
     server.lease = None
-    # No matter who looks first: the holder goes on, and has no second one beside it.
+    # Whichever looks first: the holder continues, and no second one leads beside it.
     second.attempt()
     assert first.leads
     assert not second.leads

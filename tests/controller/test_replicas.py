@@ -1,4 +1,4 @@
-"""Replicas, of which one acts, whichever it is and whatever becomes of the lease.
+"""Replicas, of which exactly one acts, whatever happens to the lease.
 
 Each has a `FaultProxy` of its own between itself and the API server, which shows who does
 what. PLACEMENT_HANDOVERS says how often a killed leader's hand-over is measured.
@@ -401,7 +401,7 @@ def test_two_replicas_outlive_a_restart_of_the_api_server(
     proxies: tuple[FaultProxy, FaultProxy],
     two: Two,
 ) -> None:
-    """No matter who leads afterwards, it is one, and each pod is bound once."""
+    """Afterwards exactly one of them leads, and each pod is bound once."""
     with Witness(cluster, UNDER_FAULTS) as witness:
         cluster.add_nodes(node("a", gpus=16))
         with two.run():

@@ -1,4 +1,4 @@
-"""What is asked: everybody who waits, what they depend on, and nobody who cannot be read."""
+"""What is asked: all gangs that wait, what they depend on, and no gang that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings, probes, metrics and logs: what people who run it see."""
+"""Settings, probes, metrics and logs: what operators see."""
 
 from __future__ import annotations
 

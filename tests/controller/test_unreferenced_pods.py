@@ -38,7 +38,7 @@ def test_a_pod_without_a_gang_says_that_it_waits_for_one(cluster: Cluster, start
         lambda: [e["involvedObject"]["name"] for e in cluster.events()] == ["alone"],
         "so does an event",
     )
-    # Others go on, and those of other schedulers are none of our business.
+    # Other pods are not affected, and pods of other schedulers do not concern us.
     add_gang(cluster, "g", pods=2)
     cluster.wait_until(lambda: len(cluster.bound()) == 2, "gangs are bound meanwhile")
     assert pod_scheduled(cluster, "theirs") == {}

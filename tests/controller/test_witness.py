@@ -215,7 +215,7 @@ def test_with_a_node_go_its_pods() -> None:
     court.told(gang("g", "p", "q", least=3), A)
     assert [(half.gang, half.lost) for half in court.judge.halves] == [("g", False)]
     court = Court().told(*START, pod("p", "a"), pod("q", "b")).told(A, gone=True)
-    # One of two runs, and that is no fault of who bound it.
+    # One of two runs, and the binder is not to blame.
     assert court.broken() == set()
     assert [(half.gang, half.lost) for half in court.judge.halves] == [("g", False), ("g", True)]
 

@@ -24,7 +24,7 @@ def rendered(folder: Path) -> list[Body]:
 
 
 def _extended(folder: Path, before: list[Body]) -> list[Body]:
-    """What stands before, with what a folder adds to it and changes of it."""
+    """The objects so far, with what a folder adds and changes."""
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     assert kustomization.keys() <= _KNOWN, f"{folder}: {kustomization.keys() - _KNOWN}"
     bodies = list(before)

@@ -70,8 +70,8 @@ def test_what_is_kept_of_live_objects_says_the_same(path: Path) -> None:
     whole = translate(Objects.of(bodies)).request
     trimmed = translate(Objects.of(map(trimmer.trim, bodies))).request
     for request in (whole, trimmed):
-        # Conditions are kept without the time of their change, and who watches knows the
-        # time by himself.
+        # Conditions are kept without the time of their change; a program that watches knows the
+        # time itself.
         request.snapshot.ClearField("as_of")
     assert trimmed == whole
 

@@ -1,4 +1,4 @@
-"""Trees of queues, and who is in them."""
+"""Trees of queues, and which gangs are in them."""
 
 from __future__ import annotations
 

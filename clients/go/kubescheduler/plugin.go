@@ -159,7 +159,7 @@ func (p *Plugin) PostFilter(
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	isPlanned := p.state.judge(pod).node != ""
-	p.release(p.state.giveUp(pod, "the answered node of pod "+pod.Name+" cannot take it any more; the service is asked again"))
+	p.release(p.state.giveUp(pod, "the answered node of pod "+pod.Name+" no longer takes it; the service is asked again"))
 	if isPlanned {
 		// The service chose this node without evictions, so no pod may be preempted there.
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the answer for the gang is out of date")

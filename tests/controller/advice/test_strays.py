@@ -1,4 +1,4 @@
-"""Pods that wait for advice and that no advice can come for: somebody has to let them go."""
+"""Pods that wait for advice although none can come: they have to be released."""
 
 from __future__ import annotations
 

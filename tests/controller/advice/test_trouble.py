@@ -191,7 +191,7 @@ def test_a_pod_group_that_vanishes_meanwhile_stops_nobody(
 def test_advice_that_ends_half_written_lets_the_others_go_too(
     world: Cluster, service: str, way: Way
 ) -> None:
-    """Their scheduler has one pod, and waits for the gang: nobody would ever come for the rest."""
+    """Their scheduler has one pod, and waits for the gang: the rest would wait for ever."""
     way.add_nodes(world, "a", gpus=4)
     way.add_gang(world, "g", 3)
     settings = {**way.settings, "advice_ttl": 3.0}
@@ -215,7 +215,7 @@ def test_advice_that_ends_half_written_lets_the_others_go_too(
 def test_a_leader_that_slept_writes_nothing_more(
     world: Cluster, service: str, fault_proxy: FaultProxy, way: Way
 ) -> None:
-    """It stands still before a write, another one does all, and it wakes up again."""
+    """It is suspended before a write, another one does all, and it continues."""
     lease = {**LEASE, "lease_name": f"advice-{way.name.replace(' ', '-')}"}
     way.add_nodes(world, "a", gpus=4)
     way.add_gang(world, "g", 2)
@@ -281,7 +281,7 @@ def advice_of(world: Cluster, **changes: Any) -> str:
 def test_what_others_write_as_advice_keeps_nobody_waiting(
     world: Cluster, service: str, way: Way, said: dict[str, Any]
 ) -> None:
-    """Pods made from a template, or by anybody. It also holds when the clock was set back."""
+    """Pods made from a template, or by anyone. It also holds when the clock was set back."""
     way.add_nodes(world, "a")
     for index in range(2):
         pod = way.pod(world, "g", index)
@@ -358,7 +358,7 @@ def test_pods_behind_the_gate_that_are_no_gang_are_let_go(
 def test_requests_of_others_for_the_same_pod_are_theirs(
     world: Cluster, service: str, way: Way
 ) -> None:
-    """Labelled as ours, but of no advice that stands: it goes, and the gang is advised."""
+    """Labelled as ours, but not of any present advice: it is deleted, and the gang is advised."""
     way.add_nodes(world, "a")
     way.add_gang(world, "g", 2)
     stale: Body = {

@@ -102,7 +102,7 @@ def test_who_fills_all_places_makes_room_for_others() -> None:
             for turn in greedy[1:]:
                 with pytest.raises(Busy):
                     turn.result()
-            # Now each address has its half, and nobody gives way any more.
+            # Now each address has its half, and no call gives way any longer.
             for peer in ("a:1", "a:2", "b:1", "b:2"):
                 with pytest.raises(Busy), admission.place(peer, 1):
                     pass
@@ -232,7 +232,7 @@ def test_those_of_an_address_who_come_by_many_connections_are_behind_all_others(
         others = [asyncio.ensure_future(noted(peer)) for peer in ("hostile:99", "honest:1")]
         await asyncio.sleep(0)
         async with asyncio.timeout(1.0):
-            # One leaves who sends, then all who wait.
+            # One that sends leaves, then all that wait.
             await end(idle[:1])
             await others[1]
             await end(idle)
@@ -261,7 +261,7 @@ def test_those_who_wait_to_send_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         idle = await reading(admission, "hostile", ARRIVING // 2 + 5)
         with pytest.raises(Busy, match="wait to send"):
             await admission.arrival("hostile", at_once)
-        # The latest of who has most gives way to another, who waits for its turn.
+        # The latest call of the address with most gives way to another, which waits for its turn.
         other = await reading(admission, "other", 1)
         with pytest.raises(Busy, match="wait to send"):
             await idle[-1]

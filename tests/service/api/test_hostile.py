@@ -1,4 +1,4 @@
-"""Callers who stall, flood and leave, and processes that stand still: all others go on."""
+"""Callers that stall, flood and leave, and processes that hang: all others are served."""
 
 from __future__ import annotations
 

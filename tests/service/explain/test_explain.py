@@ -358,7 +358,7 @@ def test_past_the_deadline_only_the_request_speaks() -> None:
 
 
 def test_a_trial_that_time_ends_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gang fits, but the one who places it finds that time has run out."""
+    """The gang fits, but the time is over while it is placed."""
     snapshot = Scenario("r1: x1=8").gang("a", pods=1, gpus=8).snapshot()
     problem = formulate(snapshot, POLICY)
     clock = SimpleNamespace(monotonic=lambda: float("inf"))

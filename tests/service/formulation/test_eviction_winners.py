@@ -1,4 +1,4 @@
-"""Nobody goes unless somebody gains who may take the room."""
+"""No gang is evicted unless some gang gains that may take the room."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ class TestMinimumsBeforeExtras:
         scenario.place().expect(placed=["high", "low"], extra=0)
 
     def test_extras_take_the_room_of_a_minimum_that_cannot_be_met_beside_theirs(self) -> None:
-        # "b" bears nobody on its host, so only one of both is admitted, for one GPU either way.
-        # With "a" there is an extra, although the two minimums would fill the node.
+        # "b" tolerates no other pod on its host, so only one of both is admitted, for one GPU
+        # either way. With "a" there is an extra, although the two minimums would fill the node.
         apart = Group("w", pods=1, gpus=1, spread=(spread("host", min_domains=2),))
         scenario = Scenario("x1=2").gang("a", pods=2, gpus=1, min=1).gang("b", apart)
         scenario.place().expect(placed=["a"], admitted=1, extra=1)
@@ -358,7 +358,7 @@ class TestPodRules:
         cluster.gang("a", apart).place().expect(new={"a": want}, extra=want - 1)
 
     def test_one_sided_anti_affinity_holds_both_ways(self) -> None:
-        # The loner leaves the only node to nobody else.
+        # The loner takes the only node for itself.
         loner = Group("l", pods=1, gpus=1, away=(near("host", group="w"),))
         friendly = replace(loner, away=())
         worker = Group("w", pods=1, gpus=1)
@@ -424,7 +424,7 @@ class TestPodRules:
             drawing.gang("a", group).place().expect(placed=placed)
 
     def test_spread_leaves_out_new_pods_on_nodes_that_it_leaves_out(self) -> None:
-        # "b" fills the node behind the taint; it makes r2 no fuller to those who honour taints.
+        # "b" fills the node behind the taint; for pods that honour taints r2 is no fuller.
         drawing = Scenario("r1: x1=2 | r2: x2=0 x3=1").node("x3", taints=["no"])
         honoring = replace(spread("rack", group="w"), honor_taints=True)
         tolerant = Group("w", pods=1, gpus=1, tolerate=("no",), select={HOSTNAME: "x3"})
@@ -433,7 +433,7 @@ class TestPodRules:
         drawing.gang("a", group).place().expect(placed=["b"])
 
     def test_spread_binds_only_those_who_ask_for_it(self) -> None:
-        # "b" asks for a skew that nobody could keep on one host; "a" is counted by it, no more.
+        # "b" asks for a skew that no pod could keep on one host; "a" is only counted by it.
         counted = {"app": "x"}
         strict = Group("w", pods=1, min=0, labels=counted, spread=(spread("host", 1, 3, app="x"),))
         scenario = Scenario("x1=0").gang("b", strict)

@@ -1,4 +1,4 @@
-"""Running gangs become gangs to decide about, and what nobody may take stays theirs."""
+"""Running gangs become gangs to decide about, and keep the room that no gang may take."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ def test_a_share_of_a_gpu_gives_way_where_all_that_wait_may_use_its_room() -> No
 @pytest.mark.parametrize(
     ("priority", "minimum_run_times", "minimum_runs", "exact"),
     [
-        # Old enough for nobody who has a right to it: its extras may be reclaimed.
+        # It has not run long enough for any gang with a right to it, but its extras may be
+        # reclaimed.
         pytest.param(0, (0, 600), True, True, id="only extras are reclaimed"),
         # As a whole for the more important one, its extras also for the guarantee.
         pytest.param(5, (0, 600), False, True, id="one right says more"),

@@ -87,7 +87,7 @@ def test_a_repeatable_answer_does_not_depend_on_what_was_judged_on_the_way() -> 
 
 
 def test_the_best_answer_so_far_is_always_at_hand() -> None:
-    """Complete but for explanations, and verified: who must answer can send it."""
+    """It is complete except for explanations, and verified, so the edge can send it."""
     offered: list[Placement] = []
 
     def search(problem: Problem, start: Solution, /, *, report: Report, **_: Any) -> Found:

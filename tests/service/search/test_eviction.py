@@ -1,4 +1,4 @@
-"""Running gangs give way as the policy says: the fewest pods, proven, and nobody for nothing."""
+"""Running gangs give way as the policy says: the fewest pods, proven, and none without need."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_nothing_is_proven_of_a_gang_whose_minimum_alone_is_guaranteed() -> None
 
 
 def test_what_is_held_for_owners_is_not_for_those_who_may_not_evict() -> None:
-    """Two GPUs are free and held; what one leaves who gives way is for higher priority alone."""
+    """Two GPUs are free and held; the room of a victim is only for higher priority."""
     question = replace(
         cluster(running("old", "n0", gpus=6), urgent(gpus=2, priority=0), used=6),
         reservations=(

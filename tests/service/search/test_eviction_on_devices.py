@@ -160,7 +160,7 @@ def test_half_a_gpu_that_is_guaranteed_is_reclaimed() -> None:
 
 
 def test_a_gpu_that_shares_leave_is_not_for_those_who_may_not_evict_them() -> None:
-    """Two GPUs, one shared by gangs of priority 0: who has priority 0 as well goes without."""
+    """Two GPUs, one shared by gangs of priority 0: another gang of priority 0 gets none."""
     question = Snapshot(
         (shared(1000, 0),), (*halves(0, 0), urgent(1, 0), renamed(urgent(1, 0), "other"))
     )
@@ -227,7 +227,9 @@ def test_a_pod_on_devices_that_are_no_partition_stays_only_with_its_gang(
 
 @pytest.mark.parametrize("small", [1, 2])
 def test_gangs_that_may_evict_nobody_leave_the_proof_whole(small: int) -> None:
-    """One partition has two pods of a gang, the other one of another gang, and who waits fits."""
+    """One partition has two pods of a gang, the other one of another gang, and the waiting gang
+    fits.
+    """
     pair = tuple(BoundPod(f"namespaces/ml/pods/pair{i}", "nodes/h0", devices=(i,)) for i in (0, 1))
     sets = (PodSet(PodTemplate({PODS: 1, GPU: 1}), (), pair),)
     two = PodGang("namespaces/ml/podgangs/pair", (PodGroup("w", 2, sets),))

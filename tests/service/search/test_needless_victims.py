@@ -1,4 +1,4 @@
-"""Of victims for whose room nobody came no plan on the way tells."""
+"""No plan on the way reports victims whose room no gang takes."""
 
 from __future__ import annotations
 

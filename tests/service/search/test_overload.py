@@ -1,4 +1,4 @@
-"""A week on a cluster that is always short: with patience that ends, nobody waits for ever."""
+"""A week on an overloaded cluster: with `starvation_after` no gang waits for ever."""
 
 from __future__ import annotations
 

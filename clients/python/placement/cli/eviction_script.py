@@ -22,7 +22,7 @@ set -eu
 evict() { # namespace, pod, node
   node=$(kubectl get pod --namespace "$1" "$2" --ignore-not-found -o 'jsonpath={.spec.nodeName}')
   if [ "$node" != "$3" ]; then
-    echo "$1/$2 is not on $3 any more and is left alone" >&2
+    echo "$1/$2 is no longer on $3 and is left alone" >&2
     return
   fi
   body='{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"namespace":"%s","name":"%s"}}'

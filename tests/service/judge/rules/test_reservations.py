@@ -1,4 +1,4 @@
-"""Reservations: held for nobody else, used by their owners, no more than they may."""
+"""Reservations: held only for their owners, who use no more of them than they may."""
 
 from __future__ import annotations
 
