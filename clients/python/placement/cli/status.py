@@ -77,7 +77,7 @@ def as_table(
 
     if not gangs:
         return "There is no PodGang.\n"
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("gang", overflow="fold")
     for title in ("phase", "scheduled"):
         table.add_column(title, no_wrap=True)
