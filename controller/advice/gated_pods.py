@@ -18,6 +18,7 @@ from controller.advice.pod_patches import (
     is_any_let_go,
     is_gated_by_us_alone,
     ungate,
+    ungate_all,
     without_gate,
 )
 from controller.apply import Binding
@@ -96,13 +97,15 @@ class GatedPods(ABC):
 
     def complete(self, rest: Collection[Binding], objects: Objects) -> None:
         """The other pods cannot be called back, so these follow them, where that is allowed."""
+        refused = []
         for binding in rest:
             try:
                 self._let_go(binding, objects)
             except ApiError as error:
                 if error.status in _NOT_NOW or error.status >= 500:
                     raise
-                ungate(self._cluster, binding.pod, binding.uid)
+                refused.append(objects.pods[binding.pod])
+        ungate_all(self._cluster, refused)
 
     def left(self, objects: Objects) -> Collection[Mark]:
         """Nothing: no objects are made."""
@@ -113,9 +116,7 @@ class GatedPods(ABC):
         return
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
-        for key in pods:
-            if (pod := objects.pods.get(key)) is not None and GATE in gates(pod):
-                ungate(self._cluster, key, pod["metadata"].get("uid", ""))
+        ungate_all(self._cluster, (objects.pods[key] for key in pods if key in objects.pods))
 
 
 def pinned(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:

@@ -30,7 +30,13 @@ from controller.advice.bind_requests import bind_request, has_failed, has_succee
 from controller.advice.gpu_groups import noted_groups
 from controller.advice.left_objects import delete, delete_made_for, mark_of
 from controller.advice.objects import Objects
-from controller.advice.pod_patches import gates, is_gated_by_us_alone, ungate, without_gate
+from controller.advice.pod_patches import (
+    gates,
+    is_gated_by_us_alone,
+    ungate,
+    ungate_all,
+    without_gate,
+)
 from controller.apply import Binding
 from controller.gang_state import Body, Key, node_of
 from placement.advice_marks import GATE, KAI_HOLD, KAI_NODE_POOL, MADE_FOR
@@ -229,9 +235,11 @@ class Kai:
         if self._pool:
             return
         found = [objects.pods[key] for key in pods if key in objects.pods]
-        for pod in filter(is_gated, found):
-            ungate(self._cluster, _key(pod), pod["metadata"].get("uid", ""))
-        self._drop_hold({(pod["metadata"]["namespace"], _group_of(pod)) for pod in found}, objects)
+        groups = {(pod["metadata"]["namespace"], _group_of(pod)) for pod in found}
+        try:
+            ungate_all(self._cluster, found)
+        finally:
+            self._drop_hold(groups, objects)
 
     def _create(
         self, advice: Advice, pod: Body, binding: Binding, objects: Objects, tries: int | None

@@ -26,6 +26,7 @@ from controller.advice.pod_patches import (
     gates,
     is_gated_by_us_alone,
     ungate,
+    ungate_all,
     without_gate,
 )
 from controller.apply import Binding
@@ -186,9 +187,7 @@ class Koordinator:
         delete_made_for(self._cluster, RESERVATIONS, mark)
 
     def release(self, pods: Collection[Key], objects: Objects) -> None:
-        for key in pods:
-            if (pod := objects.pods.get(key)) is not None and GATE in gates(pod):
-                ungate(self._cluster, key, pod["metadata"].get("uid", ""))
+        ungate_all(self._cluster, (objects.pods[key] for key in pods if key in objects.pods))
 
     def _ensure(self, advice: Advice, binding: Binding, objects: Objects) -> Body:
         """The Reservation of a pod of the advice, made if it is not there."""

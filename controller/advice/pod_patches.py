@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.advice.advice import Advice
@@ -58,6 +58,22 @@ def ungate(
         "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}], **(spec or {})},
     }
     _patch(cluster, key, patch, STRATEGIC_MERGE_PATCH)
+
+
+def ungate_all(cluster: Cluster, pods: Iterable[Body]) -> None:
+    """Takes our gate away from every pod that has it. A pod for which the API server refuses this
+    keeps no other one waiting. Raises `ApiError` afterwards, for one of those.
+    """
+    refused: ApiError | None = None
+    for pod in pods:
+        metadata = pod["metadata"]
+        try:
+            if GATE in gates(pod):
+                ungate(cluster, (metadata["namespace"], metadata["name"]), metadata.get("uid", ""))
+        except ApiError as error:
+            refused = error
+    if refused is not None:
+        raise refused
 
 
 def annotate(cluster: Cluster, key: Key, uid: str, changes: Mapping[str, str | None]) -> bool:
