@@ -80,7 +80,7 @@ def test_pods_are_evicted_where_the_plan_saw_them_and_only_there(cluster: Cluste
     assert done.returncode == 0, done.stderr
     assert names(cluster) == {"other", "moved"}
     assert [bool(cluster.api.get(NODES, n)["spec"].get("unschedulable")) for n in "ab"] == [1, 0]
-    assert f"{cluster.namespace}/gone is not on a any more" in done.stderr
+    assert f"{cluster.namespace}/gone is no longer on a" in done.stderr
     cluster.wait_until(lambda: len(cluster.pods()) == 2, "what was evicted is gone")
     add_pod(cluster, "p", on="b")
     assert run(script, KUBECONFIG=kubeconfig).returncode == 0

@@ -549,7 +549,7 @@ def test_a_dry_run_logs_each_plan_once(
     caplog.set_level("INFO", "controller.cycle")
 
     def logged() -> list[str]:
-        return [m for m in caplog.messages if m.startswith(("would", "has no place"))]
+        return [m for m in caplog.messages if m.startswith(("would", "no longer has"))]
 
     setting.observe(build.node("n1"), gang("g", "a"), pod("a"), gang("h", "b"), pod("b"))
     setting.cycles(200.0)
