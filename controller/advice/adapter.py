@@ -38,7 +38,7 @@ class Adapter(Protocol):
         """Whether a pod waits for our advice, and for nothing else."""
 
     def cannot_advise(self, pod: Body, objects: Objects) -> bool:
-        """Whether a pod is held for our advice that gets none: it is let go after a while."""
+        """Whether a pod is held for our advice but can get none: it is released after a while."""
 
     def is_decided(self, pod: Body, objects: Objects) -> bool:
         """Whether an object says where an unbound pod goes: the pod then takes its room there."""

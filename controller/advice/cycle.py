@@ -154,7 +154,7 @@ class AdviceCycle:
             return
         self._report_refused(request.refused)
         waiting = self._look(request, objects)
-        # 3. Who got no advice in time is the scheduler's alone; the rest is planned without them.
+        # 3. Gangs that got no advice in time are left to their scheduler, and are not planned.
         if self._let_go(request, objects):
             return
         # 4. Ask, when one of them is due, and write, gang by gang.
@@ -279,13 +279,13 @@ class AdviceCycle:
             return False
         alone = {key: (key,) for key in request.strays}
         ours = {adapter.name for adapter in self._adapters}
-        # It ran out, and is yet to be taken back.
+        # Advice that has expired, and is not taken back yet.
         standing = [one for one in read_advice(objects.pods).values() if one.by in ours]
         advised = {binding.pod for one in standing for binding in one.bindings}
         late = False
         for gang, members in (*request.waiting.items(), *alone.items()):
             one = _named(gang, members, objects)
-            # The watches may be yet to show what was begun.
+            # The watches may not show yet what was written.
             is_begun = now - self._begun_at.get(one, -math.inf) < _SETTLE
             if is_begun or now - self._since.get(one, now) < timeout:
                 continue

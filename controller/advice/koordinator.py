@@ -42,7 +42,7 @@ _DEVICES: Final = "DeviceShare"
 _GANG: Final = "gang.scheduling.koordinator.sh"
 _QUOTA: Final = "quota.scheduling.koordinator.sh/name"
 _NO_POD: Final[Body] = {"spec": {}}
-#: Seconds for which koord-scheduler may find no room: it tries again after one, two and four.
+#: Seconds for which koord-scheduler may report no room: it retries after 1, 2, 4 ... seconds.
 _PATIENCE: Final = 5.0
 #: Parts of a pod's spec that bear on where it fits; a Reservation is checked for those.
 _KEPT: Final = (
@@ -133,10 +133,10 @@ class Koordinator:
         return Progress.DONE
 
     def _has_failed(self, advice: Advice, reservations: Collection[Body]) -> bool:
-        """Whether one of them is lost, or is refused for so long that it will not be bound.
+        """Whether one of them has failed, or was unschedulable for too long.
 
-        koord-scheduler tries again what it calls unschedulable, and calls those so that it meets
-        before the last of their gang is there.
+        koord-scheduler retries what it reports as unschedulable. It also reports this of a
+        Reservation that it sees before the last one of their gang exists.
         """
         if any(_phase(one) == "Failed" for one in reservations):
             return True
@@ -284,7 +284,7 @@ def _phase(body: Body) -> str:
 
 
 def _is_refused(body: Body) -> bool:
-    """Whether there is no room for a Reservation as yet."""
+    """Whether koord-scheduler has found no room for a Reservation so far."""
     scheduled = condition_of(body, "Scheduled")
     return (
         _phase(body) == "Pending"

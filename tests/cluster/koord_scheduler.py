@@ -17,8 +17,8 @@ _GANG: Final = "gang.scheduling.koordinator.sh"
 class KoordScheduler(StandIn):
     """Binds gangs of Reservations that are pinned to nodes with room, whole, and then their owners.
 
-    What it cannot bind it calls unschedulable, and tries again: also what it meets before the last
-    of its gang is there.
+    It reports as unschedulable, and retries, what it cannot bind, and also what it sees before the
+    last Reservation of the gang exists.
     """
 
     def step(self) -> None:

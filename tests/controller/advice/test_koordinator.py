@@ -194,8 +194,8 @@ REFUSED: Body = {"type": "Scheduled", "status": "False", "reason": "Unschedulabl
     ],
 )
 def test_what_has_no_room_yet_may_find_some(status: Body, soon: str, late: str) -> None:
-    """koord-scheduler calls unschedulable what it is to try again, and so does it with the first of
-    a gang of which the last is not there yet."""
+    """koord-scheduler retries what it reports as unschedulable. It also reports this of the first
+    Reservations of a gang before the last one exists."""
     key, now = ("ml", "a"), [0.0]
     pod = {"metadata": {"name": "a", "namespace": "ml", "uid": "u"}, "spec": pod_spec(gpus=1)}
     name = f"advice-{OF_ONE.id}-u"
