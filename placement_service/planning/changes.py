@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -111,9 +112,12 @@ def with_domains(
     models = [columns[i] for i, value in enumerate(columns.label(level)) if value == like]
     names = set(columns.names)
     own = [key for key in (level, *inner) if key != HOSTNAME]
+    taken = {(key, value) for key in own for value in columns.label(key)}
+    mine = {(key, model.labels[key]) for model in models for key in own if key in model.labels}
+    suffixes = (f"-added-{number}" for number in itertools.count())
+    free = (s for s in suffixes if taken.isdisjoint((key, value + s) for key, value in mine))
     added = []
-    for number in range(count):
-        suffix = f"-added-{number}"
+    for suffix in itertools.islice(free, count):
         for model in models:
             name = _free_name(model.name + suffix, names)
             labels = {key: f"{model.labels[key]}{suffix}" for key in own if key in model.labels}

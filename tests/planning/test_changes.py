@@ -94,6 +94,27 @@ def test_added_domains_keep_their_parents_and_have_domains_of_their_own_below() 
     assert {one.labels[RACK] for one in block.snapshot.nodes[3:]} == {"r1-added-0", "r2-added-0"}
 
 
+def test_domains_that_are_added_twice_are_domains_of_their_own() -> None:
+    """Else the second one would make the first one larger."""
+    once = changes.with_domains(two_racks(), RACK, "r1", 1, levels=(RACK,))
+    twice = changes.with_domains(once, RACK, "r1", 1, levels=(RACK,))
+    assert [one.labels[RACK] for one in twice.snapshot.nodes[3:]] == [
+        *["r1-added-0"] * 2,
+        *["r1-added-1"] * 2,
+    ]
+
+
+def test_an_added_node_has_no_label_that_its_model_lacks() -> None:
+    asked = two_racks()
+    del asked.snapshot.nodes[0].labels[RACK]
+    new = changes.with_domains(asked, BLOCK, "b1", 1, levels=(BLOCK, RACK))
+    assert [one.labels.get(RACK) for one in new.snapshot.nodes[3:]] == [
+        None,
+        "r1-added-0",
+        "r2-added-0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("selector", "why"),
     [

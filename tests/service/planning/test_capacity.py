@@ -10,6 +10,7 @@ from placement_service.entities.planning import Bounded
 from placement_service.entities.request import Policy
 from placement_service.planning import capacity
 from placement_service.planning.capacity import Cluster, Domains, frontier
+from tests.scenario import Scenario
 from tests.service.planning.test_explain import Idle
 from tests.service.questions import gang, snapshot
 
@@ -25,3 +26,11 @@ def test_more_domains_never_show_fewer_copies(monkeypatch: pytest.MonkeyPatch) -
         cluster, Domains(here, "kubernetes.io/hostname"), [gang("a", pods=1, gpus=8)], 2
     )
     assert [row.copies for row in rows] == [[Bounded(2, 4)], [Bounded(2, 5)], [Bounded(2, 6)]]
+
+
+def test_domains_added_to_those_that_were_added_are_domains_of_their_own() -> None:
+    """A saved question may hold some already."""
+    here = Scenario("b1/r1: x1=8 x2=8").snapshot()
+    once = Domains(here, "rack", "r1").added(1)
+    twice = Domains(once, "rack", "r1").added(1)
+    assert twice.columns.label("rack")[2:] == [*["r1-added-0"] * 2, *["r1-added-1"] * 2]

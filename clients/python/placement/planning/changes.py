@@ -5,11 +5,12 @@ nearest name, for what does not exist.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from placement.planning.gpus import GPUS, is_gpu
-from placement.planning.levels import HOSTNAME, domains, finer, label
+from placement.planning.levels import HOSTNAME, domains, finer
 from placement.planning.selectors import Selector
 from placement.pod_templates import put_templates_inside
 from placement.v1 import (
@@ -181,11 +182,19 @@ def with_domains(
         raise ValueError(_missing(level, like, there))
     new = copy_of(request)
     names = {node.name for node in new.snapshot.nodes}
-    own = [level, *finer(request, level, levels)]
-    for number in range(count):
-        suffix = f"-added-{number}"
+    own = [key for key in (level, *finer(request, level, levels)) if key != HOSTNAME]
+    taken = {
+        (key, node.labels[key])
+        for node in request.snapshot.nodes
+        for key in own
+        if key in node.labels
+    }
+    mine = {(key, model.labels[key]) for model in there[like] for key in own if key in model.labels}
+    suffixes = (f"-added-{number}" for number in itertools.count())
+    free = (s for s in suffixes if taken.isdisjoint((key, value + s) for key, value in mine))
+    for suffix in itertools.islice(free, count):
         for model in there[like]:
-            values = {key: f"{label(model, key)}{suffix}" for key in own if key != HOSTNAME}
+            values = {key: model.labels[key] + suffix for key in own if key in model.labels}
             name = _free_name(model.name + suffix, names)
             new.snapshot.nodes.append(_twin(model, name, values))
     return new
