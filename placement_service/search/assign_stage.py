@@ -1,8 +1,9 @@
 """Blocks for all gangs of the target at once, then one model of what is left.
 
 A guess says which gang lies whole in which block. The model of all blocks with these gangs where
-they are gives out racks, and places what is torn and what names no block. That is far less than
-to fill block after block, and no block takes what another one needs. It gives plans, never bounds.
+they are assigns racks, and places split gangs and gangs that name no block. That is far less work
+than to fill block after block, and no block takes what another one needs. It gives plans, never
+bounds.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from placement_service.search.place_stage import confirm_places
 
 
 def assign_blocks(state: State) -> bool:
-    """A better plan, if it finds one; whether that reaches the bounds of all goals before topology.
-
-    Sets are left to others: where their gangs lie is not for each gang to say.
+    """Takes a better plan, if it finds one; returns whether it reaches the bounds of all goals
+    before topology. Sets are left to other stages: the place of a gang in a set depends on the
+    others.
     """
     mine = told(state)
     if mine is None or any(c.base >= 0 for c in mine.classes):

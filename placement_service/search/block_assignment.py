@@ -1,8 +1,8 @@
 """Tabu search for blocks in which gangs lie whole: which gang lies in which.
 
 It knows of blocks only the rows of `block_rows`, so it tries thousands of assignments in the
-time of one model, and all blocks at once: what is scarce in one is not used up before another
-one is looked at. What obeys all rows nearly always fits.
+time of one model, and all blocks at once: what is scarce in one is not used up before another one
+is considered. What obeys all rows nearly always fits.
 
 Gangs that find no block are nowhere for now, which costs more the larger they are. In each step
 one gang moves to another block, or two of unlike blocks change places, whichever leaves least
@@ -17,13 +17,13 @@ import numpy as np
 
 from placement_service.formulation.arrays import Bools, Ints
 
-#: Steps for which a gang does not go back: at least, and at most.
+#: For how many steps a gang does not go back: the least, and the most.
 CLOSED = (5, 15)
 
-#: How often a gang is taken from nowhere while blocks hold too much.
+#: How often a gang without a block is moved while blocks hold too much.
 FROM_NOWHERE = 0.2
 
-#: More than anything costs.
+#: More than any change costs.
 NEVER = 1 << 50
 
 
@@ -76,7 +76,7 @@ class BlockAssignment:
         self._measure()
 
     def forbid(self, block: int, row: int) -> None:
-        """Let a block hold less of a row than it holds now."""
+        """Lowers the room of a block in a row below what it holds now."""
         mine = self._takes[self.count[:, block] > 0, row]
         self._room[block, row] = self.load[block, row] - mine[mine > 0].min()
         self._measure()

@@ -1,8 +1,8 @@
 """A block for every gang of the target at once, by counted rows and best fit in racks.
 
-Gangs for which no block has room beside the others are torn: cut in pieces that are given blocks
-like gangs of their own, while all others are given theirs anew. Where racks do not hold what the
-rows allow, the block is given less, and gangs move on.
+Gangs for which no block has room beside the others are torn: cut into pieces that get blocks like
+gangs of their own, while all others get theirs anew. Where racks do not hold what the rows allow,
+the room of the block is lowered, and gangs move to other blocks.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ class BlockGuess:
         self._apart: Ints = np.where(self._tearable, cost, self._firm)
 
     def whole(self) -> Ints | None:
-        """How many gangs of each class lie whole in which block [C, B], few of them torn.
-
-        None where it is not found where all of them can lie.
+        """How many gangs of each class lie whole in which block [C, B], with few gangs torn. None
+        where no place is found for all of them.
         """
         able: Bools = np.any((self.rows.takes[:, None] <= self.rows.room).all(axis=2), axis=1)
         torn = _each(np.where(self._tearable & ~able, self._gangs, 0).tolist())
@@ -81,7 +80,7 @@ class BlockGuess:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
         rounds = p.assign_torn_rounds if torn else p.assign_rounds
-        # Where no gang is torn yet, what comes twice is likely to be the least.
+        # Where no gang is torn yet, a result that comes twice is likely to be the least.
         enough = rounds if torn else 2
         best: _Guess | None = None
         times = 0
@@ -101,7 +100,7 @@ class BlockGuess:
     def _guess(self, torn: Sequence[int], *, strict: bool) -> _Guess | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one has everybody placed.
+        A strict one places all gangs.
         """
         rows, classes = self.rows, len(self._gangs)
         pieces = self._cutter.cut([self._parts[c] for c in torn])
@@ -113,7 +112,7 @@ class BlockGuess:
         tearable = np.pad(self._tearable, (0, len(pieces)))
         seed = self._random.getrandbits(32)
         search = BlockAssignment(takes, rows.room, apart * (STRICT if strict else 1), seed=seed)
-        # Who takes most of anything scarce has the first choice, with a little luck.
+        # Gangs that take most of anything scarce choose first, with some randomness.
         hard = (takes / np.maximum(1, rows.room.sum(axis=0))).max(axis=1, initial=0)
         luck = [1 + self.parameters.assign_luck * self._random.random() for _ in gangs]
         for c in np.argsort(-hard * luck, kind="stable").tolist():

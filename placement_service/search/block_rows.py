@@ -71,7 +71,7 @@ def block_rows(blocks: Blocks, classes: Sequence[Class]) -> BlockRows:
     room = np.concatenate([unit * whole.room, factor * small.room], axis=1)
     parts = np.pad(unit * whole.takes, ((0, 0), (0, len(factor))))
     tightest = [ways.index(_Way(frozenset(kind.pools), kind.size)) for kind in kinds]
-    # Of the others only those that can be broken.
+    # Of the other rows only those that can be broken.
     asked = np.array([len(c.gangs) for c in classes], dtype=np.int64) @ takes
     kept = (asked > room).any(axis=0)
     kept[tightest] = True
@@ -125,7 +125,7 @@ def _small(blocks: Blocks, classes: Sequence[Class]) -> _Rows:
     known = [dict(zip(*map(np.ndarray.tolist, blocks.ways(b)), strict=True)) for b in blocks.order]
     ways = sorted({k for mine in known for k in mine})
     takes = np.array([c.units for c in classes], dtype=np.int64).reshape(len(classes), -1)[:, ways]
-    # Where another way says more, this one has room for everything.
+    # Where another way is stricter, this one has room for everything.
     asked = takes.T @ np.array([len(c.gangs) for c in classes], dtype=np.int64)
     room = [[mine.get(k, int(all_)) for k, all_ in zip(ways, asked, strict=True)] for mine in known]
     by_block = np.array(room, dtype=np.int64).reshape(len(known), len(ways))

@@ -1,4 +1,4 @@
-"""Gangs that no block can hold whole beside the others, cut in pieces that blocks can hold."""
+"""Cuts gangs that no block can hold whole beside the others into pieces that blocks can hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement_service.search.block_rows import BlockRows
 #: A piece: its parts, the largest first.
 Parts = list[Kind]
 
-#: So often blocks for the pieces of a gang are chosen by luck, before the roomiest are taken.
+#: How often blocks for the pieces of a gang are chosen at random, before the roomiest are taken.
 CHOICES = 20
 
 

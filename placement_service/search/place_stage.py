@@ -32,9 +32,8 @@ def count_places(state: State) -> None:
 
 
 def confirm_places(state: State) -> None:
-    """The bound of topology where counting soon says that no plan is better than this one.
-
-    That is easier to say than what the best one is worth.
+    """The bound of topology where counting soon shows that no plan is better than this one. That is
+    easier to show than the value of the best one.
     """
     at = state.first_open
     master = _master(state) if _is_open(state) else None

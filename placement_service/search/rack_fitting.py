@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from placement_service.cp_sat.block_shapes import Blocks, Kind
 
-#: Orders that are tried: by size alone, then with so much luck in it.
+#: Orders that are tried: by size alone, then with so much randomness.
 ORDERS = 12
 LUCK = 3.0
 
 
 class RackFitting:
-    """Racks of blocks by pool; it may find no room where there is some."""
+    """Racks of blocks by pool. It may miss room that exists."""
 
     def __init__(self, blocks: Blocks, *, seed: int) -> None:
         self._random = random.Random(seed)
