@@ -16,6 +16,7 @@ from rich.console import Console
 
 from bench import (
     compare,
+    cores,
     export,
     growth,
     instances,
@@ -87,6 +88,15 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seeds", default="1", help="for example 1-10 or 1,4,7")
     one.add_argument("--time-limit", type=float, default=10.0, help="seconds for each")
     one.set_defaults(command=_compare)
+    one = commands.add_parser(
+        "cores", parents=[data], help="the service on one processor and on two"
+    )
+    one.add_argument("--family", choices=list(instances.FAMILIES), help="without: the standard set")
+    _choosing(one)
+    one.add_argument("--cores", default="1,2", help="for example 1,2,4")
+    one.add_argument("--seeds", default="1", help="for example 1-10 or 1,4,7")
+    one.add_argument("--time-limit", type=float, default=5.0, help="seconds an instance")
+    one.set_defaults(command=_cores)
     one = commands.add_parser("table", help="lines as a table")
     one.add_argument("files", nargs="+", type=Path)
     one.add_argument("--summary", action="store_true", help="all seeds in one row")
@@ -139,9 +149,7 @@ def _standard(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    words = _words(options)
-    chosen = [instances.instance(options.family, words, seed) for seed in _seeds(options.seeds)]
-    measured = list(_measure(chosen, options))
+    measured = list(_measure(_chosen(options), options))
     _show(tables.table(measured))
     if len(measured) > 1:
         _show(tables.summary(measured))
@@ -149,19 +157,23 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    chosen = [expected.instance for expected in standard.STANDARD]
-    if options.family is not None:
-        words = _words(options)
-        chosen = [instances.instance(options.family, words, s) for s in _seeds(options.seeds)]
     rows: list[compare.Row] = []
     with running() as server:
-        for one in chosen:
+        for one in _chosen(options):
             try:
                 rows += compare.compare(one, server, time_limit=options.time_limit)
             except traces.MissingData as error:
                 print(f"skipped {one}: {error}", file=sys.stderr)
     _show(compare.table(rows))
     return OK
+
+
+def _cores(options: argparse.Namespace) -> int:
+    counts = _seeds(options.cores)
+    chosen = [one for one in _chosen(options) if _is_there(one)]
+    rows = list(cores.measure(chosen, counts, time_limit=options.time_limit))
+    _show(cores.table(rows))
+    return NOT_AS_EXPECTED if any(row.line.faults for row in rows) else OK
 
 
 def _table(options: argparse.Namespace) -> int:
@@ -252,6 +264,24 @@ def _engine(stack: contextlib.ExitStack, options: argparse.Namespace) -> Measure
 def _server(stack: contextlib.ExitStack, options: argparse.Namespace) -> Measure:
     server = stack.enter_context(running())
     return lambda one: server.line(one, time_limit=options.time_limit)
+
+
+def _chosen(options: argparse.Namespace) -> list[Instance]:
+    """The instances of a family, or the standard set without one."""
+    if options.family is None:
+        return [expected.instance for expected in standard.STANDARD]
+    words = _words(options)
+    return [instances.instance(options.family, words, seed) for seed in _seeds(options.seeds)]
+
+
+def _is_there(one: Instance) -> bool:
+    """Whether an instance has the files that it is made of; names it if not."""
+    try:
+        one.snapshot()
+    except traces.MissingData as error:
+        print(f"skipped {one}: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _words(options: argparse.Namespace) -> dict[str, str]:

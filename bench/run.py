@@ -277,24 +277,30 @@ class BenchServer:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[BenchServer]:
-    """Runs a server on a free port, with its solver process warm."""
+def running(processors: Sequence[int] = ()) -> Iterator[BenchServer]:
+    """Runs a server on a free port, with its solver process warm; on some processors, or on all."""
+    mine = os.sched_getaffinity(0)
     with socket.socket() as holder:
         # The server may still listen on the port, and no other process gets it.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "placement_service"],
-            env={
-                # No settings of the shell: the service is measured with its defaults.
-                **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
-                "PLACEMENT_HOST": "127.0.0.1",
-                "PLACEMENT_PORT": str(port),
-                "PLACEMENT_LOG_LEVEL": "WARNING",
-                "PLACEMENT_MAX_MESSAGE_BYTES": str(2**31 - 1),
-            },
-        )
+        # Processes keep the processors of the one that started them.
+        os.sched_setaffinity(0, processors or mine)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "placement_service"],
+                env={
+                    # No settings of the shell: the service is measured with its defaults.
+                    **{k: v for k, v in os.environ.items() if not k.startswith("PLACEMENT_")},
+                    "PLACEMENT_HOST": "127.0.0.1",
+                    "PLACEMENT_PORT": str(port),
+                    "PLACEMENT_LOG_LEVEL": "WARNING",
+                    "PLACEMENT_MAX_MESSAGE_BYTES": str(2**31 - 1),
+                },
+            )
+        finally:
+            os.sched_setaffinity(0, mine)
         try:
             with PlacementClient(f"127.0.0.1:{port}", timeout=START_SECONDS) as client:
                 server = BenchServer(process, client)
