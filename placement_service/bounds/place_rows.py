@@ -13,7 +13,7 @@ Gangs that need a place of the level take room where they lie, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -47,11 +47,10 @@ class PlaceRows:
         self.has_others = bool((known.domain < 0).any())
         gangs = counting.problem.gangs
         classes = [[gangs[g] for g in c.gangs] for c in counting.classes]
-        self.prefer = [
-            c
-            for c, mine in enumerate(classes)
-            if not counting.classes[c].beyond and all(preferred(g) == level for g in mine)
-        ]
+        every = [c for c, mine in enumerate(classes) if all(preferred(g) == level for g in mine)]
+        self.prefer = [c for c in every if not counting.classes[c].beyond]
+        #: Those that prefer the level and are too large for any place of it.
+        self.beyond = [c for c in every if counting.classes[c].beyond]
         self.require = [
             c for c, mine in enumerate(classes) if all(requires(g, level) for g in mine)
         ]
@@ -60,10 +59,12 @@ class PlaceRows:
         """Those that can be broken, no two with equal weights."""
         best: dict[bytes, PlaceRow] = {}
         for row in self._all_rows():
-            divisor = gcd(*row.weight.tolist())
+            near = row.weight.copy()
+            near[self.beyond] = 0
+            divisor = gcd(*near.tolist())
             if not divisor:
                 continue
-            weight, room = row.weight // divisor, row.room // divisor
+            weight, room = near // divisor, row.room // divisor
             key = weight.tobytes()
             if key in best:
                 room = np.minimum(room, best[key].room)
@@ -71,9 +72,20 @@ class PlaceRows:
         gangs = np.array([len(c.gangs) for c in self.counting.classes], dtype=np.int64)
         yield from (row for row in best.values() if (row.weight @ gangs > row.room).any())
 
+    def rows_against(self, classes: Sequence[int]) -> Iterator[PlaceRow]:
+        """Those that keep gangs of some classes out of a place, with the parts of gangs in their
+        own units: no two with equal weights."""
+        best: dict[bytes, PlaceRow] = {}
+        for row in self._all_rows() if classes else ():
+            if (row.weight[list(classes)].max() > row.room).any():
+                key = row.weight.tobytes()
+                room = np.minimum(row.room, best[key].room) if key in best else row.room
+                best[key] = PlaceRow(row.weight, room)
+        yield from best.values()
+
     def _all_rows(self) -> Iterator[PlaceRow]:
         counting = self.counting
-        mine = sorted({*self.prefer, *self.require})
+        mine = sorted({*self.prefer, *self.beyond, *self.require})
         for i, level in enumerate(counting.levels):
             if level >= 0 and not counting.within(level, self.level):
                 continue

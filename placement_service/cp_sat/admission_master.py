@@ -64,8 +64,11 @@ class AdmissionMaster:
             self.cp.add(dot(weights) <= row.capacity)
         self._follow_bases()
         self._near = self._near_gangs()
+        self._uses: dict[int, list[Var]] = {}
         for rows in places:
-            for i, near in NearPlaces(self.cp, rows, self._admitted).near.items():
+            known = NearPlaces(self.cp, rows, self._admitted)
+            self._uses |= known.uses
+            for i, near in known.near.items():
                 if i in self._near:
                     self.cp.add(near <= self._near[i])
                 self._near[i] = near
@@ -153,9 +156,14 @@ class AdmissionMaster:
         compete for large places."""
         gangs = self.problem.gangs
         least = (self.counting.least_beyond(gangs[c.gangs[0]]) for c in self.counting.classes)
-        terms = [(z, w * UNITS_PER_DOMAIN) for z, w in zip(self._admitted, least, strict=True) if w]
+        both = enumerate(zip(self._admitted, least, strict=True))
+        terms = [(z, w * UNITS_PER_DOMAIN) for c, (z, w) in both if w and c not in self._uses]
         for c, near in self._near.items():
-            terms += [(self._admitted[c], UNITS_PER_DOMAIN), (near, -UNITS_PER_DOMAIN)]
+            if c not in self._uses:
+                terms += [(self._admitted[c], UNITS_PER_DOMAIN), (near, -UNITS_PER_DOMAIN)]
+        for c, uses in self._uses.items():
+            terms += [(use, UNITS_PER_DOMAIN) for use in uses]
+            terms.append((self._admitted[c], -UNITS_PER_DOMAIN))
         return terms
 
     def fragmentation_cost(self) -> None:

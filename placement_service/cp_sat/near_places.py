@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.solving import Var, dot
+from placement_service.cp_sat.wide_gangs import WideGangs
 
 
 class NearPlaces:
@@ -44,3 +45,5 @@ class NearPlaces:
                 cp.add(dot(terms) <= int(row.room[p]))
         for c in places.require:
             self.near.pop(c)
+        #: By class, the places of gangs that lie whole in none of them.
+        self.uses = WideGangs(cp, places, admitted, most, at).uses

@@ -80,6 +80,6 @@ def _places(state: State) -> list[PlaceRows]:
     for level in sorted(preferred):
         if levels[level].count * len(counting.classes) <= state.parameters.place_variables:
             rows = PlaceRows(counting, level)
-            if rows.prefer:
+            if rows.prefer or rows.beyond:
                 found.append(rows)
     return found

@@ -61,3 +61,34 @@ def test_a_node_without_a_block_is_a_place_as_well() -> None:
     for name in "ab":
         scenario = scenario.gang(name, pods=1, gpus=8, prefer="block")
     assert fewest_domains(scenario) == 0
+
+
+#: Racks for parts of two nodes by block: two, one, one, one, one.
+NARROW = "b1/r1: a1=8 a2=8 | b1/r2: a3=8 a4=8 | " + " | ".join(
+    f"b{b}/r{b}0: x{b}1=8 x{b}2=8 | b{b}/r{b}1: x{b}3=8 | b{b}/r{b}2: x{b}4=8" for b in range(2, 6)
+)
+
+#: Three parts of two nodes.
+THREE = [Group(name, pods=2, gpus=8, pack="rack") for name in ("left", "middle", "right")]
+
+
+def test_a_gang_uses_as_many_blocks_as_its_parts_need() -> None:
+    narrow = NARROW.split(" | ", 2)[2]
+    scenario = Scenario(narrow).gang("a", *THREE, prefer="block")
+    assert fewest_domains(scenario) == 2
+    assert scenario.place().solution.proven
+
+
+def test_gangs_of_many_parts_take_roomy_blocks_from_each_other() -> None:
+    scenario = Scenario(NARROW).gang("a", *THREE, prefer="block")
+    assert fewest_domains(scenario) == 1
+    # Two blocks would do for each alone; together they have two and one, and three of one.
+    assert fewest_domains(scenario.gang("b", *THREE, prefer="block")) == 3
+
+
+def test_a_gang_of_one_part_takes_a_rack_from_a_gang_of_many() -> None:
+    scenario = Scenario(NARROW.rsplit(" | ", 3)[0]).gang("a", *THREE, prefer="block")
+    scenario = scenario.gang("one", THREE[0], prefer="block")
+    scenario = scenario.gang("other", THREE[0], prefer="block")
+    # Five such racks, four blocks, and three parts in any two of them.
+    assert fewest_domains(scenario) == 1

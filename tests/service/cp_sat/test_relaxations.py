@@ -230,8 +230,11 @@ def place_rows_hold(case: Case, met: Met) -> None:
         domain = case.problem.levels[rows.level].domain
         near = np.zeros((len(classes), rows.count), dtype=np.int64)
         for c in {*rows.prefer, *rows.require}:
-            for units in (case.plan[i] for i in classes[c].gangs if i in case.plan):
-                used = {int(domain[n]) for _, n, _ in units}
+            for i in (i for i in classes[c].gangs if i in case.plan):
+                # Pods that are all extra may lie outside of the scope.
+                gang = case.problem.gangs[i]
+                needed = {d for q in gang.requirements if q.missing for d in q.demands}
+                used = {int(domain[n]) for d, n, _ in case.plan[i] if d in needed}
                 if len(used) == 1 and (place := used.pop()) >= 0:
                     near[c, place] += 1
                 else:
