@@ -52,11 +52,14 @@ def test_without_a_base_what_is_based_on_it_stands_alone() -> None:
     assert changes.without(asked, resource_name("runs")).gangs[0].base_gang == ""
 
 
-def test_pods_whose_requests_are_not_told_cannot_be_left_out() -> None:
+def test_pods_whose_requests_are_not_told_cannot_be_left_out_or_drained() -> None:
     asked = two_racks()
     asked.gangs[0].groups[0].bound_pods.add(name="namespaces/ml/pods/x", node="nodes/n1")
     with pytest.raises(ValueError, match="ml/runs cannot be left out"):
         changes.without(asked, resource_name("runs"))
+    with pytest.raises(ValueError, match="ml/runs cannot be drained"):
+        changes.drained(asked, {"nodes/n1"})
+    changes.drained(asked, {"nodes/n2"})
 
 
 def test_added_nodes_are_empty_healthy_and_themselves() -> None:

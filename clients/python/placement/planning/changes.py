@@ -95,6 +95,12 @@ def cordoned(request: ComputePlacementRequest, nodes: Collection[str]) -> Comput
 
 def drained(request: ComputePlacementRequest, nodes: Collection[str]) -> ComputePlacementRequest:
     """These nodes are closed, and the pods of gangs that run there wait again."""
+    for gang in request.gangs:
+        if any(pod.node in nodes for group in gang.groups for pod in group.bound_pods):
+            raise ValueError(
+                f"{_short(gang.name)} cannot be drained: what its running pods ask for is not part"
+                " of the question"
+            )
     leaving = {pod.name for gang in request.gangs for pod in bound_pods(gang) if pod.node in nodes}
     return released(cordoned(request, nodes), leaving)
 
