@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from placement.cli.failures import Failure, Status, wrong_input
 from placement.cli.main import main
+from placement.cli.simulations import as_text
+from placement.planning.simulate import Job, Outcome, Run
 
 CLUSTER = """
 apiVersion: v1
@@ -75,3 +78,15 @@ def test_workers_are_of_this_machine_alone(
 ) -> None:
     assert main([*question, "--ray", "auto", "--workers", "2"]) == Status.WRONG_INPUT
     assert "--workers" in capsys.readouterr().err
+
+
+def test_columns_are_as_wide_as_what_they_hold() -> None:
+    job = Job("j", submit=0.0, duration=10.0, pods=1, gpus=8, minimum=1)
+    runs = (Run(job, 20_000.0, 1), Run(replace(job, name="late"), None, 0, why="no room."))
+    outcome = Outcome(runs, end=30_000.0, utilisation=0.25)
+    assert as_text({"fair.yaml": outcome, "b": Outcome((), 0.0, None)}).splitlines() == [
+        "policy     jobs that ran  median wait  95 % within     longest  of all GPUs  evicted",
+        "fair.yaml         1 of 2   5 h 33 min   5 h 33 min  5 h 33 min       25.0 %        0",
+        "b                 0 of 0            –            –           –            –        0",
+        "late waits for 8h20m: no room.",
+    ]

@@ -10,6 +10,16 @@ from placement.cli.words import age, printable, seconds
 from placement.kubernetes import Problem
 from placement.planning.simulate import Outcome, Run
 
+_HEADINGS: Final = (
+    "policy",
+    "jobs that ran",
+    "median wait",
+    "95 % within",
+    "longest",
+    "of all GPUs",
+    "evicted",
+)
+
 #: Jobs of which the table says why they wait.
 _MOST_REASONS: Final = 5
 
@@ -46,21 +56,26 @@ def as_data(outcomes: Mapping[str, Outcome], warnings: Iterable[Problem]) -> Jso
 
 def as_text(outcomes: Mapping[str, Outcome]) -> str:
     """A line for each policy, and why some jobs never ran."""
-    width = max(len("policy"), *map(len, outcomes)) if outcomes else 6
-    lines = [
-        f"{'policy':{width}}  jobs that ran  median wait  95 % within  longest  GPUs busy  evicted"
-    ]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     for name, outcome in outcomes.items():
         ran = [run for run in outcome.runs if run.started is not None]
         waits = [outcome.wait(share) for share in (0.5, 0.95, 1.0)]
-        median, most, longest = ("–" if w is None else seconds(w) for w in waits)
-        busy = "–" if outcome.utilisation is None else f"{100 * outcome.utilisation:.1f} %"
+        used = "–" if outcome.utilisation is None else f"{100 * outcome.utilisation:.1f} %"
         again = sum(max(0, run.starts - 1) for run in outcome.runs)
-        count = f"{len(ran)} of {len(outcome.runs)}"
-        lines.append(
-            f"{name:{width}}  {count:>13}  {median:>11}  {most:>11}  {longest:>7}  {busy:>9}"
-            f"  {again:>7}"
+        rows.append(
+            (
+                name,
+                f"{len(ran)} of {len(outcome.runs)}",
+                *("–" if wait is None else seconds(wait) for wait in waits),
+                used,
+                str(again),
+            )
         )
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for name, *cells in rows:
+        told = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, others, strict=True))
+        lines.append(f"{name:{first}}{told}")
     lines += [
         f"{name} was ended after {seconds(outcome.stopped)} of the trace"
         for name, outcome in outcomes.items()
