@@ -445,6 +445,6 @@ def test_many_queues_one_above_the_other_are_read_in_no_time() -> None:
     words = {"snapshot.queues[100].parent": "has more than 100 queues above it"}
     assert problems(there) == words
     there.snapshot.queues[0].parent = "queues/q9999"
-    begin = time.monotonic()
+    begin = time.process_time()
     assert "leads back" in problems(there)["snapshot.queues[0].parent"]
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
