@@ -61,22 +61,27 @@ def target_of(model: VictimModel, values: Floats) -> Target:
                 nodes = nodes[np.any(inside, axis=0)]
             places[gang.index] = nodes
     return Target(
-        {
-            g: units_of({(_demand_at(model.problem, g, s, n), n): k for (s, n), k in mine.items()})
-            for g, mine in staying.items()
-        },
+        {g: units_of(_by_demand(model.problem, g, mine)) for g, mine in staying.items()},
         places,
     )
 
 
-def _demand_at(problem: Problem, gang: GangIdx, pod_class: int, node: int) -> int:
-    """The demand of a running gang whose pods of a class are on a node."""
+def _by_demand(
+    problem: Problem, gang: GangIdx, kept: Mapping[tuple[int, int], int]
+) -> Mapping[tuple[int, int], int]:
+    """What stays by demand and node, from what stays by pod class and node.
+
+    Pods of one class on one node may be of several demands: they have devices of their own.
+    """
+    left, found = dict(kept), dict[tuple[int, int], int]()
     demands = problem.gangs[gang].demands
-    return next(
-        h.demand
-        for h in problem.gangs[gang].home
-        if h.node == node and _alike(problem, demands[h.demand].pod_class, pod_class)
-    )
+    for home in problem.gangs[gang].home:
+        for (s, n), units in left.items():
+            if n == home.node and _alike(problem, demands[home.demand].pod_class, s):
+                here = min(units, home.units - found.get((home.demand, n), 0))
+                found[home.demand, n] = found.get((home.demand, n), 0) + here
+                left[s, n] -= here
+    return found
 
 
 def _alike(problem: Problem, one: int, other: int) -> bool:
