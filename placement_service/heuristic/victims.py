@@ -35,7 +35,8 @@ from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.victim_plan import Cost, VictimPlan
 from placement_service.heuristic.victim_prices import Floats, NodePrices
 
-#: Domains tried for one gang, those with the cheapest victims by estimate first.
+#: Domains tried for one gang, those first whose victims should cost least. Without moves, which
+#: take longer, more are tried until so many in turn were no better.
 MOST_DOMAINS = 3
 
 #: Up to so many gangs of the narrowest level, each gets a domain in mind before their turns.
@@ -202,12 +203,15 @@ class _Search:
         best: _Priced | None = None
         prices = self._prices(gang)
         self._stuck.clear()
+        left = MOST_DOMAINS
         for nodes in self._domains(gang, prices):
-            if time.monotonic() > until:
+            if time.monotonic() > until or not left:
                 break
+            left -= 1
             found = self._within(gang, nodes, prices)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
+                left = left if self.now.moves else MOST_DOMAINS
         return best
 
     def _domains(self, gang: Gang, prices: NodePrices) -> Iterator[Ints]:
@@ -223,7 +227,7 @@ class _Search:
         able = able[np.argsort(estimate[able], kind="stable")]
         open_ones = [d for d in able.tolist() if d not in of_others and d != meant]
         first = [meant] if meant >= 0 and estimate[meant] < np.inf else []
-        for domain in (*first, *open_ones)[:MOST_DOMAINS]:
+        for domain in (*first, *open_ones):
             yield self.builder.topology.inside(level, domain)
 
     def _of_others(self, gang: Gang) -> set[int]:
