@@ -38,7 +38,8 @@ def assign_blocks(state: State) -> bool:
         mine.take(found)
         confirm_places(state)
         packs = packs or mine.packs(found)
-        if state.proven or not packs:
+        # What names no block may find no room where it could; another guess costs little then.
+        if state.proven or (guess.torn and not packs):
             break
     return packs
 

@@ -61,6 +61,8 @@ class BlockGuess:
         cost = np.round(self.rows.unit * (TORN + TORN_SHARE * sizes)).astype(np.int64)
         self._firm = FIRM * int(cost.max())
         self._apart: Ints = np.where(self._tearable, cost, self._firm)
+        #: How many gangs the last answer tears.
+        self.torn = 0
 
     def whole(self) -> Ints | None:
         """How many gangs of each class lie whole in which block [C, B], with few gangs torn. None
@@ -74,6 +76,7 @@ class BlockGuess:
             if len(torn) > self.parameters.assign_torn:
                 return None
             best = self._best(torn)
+        self.torn = len(torn)
         return None if best is None else best.count[:, :-1]
 
     def _best(self, torn: Sequence[int]) -> _Guess | None:
