@@ -38,7 +38,7 @@ class SearchParameters:
     #: and its effort; that of the question whether any plan is better than the one there is.
     place_variables: int = 8_000
     place_effort: float = 1.0
-    place_brief_effort: float = 0.3
+    place_brief_effort: float = 0.6
 
     #: The share of the time that is left for each goal of the master with configurations.
     configuration_share: float = 0.5
