@@ -37,7 +37,8 @@ def assign_blocks(state: State) -> bool:
             break
         mine.take(found)
         confirm_places(state)
-        packs = packs or mine.packs(found)
+        # Small pods may find no room where the counts say that there is some.
+        packs = packs or (mine.packs(found) and state.packs)
         # What names no block may find no room where it could; another guess costs little then.
         if state.proven or (guess.torn and not packs):
             break
