@@ -48,6 +48,8 @@ class AdmissionMaster:
         counting: Counting,
         parameters: ModelParameters = MODEL_DEFAULTS,
         places: Sequence[PlaceRows] = (),
+        *,
+        wide: bool = True,
     ) -> None:
         """With `places` it also counts which gangs lie whole in which of them."""
         self.counting = counting
@@ -66,7 +68,7 @@ class AdmissionMaster:
         self._near = self._near_gangs()
         self._uses: dict[int, list[Var]] = {}
         for rows in places:
-            known = NearPlaces(self.cp, rows, self._admitted)
+            known = NearPlaces(self.cp, rows, self._admitted, wide=wide)
             self._uses |= known.uses
             for i, near in known.near.items():
                 if i in self._near:

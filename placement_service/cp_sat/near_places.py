@@ -15,7 +15,9 @@ from placement_service.cp_sat.wide_gangs import WideGangs
 class NearPlaces:
     """Variables for one level, under its rows; `near` by class are those that prefer it."""
 
-    def __init__(self, cp: cp_model.CpModel, places: PlaceRows, admitted: Sequence[Var]) -> None:
+    def __init__(
+        self, cp: cp_model.CpModel, places: PlaceRows, admitted: Sequence[Var], *, wide: bool
+    ) -> None:
         classes = places.counting.classes
         rows = list(places.rows())
         most = np.array([[len(c.gangs)] * places.count for c in classes], dtype=np.int64)
@@ -46,4 +48,4 @@ class NearPlaces:
         for c in places.require:
             self.near.pop(c)
         #: By class, the places of gangs that lie whole in none of them.
-        self.uses = WideGangs(cp, places, admitted, most, at).uses
+        self.uses = WideGangs(cp, places, admitted, most, at).uses if wide else {}

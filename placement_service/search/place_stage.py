@@ -17,7 +17,15 @@ def count_places(state: State) -> None:
     if not _is_open(state) or state.counted_places == before:
         return
     state.counted_places = before
-    master = _master(state)
+    for wide in (False, True):
+        # What gangs of several places use takes longer to settle, and is seldom more.
+        if state.first_open == at:
+            _count(state, wide=wide)
+
+
+def _count(state: State, *, wide: bool) -> None:
+    at = state.first_open
+    master = _master(state, wide=wide)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -36,7 +44,7 @@ def confirm_places(state: State) -> None:
     easier to show than the value of the best one.
     """
     at = state.first_open
-    master = _master(state) if _is_open(state) else None
+    master = _master(state, wide=True) if _is_open(state) else None
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -60,12 +68,12 @@ def _is_open(state: State) -> bool:
     return state.open_tier is TierName.TOPOLOGY
 
 
-def _master(state: State) -> AdmissionMaster | None:
+def _master(state: State, *, wide: bool) -> AdmissionMaster | None:
     """The master with places of the levels that gangs prefer, held at all goals before topology."""
     every = _places(state)
     if not every:
         return None
-    master = AdmissionMaster(state.counting, state.parameters.model, every)
+    master = AdmissionMaster(state.counting, state.parameters.model, every, wide=wide)
     before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
     for goal, floor, bound in list(before)[: state.first_open]:
         keep(goal, master, bound if floor is None else floor)
