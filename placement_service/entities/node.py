@@ -69,7 +69,7 @@ class Node:
     #: What a pod of several whole GPUs may get; none means any of them.
     partitions: tuple[DevicePartition, ...] = ()
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
-    #: The ComputeDomain that the node serves now for pods that are in no pod set, "" for none.
+    #: The ComputeDomain that the node serves now, "" for none.
     compute_domain: str = ""
     #: Why it is not known what is left here, "" where it is; else the node is unschedulable, too.
     closed_because: str = ""

@@ -17,8 +17,7 @@ minimum at all, when not every pod of it is told with its node, when it is the b
 that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
 there, when nothing says which of the listed devices of its nodes it has, or what is left beside
 those that stay (`devices`), when its nodes hold more than they have or more for owners, and when
-its pods have rules about other pods, ports or reservations, or want network devices. In a
-ComputeDomain it may be evicted but not moved, where few gangs are in one.
+its pods have rules about other pods, ports or reservations, or want network devices.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -30,7 +29,7 @@ are required ones where none of their pods can get another node.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -54,9 +53,6 @@ from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
-
-#: Up to so many running gangs in ComputeDomains may give way.
-MOST_IN_COMPUTE_DOMAINS = 32
 
 
 def open_running_gangs(
@@ -114,8 +110,6 @@ def _able(
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     growing = _growing(snapshot)
-    apart = _in_compute_domains(snapshot)
-    served = _alone_in_compute_domains(snapshot, apart) if apart else frozenset[str]()
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -126,7 +120,6 @@ def _able(
             and _is_told(gang, nodes)
             and _tells_devices(gang, nodes, policy)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
-            and (gang.name not in apart or (not moves and gang.name in served))
             and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
@@ -136,40 +129,6 @@ def _able(
             )
         ):
             yield index
-
-
-def _in_compute_domains(snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
-    """The nodes and ComputeDomains of running pods, by gang."""
-    found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for gang in snapshot.gangs:
-        for group in gang.groups:
-            for s in group.pod_sets:
-                if s.template.compute_domain:
-                    for pod in s.bound_pods:
-                        found[gang.name].append((pod.node, s.template.compute_domain))
-    return dict(found)
-
-
-def _alone_in_compute_domains(
-    snapshot: Snapshot, apart: Mapping[str, list[tuple[str, str]]]
-) -> frozenset[str]:
-    """The gangs whose nodes serve their ComputeDomain and no other; none where they are many.
-
-    Each domain is a kind of pods of its own for every model.
-    """
-    if len(apart) > MOST_IN_COMPUTE_DOMAINS:
-        return frozenset()
-    nodes = snapshot.columns
-    serves: defaultdict[str, set[str]] = defaultdict(set)
-    for mine in apart.values():
-        for node, domain in mine:
-            serves[node].add(domain)
-            row = nodes.row_of.get(node)
-            if row is not None and nodes.parts[row].compute_domain:
-                serves[node].add(nodes.parts[row].compute_domain)
-    return frozenset(
-        name for name, mine in apart.items() if all(len(serves[node]) == 1 for node, _ in mine)
-    )
 
 
 def _growing(snapshot: Snapshot) -> frozenset[str]:
@@ -311,6 +270,7 @@ def _is_plain(template: PodTemplate) -> bool:
         or template.spread_constraints
         or template.host_ports
         or template.same_pcie_nics
+        or template.compute_domain
         or template.required_reservation
     )
 

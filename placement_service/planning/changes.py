@@ -151,6 +151,7 @@ def without_pods(
     if not pods and not gangs:
         return snapshot
     leaving: dict[str, list[tuple[BoundPod, PodTemplate]]] = {}
+    staying: set[tuple[str, str]] = set()
     kept = []
     for gang in snapshot.gangs:
         gone = False
@@ -159,11 +160,13 @@ def without_pods(
                 if pod.name in pods:
                     leaving.setdefault(pod.node, []).append((pod, pod_set.template))
                     gone = True
+                else:
+                    staying.add((pod.node, pod_set.template.compute_domain))
         if gang.name not in gangs:
             kept.append(_without(gang, pods) if gone else gang)
     columns = snapshot.columns
     nodes = columns.updated(
-        _left(columns[columns.row_of[name]], pods_there)
+        _left(columns[columns.row_of[name]], pods_there, staying)
         for name, pods_there in leaving.items()
         if name in columns.row_of
     )
@@ -286,7 +289,9 @@ def _without(gang: PodGang, pods: Collection[str]) -> PodGang:
     )
 
 
-def _left(node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]]) -> Node:
+def _left(
+    node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]], staying: Collection[tuple[str, str]]
+) -> Node:
     """The node without some pods that run on it."""
     requested = Counter(node.requested)
     ports = list(node.host_ports)
@@ -310,11 +315,13 @@ def _left(node: Node, pods: Sequence[tuple[BoundPod, PodTemplate]]) -> Node:
                 used_milli=max(0, device.used_milli - compute),
                 used_memory_milli=max(0, device.used_memory_milli - memory),
             )
+    busy = (node.name, node.compute_domain) in staying
     return replace(
         node,
         requested={name: max(0, amount) for name, amount in requested.items()},
         host_ports=tuple(ports),
         devices=tuple(devices.values()),
+        compute_domain=node.compute_domain if busy else "",
     )
 
 

@@ -340,22 +340,11 @@ def test_a_claim_on_a_channel_is_membership_of_its_domain() -> None:
         pod("a", nodeName="n1", resourceClaims=claims("ch-1")),
         pod("b", resourceClaims=claims("ch-2")), gang(podgroups=[group("w", "a", "b")]),
     )  # fmt: skip
-    # The gang tells of its own pods.
-    assert sent.snapshot.nodes[0].compute_domain == ""
+    assert sent.snapshot.nodes[0].compute_domain == "ml/one"
     assert [s.template.compute_domain for s in sent.gangs[0].groups[0].pod_sets] == [
         "ml/one", "ml/two",
     ]  # fmt: skip
     assert not sent.gangs[0].unsupported
-
-
-def test_a_node_tells_of_domains_of_pods_without_a_gang_and_of_those_that_leave() -> None:
-    leaving = pod("a", nodeName="n1", resourceClaims=claims("ch-1"),
-                  metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})  # fmt: skip
-    sent = request(
-        node("n1"), node("n2"), domain("one", "ch-1"), leaving, gang(podgroups=[group("w", "a")]),
-        pod("b", nodeName="n2", resourceClaims=claims("ch-1")),
-    )  # fmt: skip
-    assert [one.compute_domain for one in sent.snapshot.nodes] == ["ml/one", "ml/one"]
 
 
 def test_groves_claim_and_the_class_of_the_driver_say_it_too() -> None:

@@ -117,47 +117,6 @@ def test_the_fewest_pods_go() -> None:
     assert result.solution.proven
 
 
-def in_domain(one: PodGang, domain: str) -> PodGang:
-    """The gang with all its pods in a ComputeDomain."""
-    groups = tuple(
-        replace(
-            group,
-            pod_sets=tuple(
-                replace(s, template=replace(s.template, compute_domain=domain))
-                for s in group.pod_sets
-            ),
-        )
-        for group in one.groups
-    )
-    return replace(one, groups=groups)
-
-
-def test_a_gang_gives_way_whose_compute_domain_is_in_the_way() -> None:
-    """There is room on every node; "two" has two of them, and a pod without a domain has none."""
-    two = in_domain(running("two", "n0", "n1", gpus=1), "ml/two")
-    one = in_domain(running("one", "n2", gpus=1), "ml/one")
-    plain = running("plain", "n2", gpus=1)
-    mine = in_domain(urgent(1), "ml/mine")
-    nodes = (node("n0", used=1), node("n1", used=1), node("n2", used=2))
-    result = answer(Snapshot(nodes, (two, one, plain, mine)), PREEMPT)
-    assert result.evicted() == ["one"]
-    assert [b.node for b in result.bindings] == ["nodes/n2"]
-    assert result.solution.proven
-    # A pod without a gang is in the domain as well, and stays.
-    shared = (*nodes[:2], replace(nodes[2], compute_domain="ml/one"))
-    result = answer(Snapshot(shared, (two, one, plain, mine)), PREEMPT)
-    assert result.evicted() == ["two", "two"]
-
-
-@pytest.mark.parametrize("priority", [0, 100])
-def test_a_compute_domain_stays_for_gangs_that_may_not_evict(priority: int) -> None:
-    old = in_domain(running("old", "n0", gpus=1, priority=100), "ml/old")
-    mine = in_domain(urgent(1, priority), "ml/mine")
-    result = answer(Snapshot((node("n0", used=1),), (old, mine)), PREEMPT)
-    assert not result.evictions
-    assert not result.bindings
-
-
 def test_extras_go_before_a_gang() -> None:
     elastic = running("elastic", *["n0"] * 4, gpus=2, minimum=1)
     result = answer(cluster(elastic, urgent(gpus=4)), PREEMPT)

@@ -10,7 +10,7 @@ what is left, and a warning says why.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,8 +42,6 @@ class Surroundings:
     devices: Devices
     #: Devices of claims, counted like resources, by node.
     claimable: Mapping[str, Mapping[str, int]]
-    #: Pods whose ComputeDomain their gang tells; a node is only told of that of others.
-    told: Collection[tuple[str, str]] = ()
 
 
 def read_nodes(
@@ -60,7 +58,7 @@ def read_nodes(
         bound = around.bound.get(one.name, ())
         node = _read_node(one, At(one.body, findings), bound, around, allocatable)
         problems += [one.problem(*finding) for finding in findings]
-        reason = _uncountable(bound)
+        reason = _uncountable(bound, node.compute_domain)
         if reason:
             node.unschedulable = True
             node.closed_because = reason[:_LONGEST_REASON]
@@ -93,14 +91,7 @@ def _read_node(
         devices=board.devices,
         partitions=board.partitions,
         partition_policy=board.policy,
-        compute_domain=next(
-            (
-                p.needs.compute_domain
-                for p in bound
-                if p.needs.compute_domain and p.key not in around.told
-            ),
-            "",
-        ),
+        compute_domain=next((p.needs.compute_domain for p in bound if p.needs.compute_domain), ""),
     )
 
 
@@ -113,13 +104,11 @@ def _with_gpus(amounts: Mapping[str, int], devices: int) -> Mapping[str, int]:
     return {**amounts, GPU: pieces} if pieces else amounts
 
 
-def _uncountable(bound: Sequence[Pod]) -> str:
+def _uncountable(bound: Sequence[Pod], domain: str) -> str:
     """Why the free room of a node is unknown; empty when it is known."""
-    domain = ""
     for pod in bound:
         if pod.needs.unknown:
             return f"{pod} holds something that cannot be counted ({pod.needs.unknown})"
-        domain = domain or pod.needs.compute_domain
         if pod.needs.compute_domain not in ("", domain):
             return f"its pods are of two ComputeDomains: {domain}, {pod.needs.compute_domain}"
     return ""

@@ -132,12 +132,8 @@ def translate(
         problems=problems,
         warnings=warnings,
     )
-    told = {key for key, pod in members.items() if pod.node and not pod.terminating}
     nodes = read_nodes(
-        objects.nodes,
-        Surroundings(by_node, paths, devices, claims.on_nodes, told),
-        problems,
-        warnings,
+        objects.nodes, Surroundings(by_node, paths, devices, claims.on_nodes), problems, warnings
     )
 
     # 3. The messages.

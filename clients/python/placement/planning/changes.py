@@ -217,18 +217,25 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
         return
     nodes = {node.name: node for node in request.snapshot.nodes}
     reservations = {one.name: one for one in request.snapshot.reservations}
+    staying: set[tuple[str, str]] = set()
+    left: set[str] = set()
     for gang in request.gangs:
         for group in gang.groups:
             for pod_set in group.pod_sets:
                 for pod in pod_set.bound_pods:
                     if pod.name not in pods:
+                        staying.add((pod.node, pod_set.template.compute_domain))
                         continue
+                    left.add(pod.node)
                     node = nodes.get(pod.node)
                     if node is not None:
                         _leave(node, pod, pod_set.template)
                     if pod.reservation in reservations:
                         held = reservations[pod.reservation].held
                         add(held, pod_set.template.requests, 1)
+    for node in nodes.values():
+        if node.name in left and (node.name, node.compute_domain) not in staying:
+            node.compute_domain = ""
     keep(request.snapshot.pods, lambda pod: pod.name not in pods)
 
 

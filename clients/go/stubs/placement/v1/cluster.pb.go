@@ -344,9 +344,8 @@ type Node struct {
 	Partitions []*DevicePartition `protobuf:"bytes,10,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// partition_policy says what partitions mean to pods that fit none.
 	PartitionPolicy PartitionPolicy `protobuf:"varint,11,opt,name=partition_policy,json=partitionPolicy,proto3,enum=placement.v1.PartitionPolicy" json:"partition_policy,omitempty"`
-	// compute_domain is the ComputeDomain that the node serves at the moment for
-	// pods that the request does not list with a template, empty if none. It
-	// serves pods of no other. That of listed pods is told by their templates.
+	// compute_domain is the ComputeDomain that the node serves at the moment,
+	// empty if none. It serves pods of no other.
 	ComputeDomain string `protobuf:"bytes,12,opt,name=compute_domain,json=computeDomain,proto3" json:"compute_domain,omitempty"`
 	// closed_because says in words why it is not known what is left on this node,
 	// such as a pod that holds what cannot be counted. Then the node gets no new
