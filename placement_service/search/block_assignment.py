@@ -12,6 +12,7 @@ above the rows; the way back is closed for some steps.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 
@@ -94,11 +95,13 @@ class BlockAssignment:
                 self._change(gang, block, -1)
                 self._change(gang, self._blocks, 1)
 
-    def run(self, steps: int) -> None:
-        """Make so many steps at most, and keep the best; it ends when that costs nothing."""
+    def run(self, steps: int, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Make so many steps at most, and keep the best; it ends when that costs nothing, or when
+        `until` says so.
+        """
         best, kept = self.cost, self.count.copy()
         for _ in range(steps):
-            if not best:
+            if not best or until():
                 break
             self._step(best)
             if self.cost < best:

@@ -88,7 +88,7 @@ class BlockGuess:
         best: _Guess | None = None
         times = 0
         for i in range(rounds):
-            if self.mine.state.left <= p.least_seconds:
+            if self._is_over():
                 break
             found = self._guess(torn, strict=not i % 2)
             if found is None:
@@ -99,6 +99,9 @@ class BlockGuess:
             if not best.cost or times >= enough or len(best.nowhere) > p.assign_torn:
                 break
         return best
+
+    def _is_over(self) -> bool:
+        return self.mine.state.left <= self.parameters.least_seconds
 
     def _guess(self, torn: Sequence[int], *, strict: bool) -> _Guess | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
@@ -138,7 +141,9 @@ class BlockGuess:
     ) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
         for _ in range(self.parameters.assign_corrections):
-            search.run(self.parameters.assign_steps)
+            search.run(self.parameters.assign_steps, until=self._is_over)
+            if self._is_over():
+                return False
             if not strict:
                 search.relieve(tearable)
             if search.cost if strict else search.over:

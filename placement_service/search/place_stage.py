@@ -17,15 +17,9 @@ def count_places(state: State) -> None:
     if not _is_open(state) or state.counted_places == before:
         return
     state.counted_places = before
-    for wide in (False, True):
-        # What gangs of several places use takes longer to settle, and is seldom more.
-        if state.first_open == at:
-            _count(state, wide=wide)
-
-
-def _count(state: State, *, wide: bool) -> None:
-    at = state.first_open
-    master = _master(state, wide=wide)
+    # What gangs of several places use takes longer to settle and is seldom more: `confirm_places`
+    # counts it once there is a plan that may be the best.
+    master = _master(state, wide=False)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return

@@ -143,6 +143,15 @@ def test_two_gangs_change_places_where_no_one_can_move() -> None:
     assert search.cost == 0
 
 
+def test_a_search_stops_when_its_time_is_over() -> None:
+    takes, room = np.array([[5], [4]]), np.array([[10], [9]])
+    search = BlockAssignment(takes, room, np.array([100, 100]), seed=1)
+    search.begin(np.array([[1, 2, 0], [1, 0, 0]]))
+    before = search.cost
+    search.run(20, until=lambda: True)
+    assert search.cost == before > 0
+
+
 def test_racks_hold_what_they_hold() -> None:
     snapshot = Scenario("b1/r1: a1=8 a2=8 a3=8 | b1/r2: c1=8 c2=8 c3=8 | b2/r3: d1=8").gang(
         "g", Group("part", pods=2, gpus=8, pack="rack"), prefer="block"
