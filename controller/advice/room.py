@@ -74,9 +74,13 @@ def what_pods_meet(node: Body) -> tuple[object, ...]:
 
 
 def fingerprint(node: Body) -> str:
-    """`what_pods_meet` in short, to be compared later."""
-    text = json.dumps(what_pods_meet(node), sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:16]
+    """What of a node lets pods in, in short, to be compared later.
+
+    Its room is not part of it: that is counted anew, and a node with more of it may stay.
+    """
+    metadata = node["metadata"]
+    rules = (metadata.get("uid"), metadata.get("labels"), (node.get("spec") or {}).get("taints"))
+    return sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _node(cluster: Cluster, name: str) -> Body | None:

@@ -114,21 +114,29 @@ def test_a_node_that_changes_after_the_plan_gets_nobody(
 
 
 @some_ways("kai by gate")
-def test_a_node_that_is_tainted_while_kai_is_waited_for_gets_nobody(
-    world: Cluster, service: str, way: Way
+@pytest.mark.parametrize(
+    ("change", "bound_on"), [("a taint", "b"), ("a GPU less", "b"), ("more GPUs", "a")]
+)
+def test_a_node_that_changes_while_kai_is_waited_for(
+    world: Cluster, service: str, way: Way, change: str, bound_on: str
 ) -> None:
-    """KAI's binder asks for no taints. A label or a GPU less is as good a reason."""
+    """KAI's binder does not ask for taints. A node with more room stays good."""
     way.add_nodes(world, "a")
     way.add_gang(world, "g", 2)
     settings = {**way.settings, "advise_kai_settle": 3.0}
     with way.scheduled(world), controller(world.kubeconfig(), service, **settings):
         world.wait_until(lambda: len(world.api.items(BIND_REQUESTS)) == 2, "they are made")
-        taint = {"key": "example.com/broken", "effect": "NoSchedule"}
-        world.api.merge(NODES, "a", {"spec": {"taints": [taint]}})
+        if change == "a taint":
+            taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+            world.api.merge(NODES, "a", {"spec": {"taints": [taint]}})
+        else:
+            gpus = "1" if change == "a GPU less" else "4"
+            room = {"status": {"allocatable": {"nvidia.com/gpu": gpus}}}
+            world.api.merge(NODES, "a", room, None, "status")
         way.add_nodes(world, "b")
         world.wait_until(lambda: len(world.bound()) == 2, "the gang is bound")
         world.wait_until(lambda: is_over(world), "the advice has ended")
-    assert set(world.bound().values()) == {"b"}
+    assert set(world.bound().values()) == {bound_on}
 
 
 @some_ways("kai by gate", "koordinator")
