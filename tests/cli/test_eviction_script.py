@@ -118,6 +118,23 @@ def test_a_disruption_budget_is_waited_for(cluster: Cluster) -> None:
     assert names(cluster) == set()
 
 
+@needs_kubectl
+def test_a_pod_that_goes_in_the_last_moment_stops_nobody(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_nodes(node("a", labels={RACK: "r1"}))
+    add_pod(cluster, "q", on="a")
+    # As if the pod p went after the script had looked for it.
+    (tmp_path / "kubectl").write_text(
+        f'#!/bin/sh\n[ "$1 $5" = "get p" ] && echo a || exec {shutil.which("kubectl")} "$@"\n'
+    )
+    (tmp_path / "kubectl").chmod(0o755)
+    script = as_script(Freeing(RACK, 1), moves(cluster.namespace, "p", "q"))
+    paths = f"{tmp_path}:{os.environ['PATH']}"
+    done = run(script, KUBECONFIG=str(cluster.kubeconfig()), PATH=paths)
+    assert done.returncode == 0, done.stderr
+    assert f"{cluster.namespace}/p is no longer there" in done.stderr
+    assert names(cluster) == set()
+
+
 def test_a_line_break_in_a_label_is_no_command(tmp_path: Path) -> None:
     (tmp_path / "kubectl").write_text("#!/bin/sh\n")
     (tmp_path / "kubectl").chmod(0o755)

@@ -30,6 +30,7 @@ evict() { # namespace, pod, node
     kubectl create --raw "/api/v1/namespaces/$1/pods/$2/eviction" -f - 2>&1); do
     case $said in
       *TooManyRequests*) echo "$1/$2 waits for its disruption budget" >&2; sleep 5 ;;
+      *NotFound*) echo "$1/$2 is no longer there" >&2; return ;;
       *) echo "$said" >&2; exit 1 ;;
     esac
   done
