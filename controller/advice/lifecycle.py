@@ -210,7 +210,9 @@ class AdviceLifecycle:
     def _overbooked(self, advice: Advice, objects: Objects) -> str:
         adapters = list(self._adapters.values())
         try:
-            return overbooked(self._cluster, advice, objects, adapters, self._clock())
+            return overbooked(
+                self._cluster, advice, objects, adapters, self._clock(), self._executor
+            )
         except InputError as error:
             return f"what is on its nodes cannot be read: {error}"
 
@@ -231,20 +233,28 @@ class AdviceLifecycle:
         )
         if found := next(filter(None, list(why)), ""):
             return found
-        for node in sorted(set(advice.nodes.values())):
-            if why_not := self._node_changed(node, objects):
-                return why_not
-            known: set[str | None] = {
-                pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
-            }
-            fields = f"spec.nodeName={node},{UNFINISHED}"
-            answer = self._cluster.request("GET", PODS.path, query={"fieldSelector": fields})
-            for pod in answer.get("items") or ():
-                metadata = pod["metadata"]
-                # The pod that holds a shared GPU comes with the first of the shares.
-                names = {metadata.get("uid"), (metadata.get("labels") or {}).get(KAI_GROUP)}
-                if names.isdisjoint(known) and names.isdisjoint(expected):
-                    return f"pod {pod['metadata']['name']} came to node {node}"
+        nodes = sorted(set(advice.nodes.values()))
+        why = self._executor.map(
+            lambda node: (
+                self._node_changed(node, objects) or self._came_to(node, objects, expected)
+            ),
+            nodes,
+        )
+        return next(filter(None, list(why)), "")
+
+    def _came_to(self, node: str, objects: Objects, expected: Collection[str]) -> str:
+        """Which pod came to a node since the objects were read; empty for none."""
+        known: set[str | None] = {
+            pod["metadata"].get("uid") for pod in objects.pods.values() if node_of(pod) == node
+        }
+        fields = f"spec.nodeName={node},{UNFINISHED}"
+        answer = self._cluster.request("GET", PODS.path, query={"fieldSelector": fields})
+        for pod in answer.get("items") or ():
+            metadata = pod["metadata"]
+            # The pod that holds a shared GPU comes with the first of the shares.
+            names = {metadata.get("uid"), (metadata.get("labels") or {}).get(KAI_GROUP)}
+            if names.isdisjoint(known) and names.isdisjoint(expected):
+                return f"pod {pod['metadata']['name']} came to node {node}"
         return ""
 
     def _node_changed(self, name: str, objects: Objects) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 
@@ -25,14 +27,18 @@ from placement.resources import BIND_REQUESTS, DEVICES, NODES, PODS, UNFINISHED
 
 
 def overbooked(
-    cluster: Cluster, advice: Advice, objects: Objects, adapters: Sequence[Adapter], now: float
+    cluster: Cluster,
+    advice: Advice,
+    objects: Objects,
+    adapters: Sequence[Adapter],
+    now: float,
+    executor: Executor,
 ) -> str:
     """Why advice can no longer be carried out; empty when it can. `now` is in seconds since the
-    epoch. Raises `ApiError`."""
+    epoch; nodes are read by the executor. Raises `ApiError`."""
     nodes = sorted(set(advice.nodes.values()))
     there: dict[Key, Body] = {}
-    for name in nodes:
-        node = _node(cluster, name)
+    for name, node in zip(nodes, executor.map(partial(_node, cluster), nodes), strict=True):
         if node is None:
             return f"node {name} is gone"
         if (node.get("spec") or {}).get("unschedulable"):
@@ -43,7 +49,7 @@ def overbooked(
             return f"node {name} has changed"
         there["", name] = node
     requests = _requests(cluster, objects)
-    pods = _pods(cluster, objects, nodes, requests)
+    pods = _pods(cluster, objects, nodes, requests, executor)
     stores = {NODES: there, BIND_REQUESTS: requests, DEVICES: objects.of(DEVICES)}
     ours = advice.nodes
     others = {key: pod for key, pod in pods.items() if key not in ours}
@@ -145,7 +151,11 @@ def _requests(cluster: Cluster, objects: Objects) -> dict[Key, Body]:
 
 
 def _pods(
-    cluster: Cluster, objects: Objects, nodes: Iterable[str], requests: Mapping[Key, Body]
+    cluster: Cluster,
+    objects: Objects,
+    nodes: Iterable[str],
+    requests: Mapping[Key, Body],
+    executor: Executor,
 ) -> dict[Key, Body]:
     """The pods on the nodes, those that are about to be bound there, and those that wait."""
     wanted = set(nodes)
@@ -158,11 +168,11 @@ def _pods(
             except ApiError as error:
                 if error.status != 404:
                     raise
-    listed = (
-        cluster.request(
+    listed = executor.map(
+        lambda node: cluster.request(
             "GET", PODS.path, query={"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"}
-        )
-        for node in wanted
+        ),
+        wanted,
     )
     on_nodes = chain.from_iterable(answer.get("items") or () for answer in listed)
     # In a list the objects do not name their kind.
