@@ -11,7 +11,7 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
-from placement_service.search.place_stage import count_places
+from placement_service.search.place_stage import confirm_places, count_places
 from tests.scenario import Group, Scenario
 
 #: Two racks of two nodes, and two blocks of as many nodes with one such rack each.
@@ -32,6 +32,7 @@ def fewest_domains(scenario: Scenario, *, by_place: bool = True) -> int:
     count(state)
     if by_place:
         count_places(state)
+        confirm_places(state)
     at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
     return state.bounds[at] // UNITS_PER_DOMAIN
 
