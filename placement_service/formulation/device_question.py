@@ -82,7 +82,7 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
         if lists[home.node]:
             key = SetKey(home.gang, home.group, home.pod_set)
             name = columns.names[home.node]
-            whole = _goes_whole(request.gangs[home.gang])
+            whole = goes_whole(request.gangs[home.gang])
             for other in snapshot.gangs[home.gang].groups[home.group].pod_sets[home.pod_set].pods:
                 pod, want = running[other.name]
                 if pod.node == name and pod.devices and want is not None:
@@ -98,7 +98,7 @@ def device_question(opened: Prepared, request: Snapshot, policy: Policy) -> Devi
     return DeviceQuestion(snapshot, policy, nodes, frozen, moves=opened.moves)
 
 
-def _goes_whole(gang: PodGang) -> bool:
+def goes_whole(gang: PodGang) -> bool:
     """Whether a running gang can only go whole."""
     return all(g.min_replicas >= g.running_count and not g.pending_count for g in gang.groups)
 

@@ -47,7 +47,10 @@ def formulate(
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
         loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None)
-        strict = replace(prepared, relaxed=None, exact=False)
+        # Columns count what tied pods hold at home as if all of them were there, so none of them
+        # is where the gang moves. That leaves plans out, but no bound.
+        only_stays = prepared.only_stays | prepared.tied
+        strict = replace(prepared, only_stays=only_stays, relaxed=None, exact=False)
         return replace(
             formulate(request, policy, strict, repeated=repeated),
             relaxation=formulate(request, policy, loose, repeated=repeated),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +20,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.device_blocks import honours, partitions_count
+from placement_service.formulation.device_question import goes_whole
 from placement_service.formulation.device_wants import graded, requires_partition, want_of
 from placement_service.formulation.open_gangs import MUST_RUN, WAITING, Freed, opened, others
 from placement_service.formulation.prepared import GroupOf, Prepared, SetOf
@@ -34,10 +35,12 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
     homes: list[Assignment] = []
     minimums: dict[GroupOf, int] = {}
     only_stays: set[SetOf] = set()
+    tied: set[SetOf] = set()
     for i, gang in enumerate(snapshot.gangs):
         if i not in chosen:
             gangs.append(gang)
             continue
+        apart: defaultdict[str, list[SetOf]] = defaultdict(list)
         groups: list[PodGroup] = []
         waiting: list[PodGroup] = []
         for r, group in enumerate(gang.groups):
@@ -45,8 +48,10 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
             for s in devices.sets(group):
                 at_home = Counter(pod.node for pod in s.bound_pods)
                 pod = s.bound_pods[0]
-                if devices.tell_apart(pod, s.template) and not devices.come_again(pod, s.template):
-                    only_stays.add(SetOf(i, r, len(sets)))
+                if devices.tell_apart(pod, s.template):
+                    apart[pod.node].append(SetOf(i, r, len(sets)))
+                    if not devices.come_again(pod, s.template):
+                        only_stays.add(SetOf(i, r, len(sets)))
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
                 freed.add(s.template.requests, (row[pod.node] for pod in s.bound_pods))
@@ -60,6 +65,8 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
                 rest = tuple(replace(s, bound_pods=()) for s in group.pod_sets if s.pods)
                 name = group.name + WAITING
                 waiting.append(replace(group, name=name, pod_sets=rest, min_replicas=0))
+        if goes_whole(gang):
+            tied.update(one for mine in apart.values() if len(mine) > 1 for one in mine)
         gangs.append(opened(gang, (*groups, *waiting), MUST_RUN, moves=True))
     return Prepared(
         replace(
@@ -71,6 +78,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         tuple(homes),
         minimums,
         frozenset(only_stays),
+        frozenset(tied),
     )
 
 

@@ -239,3 +239,19 @@ def test_gangs_that_may_evict_nobody_leave_the_proof_whole(small: int) -> None:
     assert result.evicted() == ["old"]
     assert len(result.bindings) == 1 + small
     assert result.solution.proven
+
+
+def test_a_share_that_counts_with_another_one_does_not_stay_alone() -> None:
+    """Elsewhere is room for one of two shares of a GPU. The other one keeps its node from being
+    empty, though columns count both as one while they stay."""
+    share = DeviceShare(250, 250)
+    pods = [BoundPod(f"namespaces/ml/pods/old{i}", "nodes/h0", devices=(0,)) for i in range(2)]
+    sets = (PodSet(PodTemplate({PODS: 1}, {"app": "old"}, device_share=share), (), tuple(pods)),)
+    old = PodGang("namespaces/ml/podgangs/old", (PodGroup("w", 2, sets),))
+    nodes = (shared(500, 0), shared(750, name="h1"))
+    result = answer(Snapshot(nodes, (old, urgent(2))), REPACK)
+    assert (result.bindings, result.evictions) == ((), ())
+    larger = (shared(500, 0), shared(500, name="h1"))
+    result = answer(Snapshot(larger, (old, urgent(2))), REPACK)
+    assert {e.to_node for e in result.evictions} == {"nodes/h1"}
+    assert len(result.bindings) == 1
