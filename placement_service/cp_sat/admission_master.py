@@ -49,9 +49,11 @@ class AdmissionMaster:
         parameters: ModelParameters = MODEL_DEFAULTS,
         places: Sequence[PlaceRows] = (),
         *,
-        wide: bool = True,
+        wide: bool = False,
     ) -> None:
-        """With `places` it also counts which gangs lie whole in which of them."""
+        """With `places` it also counts which gangs lie whole in which of them, and if `wide`
+        how many places those use that lie whole in none.
+        """
         self.counting = counting
         self.problem = counting.problem
         self.cp = cp_model.CpModel()

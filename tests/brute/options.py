@@ -82,8 +82,8 @@ class Asked:
         self.snapshot = snapshot
         self.policy = policy
         self.question = Question(snapshot, policy)
-        # The topology of a set of gangs is no share of a single gang; without it the estimate is
-        # only better.
+        # Domains of a set of gangs cannot be counted for one gang alone; an estimate without them
+        # is only better.
         alone = tuple(replace(gang, base_gang="") for gang in snapshot.gangs)
         self._without_sets = Question(replace(snapshot, gangs=alone), policy)
         self.devices = Devices(snapshot, policy)

@@ -56,7 +56,7 @@ def test_placement_score(
 
 
 def test_a_gang_that_is_evicted_is_told_for_whom() -> None:
-    """Which other gang could have gone for it is no reason of its own."""
+    """Its reason does not name other gangs that could have been evicted instead."""
     others = running("other", "n0", "n0", gpus=1)
     question = cluster(running("old", "n0", gpus=6), others, urgent(gpus=6))
     placement = ask(replace(request(), snapshot=question, policy=PREEMPT))
