@@ -43,7 +43,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.judge import Judge
 from placement_service.pipeline.place import place
-from placement_service.pipeline.stages import Budget, Stages
+from placement_service.pipeline.stages import Budget, Stages, tell_nobody
 from placement_service.solver_process.pool import SolverPool
 
 #: Objects that must be left after computations before garbage is collected.
@@ -77,6 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
         formulate=formulate,
         first_answer=first_answer,
         search=solver.search,
+        expecting=solver.expecting,
         call=solver.call,
         judge=Judge,
         explain=explain,
@@ -222,9 +223,13 @@ class _Computation:
 
     def _placed(self, request: Request, answer_by: float) -> Placement:
         head = self._job.head
+        stages = self._stages
+        if head.call in planning.ASKED:
+            # Many small questions, of which most need no search.
+            stages = replace(stages, expecting=tell_nobody)
         return place(
             request,
-            stages=self._stages,
+            stages=stages,
             budget=Budget(head.arrival, answer_by, head.deadline),
             observer=self._progress,
             interrupter=self._job.switch,

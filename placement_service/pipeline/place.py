@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from placement_service.entities.errors import DeadlineTooShort
@@ -52,6 +53,9 @@ FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 #: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
 
+#: From so many waiting gangs on, a search is likely.
+SEVERAL = 2
+
 #: The time to explain and write the last answer, as a multiple of writing one without explanations.
 EXPLAINING = 3.0
 
@@ -83,16 +87,18 @@ def place(
         problem = stages.formulate(request.snapshot, request.policy, run.prepared)
     run.check_time()
 
-    # 3. A first answer, good or not.
-    best = run.first_answer(problem)
-    run.check_time()
-    run.first_seconds = run.elapsed()
-    run.first_tiers = best.solution.tiers
-    run.offer(best)
-    run.tell(best)
+    # The solver process gets to know the problem meanwhile.
+    with run.expecting(problem):
+        # 3. A first answer, good or not.
+        best = run.first_answer(problem)
+        run.check_time()
+        run.first_seconds = run.elapsed()
+        run.first_tiers = best.solution.tiers
+        run.offer(best)
+        run.tell(best)
 
-    # 4. Better answers, until one is proven or time is up.
-    searched = run.search(problem, best)
+        # 4. Better answers, until one is proven or time is up.
+        searched = run.search(problem, best)
     best, limit = searched.best, searched.limit
     if interrupter.interrupted:
         raise Interrupted
@@ -236,6 +242,15 @@ class _Run:
                 deterministic=deterministic,
                 solver_memory_bytes=memory,
             ),
+        )
+
+    def expecting(self, problem: Problem) -> AbstractContextManager[None]:
+        """Tells the solver of a problem that it is likely to get."""
+        if sum(not gang.home for gang in problem.pending) < SEVERAL:
+            # One gang seldom needs a search.
+            return nullcontext()
+        return self._stages.expecting(
+            problem, deadline=self._budget.answer_by, interrupter=self._interrupter
         )
 
     def first_answer(self, problem: Problem) -> Candidate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +60,21 @@ class Search(Protocol):
     ) -> Found: ...
 
 
+class Expecting(Protocol):
+    """As `pool.SolverPool.expecting`."""
+
+    def __call__(
+        self, problem: Problem, /, *, deadline: float, interrupter: Interrupter
+    ) -> AbstractContextManager[None]: ...
+
+
+def tell_nobody(
+    problem: Problem, /, *, deadline: float, interrupter: Interrupter
+) -> AbstractContextManager[None]:
+    """Tells nobody of a problem: for callers without a solver, or with many small questions."""
+    return nullcontext()
+
+
 class AskSolver(Protocol):
     """As `pool.SolverPool.call`: None when there is no answer in time."""
 
@@ -102,6 +118,7 @@ class Stages:
     judge: Callable[[Snapshot, Policy], Judge]
     explain: Explain
     call: AskSolver = ask_nobody
+    expecting: Expecting = tell_nobody
     #: Name and version of what computes the answer.
     engine: str = ""
 

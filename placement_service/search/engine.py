@@ -38,6 +38,7 @@ from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.exchange_stage import exchange_parts
+from placement_service.search.groundwork import Groundwork, prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import settle_loose
@@ -45,6 +46,8 @@ from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
 from placement_service.search.victim_stage import settle_victims
+
+__all__ = ["prepare", "search"]
 
 
 def search(
@@ -54,14 +57,16 @@ def search(
     deadline: float,
     report: Report,
     parameters: SearchParameters = DEFAULTS,
+    prepared: Groundwork | None = None,
 ) -> Solution:
     """The best plan found and the best bounds proven by `deadline`.
 
     `deadline` is in `time.monotonic` seconds. The result is never worse than
-    `start`, and nothing better was ever reported.
+    `start`, and nothing better was ever reported. `prepared` is what `prepare` found of the
+    problem; without it, it is found now.
     """
     tolerances = [(t, problem.policy.tolerance(t.value)) for t in TierName if t.provable]
-    state = State(problem, start, deadline, report, parameters)
+    state = State(problem, start, deadline, report, parameters, prepared)
     # Nothing can be spent of a tier that counts nothing here.
     counted = {goal.tier for goal in state.goals if goal.reported}
     tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]

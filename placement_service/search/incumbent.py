@@ -27,8 +27,8 @@ from placement_service.formulation.objective import (
 )
 from placement_service.formulation.plan import Plan, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
-from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.slot_layout import Layout
+from placement_service.search.groundwork import Groundwork
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 Report = Callable[[Solution], None]
@@ -48,11 +48,13 @@ class State:
         deadline: float,
         report: Report,
         parameters: SearchParameters = DEFAULTS,
+        ground: Groundwork | None = None,
     ) -> None:
         self.problem = problem
         self.parameters = parameters
         self.deadline = deadline
-        self.builder = Builder(problem)
+        self.ground = ground or Groundwork(problem, parameters)
+        self.builder = self.ground.builder
         self.plan: Plan = from_solution(problem, start)
         self.worth: Worth = worth(problem, self.plan)
         self.goals = self.worth.goals
@@ -60,8 +62,6 @@ class State:
         self.bounds = self._trivial = trivial_bounds(self.goals)
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
-        self._counting: Counting | None = None
-        self._forest: Forest | None = None
         self.target: tuple[GangIdx, ...] = ()
         self.layout: Layout | None = None
         self.fewest: dict[GangIdx, int] = {}
@@ -78,16 +78,12 @@ class State:
     @property
     def counting(self) -> Counting:
         """Rows of the problem, counted when first asked for."""
-        if self._counting is None:
-            self._counting = Counting(self.builder.topology, self.parameters.counting)
-        return self._counting
+        return self.ground.counting
 
     @property
     def forest(self) -> Forest:
         """The domains of the problem as a forest, grown when first asked for."""
-        if self._forest is None:
-            self._forest = Forest(self.problem)
-        return self._forest
+        return self.ground.forest
 
     @property
     def left(self) -> float:
@@ -122,6 +118,12 @@ class State:
     def packs(self) -> bool:
         """Whether it is settled which gangs get room, so that only their places are open."""
         return self.open_tier is None or self.open_tier.minimize
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is proven yet, and nothing may be spent."""
+        nothing_spent = all(floor is None for floor in self.worth.floors)
+        return nothing_spent and self.bounds == trivial_bounds(self.goals)
 
     def reaches(self, i: int) -> bool:
         """Whether the plan reaches the bound of the i-th goal."""

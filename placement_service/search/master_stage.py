@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 
 from placement_service.bounds.near_rows import NearRows
-from placement_service.cp_sat.admission_master import AdmissionMaster
-from placement_service.cp_sat.solving import Answer, Var, span
 from placement_service.entities.solution import TierName
 from placement_service.formulation.plan import is_placed
-from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import is_large
 from placement_service.heuristic.orders import orders
+from placement_service.search.counted_goals import count_goals
 from placement_service.search.incumbent import State
-from placement_service.search.lexicographic import descend
 
 
 def count(state: State) -> None:
@@ -31,33 +28,18 @@ def count(state: State) -> None:
         state.learn(at, domains * UNITS_PER_DOMAIN)
         if state.proven or not any(NearRows(counting).rows()):
             return
-    master = AdmissionMaster(counting, state.parameters.model)
-    seconds = max(state.parameters.least_seconds, state.at_most(state.left / 2))
-    effort = state.parameters.master_effort
-    bounds: list[int] = []
-    held: list[int] = []
-
-    def settle(i: int, terms: Terms[Var]) -> int | None:
-        floor = state.worth.floors[i]
-        answer = Answer(None, floor or 0, floor or 0, proven=True)
-        if floor is None and any(span([term]) for term in terms):
-            maximize = not state.goals[i].tier.minimize
-            answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
-        if answer.bound is not None:
-            bounds.append(answer.bound)
-        if not answer.proven or answer.value is None:
-            return None
-        # Bounds of later goals are about plans that reach the bounds that are known already.
-        nearer = max if state.goals[i].tier.minimize else min
-        held.append(nearer(answer.value, state.bounds[i]))
-        return held[-1]
-
-    descend(state.goals, master, settle)
-    if all(goal.tier is not TierName.ADMITTED for goal in state.goals[len(held) :]):
-        # Of the best sets the one that is easiest to place.
-        master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
-    state.target, state.layout = master.gangs, master.layout
-    state.learn_all(bounds)
+    counted = state.ground.counted
+    if counted is None or not state.is_fresh:
+        counted = count_goals(
+            counting,
+            state.goals,
+            state.bounds,
+            state.parameters,
+            floors=state.worth.floors,
+            seconds=max(state.parameters.least_seconds, state.at_most(state.left / 2)),
+        )
+    state.target, state.layout = counted.target, counted.layout
+    state.learn_all(counted.bounds)
 
 
 def _everybody_counts(state: State) -> bool:

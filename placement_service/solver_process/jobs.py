@@ -1,7 +1,8 @@
 """What the server and a solver process say to each other, pickled over a socket.
 
 The server sends a `Job` or a `Task` and then, in a message of its own, the seconds that are left
-for it, so that the time to read a large job does not extend the deadline. The solver process sends
+for it, so that the time to read a large job does not extend the deadline. A `Coming` may be sent
+before a job, in the same way; it is not answered. The solver process sends
 `Ready` once, and for each job any number of `Better` and `Passed`, then either `Done` or `Failed`.
 A task is answered with `Returned` or `Failed`.
 
@@ -20,10 +21,19 @@ from placement_service.formulation.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A search: a problem, and the answer to start from."""
+    """A search: a problem, and the answer to start from. Without one it is the problem that came
+    before.
+    """
+
+    problem: Problem | None
+    start: Solution
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """The problem of a search that is likely to come."""
 
     problem: Problem
-    start: Solution
 
 
 @dataclass(frozen=True, slots=True)

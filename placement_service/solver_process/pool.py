@@ -9,6 +9,7 @@ the search then ends with the best answer that it had reported.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -29,6 +30,7 @@ from placement_service.formulation.problem import Problem
 from placement_service.solver_process.child import start_child
 from placement_service.solver_process.jobs import (
     Better,
+    Coming,
     Done,
     Failed,
     Job,
@@ -74,6 +76,8 @@ class SolverPool:
         self._changed = threading.Condition()
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
+        #: Processes that were told of a problem, by its identity.
+        self._expecting: dict[int, _Process] = {}
         self._failing = False
         self._closed = threading.Event()
         for _ in range(size):
@@ -94,14 +98,44 @@ class SolverPool:
         in this thread for every better answer. Returns early, with whatever
         there is, when the interrupter says so or the process dies.
         """
-        process = self._take(deadline, interrupter)
+        with self._changed:
+            process = self._expecting.pop(id(problem), None)
+        knows = process is not None
+        process = process or self._take(deadline, interrupter)
         if process is None:
             return Found(start, Limit.SOLVER_LOST if self._failing else Limit.TIME)
         try:
             with interrupter.calling(process.kill):
-                return process.search(Job(problem, start), deadline, report)
+                job = Job(None if knows else problem, start)
+                return process.search(job, deadline, report)
         finally:
             self._give_back(process)
+
+    @contextmanager
+    def expecting(
+        self, problem: Problem, *, deadline: float, interrupter: Interrupter = NEVER
+    ) -> Iterator[None]:
+        """Tells an idle process, if there is one, of a problem that is searched inside, or not."""
+        with self._changed:
+            process = self._idle.pop() if self._idle and self._idle[-1].is_alive else None
+        if process is None:
+            yield
+            return
+        with interrupter.calling(process.kill):
+            process.expect(problem, deadline)
+        if not process.is_idle:
+            self._give_back(process)
+            yield
+            return
+        with self._changed:
+            self._expecting[id(problem)] = process
+        try:
+            yield
+        finally:
+            with self._changed:
+                left = self._expecting.pop(id(problem), None)
+            if left is not None:
+                self._give_back(left)
 
     def call(
         self,
@@ -286,6 +320,13 @@ class _Process:
             self.is_idle = False
         return self.is_idle
 
+    def expect(self, problem: Problem, deadline: float) -> None:
+        """Sends a problem ahead. What goes wrong shows when it is searched."""
+        self.is_idle = False
+        with contextlib.suppress(OSError):
+            self._send(Coming(problem), deadline)
+            self.is_idle = True
+
     def search(self, job: Job, deadline: float, report: Callable[[Solution], None]) -> Found:
         """Returns what was found; `is_idle` says whether the process can go on."""
         self.is_idle = False
@@ -330,7 +371,7 @@ class _Process:
                 logger.error("%s failed: %s", task.function, traceback)
         return None
 
-    def _send(self, job: Job | Task, deadline: float) -> None:
+    def _send(self, job: Coming | Job | Task, deadline: float) -> None:
         payload = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
         self._limit_io(socket.SO_SNDTIMEO, deadline)
         self._connection.send_bytes(payload)

@@ -14,6 +14,13 @@ when the server is gone.
 It gets a complete first answer, calls `report` with complete better ones, and returns its best
 before `time.monotonic()` passes `deadline`. The caller verifies every report, so an engine cannot
 make the service break a rule.
+
+Its module may also have
+
+    def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> object: ...
+
+which is called while the first answer is still made, and should return soon when `until` says so.
+What it returns is given to the engine as `prepared`.
 """
 
 from __future__ import annotations
@@ -39,6 +46,7 @@ from placement_service.entities.stages import Passed, told
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.jobs import (
     Better,
+    Coming,
     Done,
     Failed,
     Job,
@@ -62,7 +70,16 @@ class Engine(Protocol):
         *,
         deadline: float,
         report: Callable[[Solution], None],
+        **prepared: object,
     ) -> Solution: ...
+
+
+class Prepare(Protocol):
+    """A function that finds out what a search needs before it has a first answer."""
+
+    def __call__(
+        self, problem: Problem, /, *, deadline: float, until: Callable[[], bool]
+    ) -> object: ...
 
 
 def load_engine(name: str) -> Engine:
@@ -75,6 +92,12 @@ class Question(Protocol):
     """What a task calls."""
 
     def __call__(self, argument: object, /, *, deadline: float) -> object: ...
+
+
+def load_prepare(name: str) -> Prepare | None:
+    """What prepares the searches of the engine that ``module:function`` names; None if nothing."""
+    module, _, _ = name.partition(":")
+    return cast("Prepare | None", getattr(importlib.import_module(module), "prepare", None))
 
 
 def load_task(name: str) -> Question:
@@ -99,16 +122,20 @@ def main(arguments: list[str] | None = None) -> None:
         Path("/proc/self/oom_score_adj").write_text("500")
 
     connection = Connection(options.fd)
-    engine = load_engine(options.engine)
+    engine, prepare = load_engine(options.engine), load_prepare(options.engine)
     _send(connection, Ready())
-    jobs: queue.SimpleQueue[tuple[bytes, float]] = queue.SimpleQueue()
+    jobs: Jobs = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, jobs), daemon=True).start()
+    work = _Work(connection, engine, prepare, jobs)
     while True:
-        payload, deadline = jobs.get()
-        _work(connection, engine, payload, deadline)
+        work.do(*jobs.get())
 
 
-def _receive(connection: Connection, jobs: queue.SimpleQueue[tuple[bytes, float]]) -> None:
+#: Pickled jobs and their deadlines.
+Jobs = queue.SimpleQueue[tuple[bytes, float]]
+
+
+def _receive(connection: Connection, jobs: Jobs) -> None:
     """Takes in jobs; ends the process, whatever it does, when the server is gone."""
     try:
         while True:
@@ -119,27 +146,60 @@ def _receive(connection: Connection, jobs: queue.SimpleQueue[tuple[bytes, float]
         os._exit(0)
 
 
-def _work(connection: Connection, engine: Engine, payload: bytes, deadline: float) -> None:
-    _forget_peak_memory()
+class _Work:
+    """One job after another, and what is known of the problem that comes next."""
 
-    def report(solution: Solution) -> None:
-        _send(connection, Better(solution, _peak_memory()))
+    def __init__(
+        self, connection: Connection, engine: Engine, prepare: Prepare | None, jobs: Jobs
+    ) -> None:
+        self._connection, self._engine, self._prepare = connection, engine, prepare
+        self._jobs = jobs
+        self._coming: Problem | None = None
+        self._prepared: dict[str, object] = {}
 
-    def took(passed: Passed) -> None:
-        _send(connection, passed)
-
-    try:
+    def do(self, payload: bytes, deadline: float) -> None:
+        """Answers a job; prepares one that comes."""
+        _forget_peak_memory()
         answer: Message
-        job: Job | Task = pickle.loads(payload)
-        if isinstance(job, Task):
-            answer = Returned(load_task(job.function)(job.argument, deadline=deadline))
-        else:
-            with told(took):
-                solution = engine(job.problem, job.start, deadline=deadline, report=report)
-            answer = Done(solution, _peak_memory())
-    except Exception:
-        answer = Failed(traceback.format_exc(), _peak_memory())
-    _send(connection, answer)
+        try:
+            job: Coming | Job | Task = pickle.loads(payload)
+            match job:
+                case Coming(problem):
+                    self._expect(problem, deadline)
+                    return
+                case Task(function, argument):
+                    answer = Returned(load_task(function)(argument, deadline=deadline))
+                case Job():
+                    answer = Done(self._search(job, deadline), _peak_memory())
+        except Exception:
+            answer = Failed(traceback.format_exc(), _peak_memory())
+        _send(self._connection, answer)
+
+    def _expect(self, problem: Problem, deadline: float) -> None:
+        self._coming, self._prepared = problem, {}
+        if self._prepare is not None:
+            # What fails here fails again in the search, which says so.
+            with contextlib.suppress(Exception):
+                found = self._prepare(
+                    problem, deadline=deadline, until=lambda: not self._jobs.empty()
+                )
+                self._prepared = {"prepared": found}
+
+    def _search(self, job: Job, deadline: float) -> Solution:
+        problem = job.problem or self._coming
+        prepared = self._prepared if job.problem is None else {}
+        self._coming, self._prepared = None, {}
+        if problem is None:
+            raise ValueError("a search without a problem")
+
+        def report(solution: Solution) -> None:
+            _send(self._connection, Better(solution, _peak_memory()))
+
+        def took(passed: Passed) -> None:
+            _send(self._connection, passed)
+
+        with told(took):
+            return self._engine(problem, job.start, deadline=deadline, report=report, **prepared)
 
 
 def _send(connection: Connection, message: Message) -> None:

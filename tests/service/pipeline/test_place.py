@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,28 @@ def test_a_first_answer_that_leaves_nothing_to_wish_for_is_not_searched_on() -> 
     placement = ask(request(question), stages=stages(never), report_defect=defects)
     assert placement.termination.optimal
     assert defects == []
+
+
+@pytest.mark.parametrize(("gangs", "told"), [(1, False), (2, True)])
+def test_the_solver_is_told_of_several_gangs_before_the_first_answer(
+    gangs: int, told: bool
+) -> None:
+    """One gang alone seldom needs a search."""
+    events: list[str] = []
+
+    @contextmanager
+    def expecting(problem: Problem, /, **_: Any) -> Iterator[None]:
+        events.append("told")
+        yield
+        events.append("over")
+
+    def first(problem: Problem, previous: object, /, *, deadline: float) -> Solution:
+        events.append("first answer")
+        return first_answer(problem)
+
+    asked = snapshot(gangs=tuple(gang(f"g{i}", pods=1, gpus=8) for i in range(gangs)))
+    ask(request(asked), stages=stages(first_answer=first, expecting=expecting))
+    assert events == (["told", "first answer", "over"] if told else ["first answer"])
 
 
 def test_a_proven_first_answer_is_searched_on_for_nodes_to_keep_whole() -> None:

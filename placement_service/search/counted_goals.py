@@ -1,0 +1,68 @@
+"""Bounds of all goals by counting, and the gangs that the count names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placement_service.bounds.counting import Counting
+from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.solving import Answer, Var, span
+from placement_service.entities.solution import TierName
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.objective import Bounds
+from placement_service.formulation.tiers.goal import Goal, Terms
+from placement_service.heuristic.slot_layout import Layout
+from placement_service.search.lexicographic import descend
+from placement_service.search.parameters import SearchParameters
+
+
+class CountedGoals(NamedTuple):
+    """Bounds of the first goals, each for plans that reach those before it; the gangs of the best
+    solution that is easiest to place, and how their parts may fill the domains.
+    """
+
+    bounds: tuple[int, ...]
+    target: tuple[GangIdx, ...]
+    layout: Layout | None
+
+
+def count_goals(
+    counting: Counting,
+    goals: Sequence[Goal],
+    known: Bounds,
+    parameters: SearchParameters,
+    *,
+    floors: Sequence[int | None] = (),
+    seconds: float,
+) -> CountedGoals:
+    """What the admission master says of all goals, of which some bounds are known.
+
+    Where a goal has a floor, so much of it is enough.
+    """
+    master = AdmissionMaster(counting, parameters.model)
+    floors = floors or (None,) * len(goals)
+    effort = parameters.master_effort
+    bounds: list[int] = []
+    held: list[int] = []
+
+    def settle(i: int, terms: Terms[Var]) -> int | None:
+        floor = floors[i]
+        answer = Answer(None, floor or 0, floor or 0, proven=True)
+        if floor is None and any(span([term]) for term in terms):
+            maximize = not goals[i].tier.minimize
+            answer = master.solve(terms, maximize=maximize, seconds=seconds, effort=effort)
+        if answer.bound is not None:
+            bounds.append(answer.bound)
+        if not answer.proven or answer.value is None:
+            return None
+        # Bounds of later goals are about plans that reach the bounds that are known already.
+        nearer = max if goals[i].tier.minimize else min
+        held.append(nearer(answer.value, known[i]))
+        return held[-1]
+
+    descend(goals, master, settle)
+    if all(goal.tier is not TierName.ADMITTED for goal in goals[len(held) :]):
+        # Of the best sets the one that is easiest to place.
+        master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)
+    return CountedGoals(tuple(bounds), master.gangs, master.layout)

@@ -1,0 +1,74 @@
+"""What the search needs of a problem whatever the plan is.
+
+All of it is found when first asked for. A solver process that gets the problem before the first
+answer finds it meanwhile (see `prepare`), so that the search itself begins later in its work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+
+from placement_service.bounds.counting import Counting
+from placement_service.cp_sat.domain_forest import Forest
+from placement_service.formulation.objective import trivial_bounds
+from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import goals
+from placement_service.heuristic.plan_builder import Builder
+from placement_service.search.counted_goals import CountedGoals, count_goals
+from placement_service.search.parameters import DEFAULTS, SearchParameters
+
+
+class Groundwork:
+    """Facts, rows and bounds of a problem; `counted` are the bounds of a question of which nothing
+    is known yet, None until `count` was called.
+    """
+
+    def __init__(self, problem: Problem, parameters: SearchParameters = DEFAULTS) -> None:
+        self.problem, self.parameters = problem, parameters
+        self.builder = Builder(problem)
+        self.counted: CountedGoals | None = None
+
+    @cached_property
+    def counting(self) -> Counting:
+        """Rows of the problem."""
+        return Counting(self.builder.topology, self.parameters.counting)
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The domains of the problem as a forest."""
+        return Forest(self.problem)
+
+    def count(self, seconds: float) -> None:
+        """Count what all goals can be at most, in about so many seconds."""
+        every = goals(self.problem)
+        self.counted = count_goals(
+            self.counting, every, trivial_bounds(every), self.parameters, seconds=seconds
+        )
+
+
+def prepare(
+    problem: Problem, *, deadline: float, until: Callable[[], bool] = lambda: False
+) -> Groundwork:
+    """The groundwork of a problem, of which every plan will be told later.
+
+    It ends early, with less of it, when `until` says so.
+    """
+    ground = Groundwork(problem)
+    running = sum(bool(g.home) for g in problem.gangs)
+    if running >= ground.parameters.victim_gangs:
+        # The victim model comes first, and needs none of it.
+        return ground
+    # Where the answer must be repeatable only the deadline ends a step.
+    share = 1.0 if problem.policy.deterministic else 0.5
+    steps: tuple[Callable[[], object], ...] = (
+        lambda: ground.counting.classes,
+        lambda: ground.counting.rows,
+        lambda: ground.count((deadline - time.monotonic()) * share),
+    )
+    for step in steps:
+        if until():
+            break
+        step()
+    return ground

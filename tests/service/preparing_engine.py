@@ -1,0 +1,34 @@
+"""An engine whose module prepares searches: the phase of its answer says what it was given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from placement_service.entities.solution import Solution
+from placement_service.formulation.problem import Problem
+
+#: A problem with so many nodes cannot be prepared; one with more takes until it is told to stop.
+UNLUCKY_NODES: Final = 2
+ENDLESS_NODES: Final = 4
+
+
+def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> str:
+    if problem.node_count == UNLUCKY_NODES:
+        raise ZeroDivisionError("a defect of what prepares")
+    while problem.node_count == ENDLESS_NODES and not until():
+        time.sleep(0.01)
+    return f"prepared {problem.node_count} nodes"
+
+
+def search(
+    problem: Problem,
+    start: Solution,
+    *,
+    deadline: float,
+    report: Callable[[Solution], None],
+    prepared: str = "nothing prepared",
+) -> Solution:
+    return replace(start, phase=f"{prepared}, asked {problem.node_count}")

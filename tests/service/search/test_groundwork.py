@@ -1,0 +1,83 @@
+"""What is prepared before the first answer changes nothing but the time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.request import ExtrasPolicy, Policy, Tolerance
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.search import master_stage
+from placement_service.search.engine import prepare, search
+from placement_service.search.groundwork import Groundwork
+from placement_service.search.parameters import DEFAULTS
+from tests.scenario import Scenario
+from tests.service.formulation.test_running_gangs import PREEMPT, cluster, running, urgent
+
+MINUTE = 60
+
+
+def crowded(policy: Policy) -> Problem:
+    """Two racks for three gangs of which only two fit, one of them with an extra."""
+    asked = Scenario("r1: x1=8 x2=8 | r2: x3=8 x4=8")
+    for i in range(3):
+        asked = asked.gang(f"g{i}", pods=2, gpus=8, pack="rack", waited=i * MINUTE)
+    return formulate(asked.snapshot(), policy)
+
+
+def answer(problem: Problem, ground: Groundwork | None) -> object:
+    late = time.monotonic() + MINUTE
+    return search(
+        problem, first_answer(problem), deadline=late, report=lambda _: None, prepared=ground
+    )
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(deterministic=True),
+        Policy(deterministic=True, extras=ExtrasPolicy.WITH_PRIORITY),
+        Policy(deterministic=True, tolerances=(Tolerance("admitted", 0.5),)),
+    ],
+)
+def test_the_answer_is_the_same(policy: Policy) -> None:
+    problem = crowded(policy)
+    ground = prepare(problem, deadline=time.monotonic() + MINUTE)
+    assert ground.counted is not None
+    assert len(ground.counted.target) == 2
+    assert answer(problem, ground) == answer(problem, None)
+
+
+def test_what_was_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = crowded(Policy())
+    ground = prepare(problem, deadline=time.monotonic() + MINUTE)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("counted twice")
+
+    monkeypatch.setattr(master_stage, "count_goals", never)
+    answer(problem, ground)
+
+
+def test_it_ends_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that has come finds what is missing itself."""
+    problem = crowded(Policy())
+    told = iter([False, True])
+    ground = prepare(problem, deadline=time.monotonic() + MINUTE, until=lambda: next(told))
+    assert ground.counted is None
+    assert "classes" in vars(ground.counting)
+    assert "rows" not in vars(ground.counting)
+
+
+def test_nothing_is_counted_where_the_model_of_victims_comes_first() -> None:
+    many = DEFAULTS.victim_gangs
+    victims = [running(f"old{i}", f"n{i}", gpus=8) for i in range(many)]
+    asked = cluster(*victims, urgent(), nodes=many)
+    problem = formulate(asked, PREEMPT)
+    assert prepare(problem, deadline=time.monotonic() + MINUTE).counted is None
+    fewer = formulate(replace(asked, gangs=asked.gangs[1:]), PREEMPT)
+    assert prepare(fewer, deadline=time.monotonic() + MINUTE).counted is not None
