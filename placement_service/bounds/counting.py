@@ -107,6 +107,7 @@ class Counting:
         self._parts: dict[tuple[Gang, int], Parts] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
         self._rooms: dict[tuple[int, bytes], Ints] = {}
+        self._rounded_most: dict[tuple[int, int, bytes], Ints] = {}
 
     def _part_levels(self) -> tuple[int, ...]:
         """The levels that parts are bound to, -1 for single nodes first."""
@@ -345,9 +346,39 @@ class Counting:
             if scope.preferred not in self._most:
                 self._most[scope.preferred] = _largest_sums(offers)
             most = self._most[scope.preferred]
-        more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
-        used = len(scope.running) + int(more.max(initial=0))
+        used = len(scope.running) + _places_needed(need, most)
+        if is_whole(gang, scope):
+            used = max(used, self._fewest_by_parts(gang, scope.preferred))
         return max(used, 1) if content or scope.running else 0
+
+    def _fewest_by_parts(self, gang: Gang, preferred: int) -> int:
+        """At least so many places of a level hold all parts of a gang, rounded as in rows.
+
+        So a gang of four parts that need a large rack each uses two blocks with three of them.
+        """
+        least = 0
+        for level in self.levels[1:]:
+            if level == preferred or not self.within(level, preferred):
+                continue
+            parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
+            for t in {w.tobytes(): np.maximum(w, 1) for w, _ in parts if (w > 1).any()}.values():
+                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
+                least = max(least, _places_needed(need, self._rounded_sums(level, preferred, t)))
+        return least
+
+    def _rounded_sums(self, level: int, preferred: int, t: Ints) -> Ints:
+        """Room for parts of t in the roomiest places of a broader level, as `_largest_sums`."""
+        key = (level, preferred, t.tobytes())
+        if key not in self._rounded_most:
+            inner = self.problem.levels[level].place_of
+            outer = self.problem.levels[preferred].place_of
+            place = np.zeros(int(inner.max(initial=-1)) + 1, dtype=np.int64)
+            place[inner] = outer
+            room = self.offers(level) // t[:, None]
+            sums = np.zeros((int(outer.max(initial=-1)) + 1, len(room)), dtype=np.int64)
+            np.add.at(sums, place, room.T)
+            self._rounded_most[key] = _largest_sums(sums.T)
+        return self._rounded_most[key]
 
     def least_beyond(self, gang: Gang) -> int:
         """At least so many places beyond the first its preferred scopes use once placed."""
@@ -368,6 +399,12 @@ class Counting:
         )
 
 
+def is_whole(gang: Gang, scope: Scope) -> bool:
+    """Whether all that a gang needs is in a scope, and nothing of it runs."""
+    needs = {d for q in gang.requirements if q.missing for d in q.demands}
+    return not (gang.home or scope.running) and needs.issubset(scope.demands)
+
+
 def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
     """The outermost parts whose required level satisfies a predicate."""
     if part.required >= 0 and holds(part.required):
@@ -375,6 +412,12 @@ def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
         return
     for child in part.children:
         yield from bound_parts(child, holds)
+
+
+def _places_needed(need: Ints, most: Ints) -> int:
+    """How many places together offer what is needed each way [K]; `most` as `_largest_sums`."""
+    more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
+    return int(more.max(initial=0))
 
 
 def _largest_sums(offers: Ints) -> Ints:

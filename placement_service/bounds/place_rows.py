@@ -19,9 +19,9 @@ from math import gcd
 
 import numpy as np
 
-from placement_service.bounds.counting import Counting
+from placement_service.bounds.counting import Counting, is_whole
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.problem import Gang, Scope
+from placement_service.formulation.problem import Gang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,15 +121,9 @@ class PlaceRows:
 def preferred(gang: Gang) -> int:
     """The only level that a gang prefers, for all of it; -1 for none."""
     scopes = [s for s in gang.scopes if s.preferred >= 0]
-    return scopes[0].preferred if len(scopes) == 1 and _is_whole(gang, scopes[0]) else -1
+    return scopes[0].preferred if len(scopes) == 1 and is_whole(gang, scopes[0]) else -1
 
 
 def requires(gang: Gang, level: int) -> bool:
     """Whether all of a gang lies in one domain of a level."""
-    return any(s.required == level and _is_whole(gang, s) for s in gang.scopes)
-
-
-def _is_whole(gang: Gang, scope: Scope) -> bool:
-    """Whether all that a gang needs is in a scope, and nothing of it runs."""
-    needs = {d for q in gang.requirements if q.missing for d in q.demands}
-    return not (gang.home or scope.running) and needs.issubset(scope.demands)
+    return any(s.required == level and is_whole(gang, s) for s in gang.scopes)

@@ -125,11 +125,11 @@ def test_what_is_kept_up_step_by_step_is_what_counting_anew_says(seed: int) -> N
     search.run(30)
     assert search.cost <= before
     assert (search.count.sum(axis=1) == gangs).all()
-    assert (search.load == search.count.T @ takes).all()
-    over = np.maximum(search.load[:-1] - room, 0).sum()
+    assert (search.count.T @ takes == search.load.T).all()
+    over = np.maximum(search.load.T[:-1] - room, 0).sum()
     assert search.over == over
     search.relieve(np.ones(5, dtype=bool))
-    assert (search.load[:-1] <= room).all()
+    assert (search.load.T[:-1] <= room).all()
 
 
 def test_two_gangs_change_places_where_no_one_can_move() -> None:
