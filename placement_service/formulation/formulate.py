@@ -46,7 +46,8 @@ def formulate(
     """
     prepared = prepare(request, policy) if prepared is None else prepared
     if prepared.relaxed is not None:
-        loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None)
+        # With looser rights fewer nodes are closed.
+        loose = replace(prepared, snapshot=prepared.relaxed, relaxed=None, closed={})
         # Columns count what tied pods hold at home as if all of them were there, so none of them
         # is where the gang moves. That leaves plans out, but no bound.
         only_stays = prepared.only_stays | prepared.tied

@@ -59,6 +59,7 @@ class GangDraft:
         self._homes = homes
         self._minimums = minimums = prepared.minimums
         self._only_stays = prepared.only_stays
+        self._closed = prepared.closed
         #: Where pods are that stay at home or go, by their sets.
         self._at = {} if minimums else {(h.group, h.pod_set): NodeIdx(h.node) for h in homes}
         created = as_of if gang.created is None else gang.created
@@ -93,7 +94,10 @@ class GangDraft:
                 owned = self._ownership.of(self.gang, pod_set)
                 at = self._at.get((i, k), ANY_NODE)
                 count = len(pod_set.pods)
-                pod_class = pod_classes.add(namespace, pod_set.template, count, owned, at)
+                closed = self._closed_to(i, k)
+                pod_class = pod_classes.add(
+                    namespace, pod_set.template, count, owned, at, closed=closed
+                )
                 member = Member(GroupIdx(i), PodSetIdx(k), 1)
                 self._demands.append(_DemandDraft(pod_class, len(pod_set.pods), (member,)))
             mine = tuple(range(first, len(self._demands)))
@@ -112,7 +116,8 @@ class GangDraft:
             for member in members:
                 template = self.gang.groups[member.group].pod_sets[member.pod_set].template
                 at = self._at.get((member.group, member.pod_set), ANY_NODE)
-                pod_class = pod_classes.add(namespace, template, member.pods, at=at)
+                closed = self._closed_to(member.group, member.pod_set)
+                pod_class = pod_classes.add(namespace, template, member.pods, at=at, closed=closed)
                 content[pod_class] = content.get(pod_class, 0) + member.pods
             bundle = tuple(ClassPods(*item) for item in sorted(content.items()))
             pod_classes.bundle(bundle)
@@ -139,6 +144,7 @@ class GangDraft:
                             s.template,
                             self._ownership.of(self.gang, s),
                             self._at.get((i, k), ANY_NODE),
+                            closed=self._closed_to(i, k),
                         )
                     )
                     for k, s in enumerate(g.pod_sets)
@@ -153,6 +159,9 @@ class GangDraft:
             if fixed and whole and not any(groups & other for other in found):
                 found.append(groups)
         return found
+
+    def _closed_to(self, group: int, pod_set: int) -> frozenset[int]:
+        return self._closed.get(SetOf(self.index, group, pod_set), frozenset())
 
     def finish(
         self,

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement_service.entities.nodes import Nodes
+from placement_service.entities.node import HostPort
+from placement_service.entities.nodes import KindColumn, Nodes, Parts
 from placement_service.entities.request import (
     PackingScope,
     PodGang,
     PodGroup,
-    Resources,
+    PodTemplate,
     RunningPod,
     Snapshot,
 )
@@ -61,16 +62,19 @@ def others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]
 
 
 class Freed:
-    """What running pods leave on their nodes when they go."""
+    """What running pods leave on their nodes when they go: room, and host ports."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._amounts: dict[str, list[int]] = {}
+        self._ports: defaultdict[int, set[HostPort]] = defaultdict(set)
 
-    def add(self, requests: Resources, rows: Iterable[int]) -> None:
-        """A pod with these requests goes from each of some nodes."""
+    def add(self, template: PodTemplate, rows: Iterable[int]) -> None:
+        """A pod like this goes from each of some nodes."""
         at = list(rows)
-        for resource, amount in requests.items():
+        for row in at if template.host_ports else ():
+            self._ports[row].update(template.host_ports)
+        for resource, amount in template.requests.items():
             if resource not in self._amounts:
                 self._amounts[resource] = [0] * len(self._nodes)
             column = self._amounts[resource]
@@ -92,4 +96,20 @@ class Freed:
         requested = dict(self._nodes.requested)
         for resource in self.resources:
             requested[resource] = requested.get(resource, nothing) - self.of(resource)
-        return replace(self._nodes, requested=requested)
+        parts = self._without_ports() if self._ports else self._nodes.parts
+        return replace(self._nodes, requested=requested, parts=parts)
+
+    def _without_ports(self) -> KindColumn[Parts]:
+        """What nodes have, with the ports free that come free."""
+        parts = self._nodes.parts
+        kinds, number = list(parts.kinds), parts.number.copy()
+        found: dict[tuple[int, frozenset[HostPort]], int] = {}
+        for row, free in self._ports.items():
+            key = int(number[row]), frozenset(free)
+            if key not in found:
+                found[key] = len(kinds)
+                before = kinds[key[0]]
+                left = tuple(port for port in before.host_ports if port not in free)
+                kinds.append(before._replace(host_ports=left))
+            number[row] = found[key]
+        return KindColumn(tuple(kinds), number)

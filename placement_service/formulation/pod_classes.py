@@ -68,10 +68,11 @@ class PodClasses:
         #: By template, what makes two of them equal to every rule, as a number.
         self._needs: dict[tuple[str, PodTemplate, tuple[int, ...]], int] = {}
         self._merged: dict[object, int] = {}
-        self._numbers: dict[tuple[int, NodeIdx], ClassIdx] = {}
+        self._numbers: dict[tuple[int, NodeIdx, frozenset[int]], ClassIdx] = {}
         self._owned: list[tuple[int, ...]] = []
         self._raw: list[tuple[str, PodTemplate]] = []
         self._at: list[NodeIdx] = []
+        self._closed: list[frozenset[int]] = []
         self._selectors = PodSelectors(snapshot)
         self._bundles: dict[Bundle, None] = {}
 
@@ -82,9 +83,11 @@ class PodClasses:
         count: int,
         owned: tuple[int, ...] = (),
         at: NodeIdx = ANY_NODE,
+        *,
+        closed: frozenset[int] = frozenset(),
     ) -> ClassIdx:
         """The pod class of some pods that are to be placed; arguments as of `of`."""
-        pod_class = self.of(namespace, template, owned, at)
+        pod_class = self.of(namespace, template, owned, at, closed=closed)
         self._count[pod_class] = self._count.get(pod_class, 0) + count
         return pod_class
 
@@ -94,22 +97,25 @@ class PodClasses:
         template: PodTemplate,
         owned: tuple[int, ...] = (),
         at: NodeIdx = ANY_NODE,
+        *,
+        closed: frozenset[int] = frozenset(),
     ) -> ClassIdx:
         """The number of the pod class of a pod, the same for equal needs.
 
         `owned` are the reservations that it may use, `at` is the one node where it may be, whatever
-        that node asks of new pods.
+        that node asks of new pods. Nodes in the rows `closed` take none of them.
         """
         key = (namespace, template, owned)
         if key not in self._needs:
             signature = (self._signature(namespace, template), owned)
             self._needs[key] = self._merged.setdefault(signature, len(self._merged))
-        place = self._needs[key], at
+        place = self._needs[key], at, closed
         if place not in self._numbers:
             self._numbers[place] = ClassIdx(len(self._raw))
             self._raw.append((namespace, template))
             self._owned.append(owned)
             self._at.append(at)
+            self._closed.append(closed)
         return self._numbers[place]
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
@@ -162,6 +168,8 @@ class PodClasses:
                 row[at] = True
             else:
                 row[:] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
+        for row, closed in zip(eligible, self._closed, strict=True):
+            row[list(closed)] = False
         eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(

@@ -35,11 +35,13 @@ class Prepared:
     stay at home for the rest of the gang to stay. `only_stays` are sets of one pod that has
     devices which its node gives nobody now: it is at home where it stays, and not where its gang
     moves. `tied` are sets of one pod where a gang that stays or moves whole has several pods with
-    devices on the node: columns count what they hold there together. `exact` is false where a rule
-    is expressed more strictly than it is, or where a gang that may give way is not open, so that no
-    bound holds. `mends` says that such a gang waits for more pods and breaks its required levels
-    only by where it runs: the problem refuses it whatever it could gain. Where devices are
-    expressed too strictly, `relaxed` is the same snapshot with looser columns: its bounds hold.
+    devices on the node: columns count what they hold there together. `closed` are nodes, by their
+    rows, that the waiting pods of a set do not get: gangs hold them that may not be evicted for
+    these pods. `exact` is false where a rule is expressed more strictly than it is, or where a gang
+    that may give way is not open, so that no bound holds. `mends` says that such a gang waits for
+    more pods and breaks its required levels only by where it runs: the problem refuses it whatever
+    it could gain. Where devices are expressed too strictly, `relaxed` is the same snapshot with
+    looser columns: its bounds hold.
     """
 
     snapshot: Snapshot
@@ -47,6 +49,7 @@ class Prepared:
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
     only_stays: frozenset[SetOf] = frozenset()
     tied: frozenset[SetOf] = frozenset()
+    closed: Mapping[SetOf, frozenset[int]] = field(default_factory=dict)
     exact: bool = True
     mends: bool = False
     relaxed: Snapshot | None = None

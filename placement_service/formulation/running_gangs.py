@@ -16,8 +16,10 @@ a disruption budget that allows nothing), when it lacks a pod of its minimum or 
 minimum at all, when not every pod of it is told with its node, when it is the base of a gang
 that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
 there, when nothing says which of the listed devices of its nodes it has, or what is left beside
-those that stay (`devices`), when its nodes hold more than they have or more for owners, and when
-its pods have rules about other pods, ports or reservations, or want network devices.
+those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
+its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
+are in a ComputeDomain, require reservations or want network devices. Pods with rules about other
+pods may be evicted but not moved: the request does not list whom only their rules see.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -51,6 +53,7 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.running_rules import out_of_place
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
@@ -110,6 +113,7 @@ def _able(
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     growing = _growing(snapshot)
+    misplaced = out_of_place(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -117,7 +121,8 @@ def _able(
             and rights.may_be_disturbed(gang)
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
-            and _is_told(gang, nodes)
+            and _is_told(gang, nodes, moves=moves)
+            and not any(p.name in misplaced for g in gang.groups for p in g.running_pods)
             and _tells_devices(gang, nodes, policy)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
             and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
@@ -203,7 +208,7 @@ def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
     return frozenset(compress(nodes.names, which.tolist()))
 
 
-def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
+def _is_told(gang: PodGang, nodes: _RunningOn, *, moves: bool) -> bool:
     """Whether the problem can express all about the running pods of a gang."""
     running = [pod for group in gang.groups for pod in group.running_pods]
     return (
@@ -214,7 +219,11 @@ def _is_told(gang: PodGang, nodes: _RunningOn) -> bool:
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
         and all(p.node in nodes.usable and not p.reservation for p in running)
-        and all(_is_plain(s.template) for g in gang.groups for s in g.pod_sets if s.bound_pods)
+        and not any(
+            s.bound_pods and _has_other_rules(s.template, moves=moves)
+            for group in gang.groups
+            for s in group.pod_sets
+        )
     )
 
 
@@ -263,12 +272,13 @@ def _shares_devices(gang: PodGang) -> bool:
     )
 
 
-def _is_plain(template: PodTemplate) -> bool:
-    return not (
-        template.required_affinity
-        or template.required_anti_affinity
-        or template.spread_constraints
-        or template.host_ports
+def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
+    """Whether the problem cannot express all rules of pods that run."""
+    about_pods = (
+        template.required_affinity or template.required_anti_affinity or template.spread_constraints
+    )
+    return bool(
+        (moves and about_pods)
         or template.same_pcie_nics
         or template.compute_domain
         or template.required_reservation

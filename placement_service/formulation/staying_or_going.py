@@ -1,7 +1,11 @@
 """Running gangs that may be evicted: a pod stays at home or goes, one pod set for each node.
 
 Which gang may use the room of which victim becomes columns of room, one for each group of
-gangs that may not use all of it (`eviction_rights.Sharing`).
+gangs that may not use all of it (`eviction_rights.Sharing`). What else comes free closes nodes for
+gangs that it is not for (`kept_back`).
+
+Affinity and spread of a running pod bind nobody else, and itself no longer, so they are dropped. Of
+its anti-affinity what the list of running pods tells remains: it binds those that come.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from placement_service.entities.node import EPHEMERAL_STORAGE
 from placement_service.entities.nodes import NO_LIMIT, KindColumn, Nodes
 from placement_service.entities.request import (
     Pod,
+    PodAffinityTerm,
     PodGang,
     PodSet,
     PodTemplate,
@@ -24,8 +29,11 @@ from placement_service.entities.request import (
 from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
 from placement_service.formulation.eviction_rights import EvictionRights, for_sharing
+from placement_service.formulation.kept_back import KeptBack
 from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
-from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.prepared import Prepared, SetOf
+
+Terms = tuple[PodAffinityTerm, ...]
 
 #: By the columns of room, whether the pods of a gang count in them.
 Counts = tuple[bool, ...]
@@ -38,8 +46,11 @@ def open_for_evictions(
     room = _Room(snapshot, chosen, rights)
     names = {snapshot.gangs[i].name for i in chosen}
     row = snapshot.columns.row_of
+    terms = {pod.name: pod.required_anti_affinity for pod in snapshot.running_pods}
+    kept_back = KeptBack(snapshot, chosen, rights)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
+    closed: dict[SetOf, frozenset[int]] = {}
     for i, gang in enumerate(snapshot.gangs):
         opens = i in chosen
         counts = room.counts(gang, opens=opens)
@@ -48,17 +59,23 @@ def open_for_evictions(
             charged = [room.charged(s.template, counts) for s in group.pod_sets]
             both = list(zip(group.pod_sets, charged, strict=True))
             if opens:
-                sets = [PodSet(template, s.pods) for s, template in both if s.pods]
+                both = [(s, template) for s, template in both if s.pods]
+                sets = [PodSet(template, s.pods) for s, template in both]
             else:
                 sets = [replace(s, template=template) for s, template in both]
-            for s, template in both if opens else ():
-                at_home: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+            for k, (s, _) in enumerate(both):
+                rows = kept_back.rows(gang, s.template) if s.pods else None
+                if rows:
+                    closed[SetOf(i, r, k)] = rows
+            for s, template in zip(group.pod_sets, charged, strict=True) if opens else ():
+                at_home: defaultdict[tuple[str, Terms, str], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.
-                    at_home[pod.node, pod.name if pod.devices else ""].append(Pod(pod.name))
-                for (node, _), pods in at_home.items():
+                    own = pod.name if pod.devices else ""
+                    at_home[pod.node, terms.get(pod.name, ()), own].append(Pod(pod.name))
+                for (node, mine, _), pods in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
-                    sets.append(PodSet(template, tuple(pods)))
+                    sets.append(PodSet(room.at_home(template, mine), tuple(pods)))
             groups.append(replace(group, pod_sets=tuple(sets)))
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
@@ -75,6 +92,7 @@ def open_for_evictions(
             reservations=tuple(map(room.held, snapshot.reservations)),
         ),
         tuple(homes),
+        closed=closed,
         exact=not any(map(room.holds_back, snapshot.reservations)),
     )
 
@@ -99,12 +117,13 @@ class _Room:
             counts = self.counts(gang, opens=True)
             for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
                 rows = [nodes.row_of[pod.node] for pod in s.bound_pods]
-                self._freed.add(s.template.requests, rows)
+                self._freed.add(s.template, rows)
                 for counted, kept_back in zip(counts, self._kept_back, strict=True):
                     if not counted:
-                        kept_back.add(s.template.requests, rows)
+                        kept_back.add(s.template, rows)
         #: Templates live as long as the snapshot, so each is told by its identity.
         self._charged: dict[tuple[int, Counts], PodTemplate] = {}
+        self._at_home: dict[tuple[int, Terms], PodTemplate] = {}
 
     def counts(self, gang: PodGang, *, opens: bool) -> Counts:
         """The columns in which the pods of a gang count."""
@@ -126,6 +145,22 @@ class _Room:
                         requests[for_sharing(resource, k)] = template.requests[resource]
             self._charged[key] = replace(template, requests=requests)
         return self._charged[key]
+
+    def at_home(self, template: PodTemplate, terms: Terms) -> PodTemplate:
+        """A charged template with these terms as its only rule about other pods."""
+        if not (template.required_affinity or template.spread_constraints) and (
+            template.required_anti_affinity == terms
+        ):
+            return template
+        key = id(template), terms
+        if key not in self._at_home:
+            self._at_home[key] = replace(
+                template,
+                required_affinity=(),
+                spread_constraints=(),
+                required_anti_affinity=terms,
+            )
+        return self._at_home[key]
 
     def holds_back(self, reservation: Reservation) -> bool:
         """Whether it holds room where victims leave some that not all may use.

@@ -54,7 +54,7 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
                         only_stays.add(SetOf(i, r, len(sets)))
                 for node, count in at_home.items():
                     homes.append(Assignment(i, r, len(sets), row[node], count))
-                freed.add(s.template.requests, (row[pod.node] for pod in s.bound_pods))
+                freed.add(s.template, (row[pod.node] for pod in s.bound_pods))
                 # In the order of the homes, by which the pods are told apart again.
                 turn = {node: k for k, node in enumerate(at_home)}
                 in_order = sorted(s.bound_pods, key=lambda pod: turn[pod.node])

@@ -26,6 +26,15 @@ def _of_templates(wanted: Callable[[PodTemplate], object]) -> Test:
     )
 
 
+def _of_running(wanted: Callable[[PodTemplate], object]) -> Test:
+    return lambda drawn: any(
+        s.bound_pods and wanted(s.template)
+        for g in drawn.snapshot.gangs
+        for group in g.groups
+        for s in group.pod_sets
+    )
+
+
 def _of_gangs(wanted: Callable[[PodGang], object]) -> Test:
     return lambda drawn: any(wanted(gang) for gang in drawn.snapshot.gangs)
 
@@ -71,6 +80,10 @@ FEATURES: Mapping[str, Test] = {
         lambda t: t.node_selector or t.required_node_affinity
     ),
     "taints": lambda d: any(node.taints for node in d.snapshot.nodes),
+    "host ports of pods that may move": _of_running(lambda t: t.host_ports),
+    "rules between pods of pods that may move": _of_running(
+        lambda t: t.required_anti_affinity or t.required_affinity or t.spread_constraints
+    ),
     "host ports": _of_templates(lambda t: t.host_ports),
     "affinity": _of_templates(lambda t: t.required_affinity),
     "anti-affinity": _of_templates(lambda t: t.required_anti_affinity),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,15 @@ from placement_service.entities.request import (
     PodGroup,
     PodSet,
     PodTemplate,
+    RunningPod,
     Snapshot,
 )
 from placement_service.entities.selectors import LabelSelector
 from tests.strategies.devices import with_devices
+from tests.strategies.nodes import host_ports
+from tests.strategies.pods import affinity_terms, spread_constraints
 from tests.strategies.queues import in_a_queue, memberships, queue_trees
-from tests.strategies.words import APPS, FULL, GPU, NAMESPACE, NOW, Size, rarely
+from tests.strategies.words import APPS, FULL, GPU, NAMESPACE, NOW, Size, rarely, with_sets
 
 #: Whom evictions spare, and why: a gang's fields.
 _protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
@@ -42,18 +46,21 @@ _protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
 def with_told_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     """The pods that run in pod sets are on their nodes, which have room for them."""
     requested = {node.name: dict(node.requested) for node in snapshot.nodes}
-    for gang in snapshot.gangs:
-        for group in gang.groups:
-            for pod_set in group.pod_sets:
-                for pod in pod_set.bound_pods:
-                    for resource, amount in pod_set.template.requests.items():
-                        here = requested[pod.node]
-                        here[resource] = here.get(resource, 0) + amount
+    for bound, template in _told(snapshot):
+        for resource, amount in template.requests.items():
+            here = requested[bound.node]
+            here[resource] = here.get(resource, 0) + amount
+    ports = {node.name: dict.fromkeys(node.host_ports) for node in snapshot.nodes}
+    if not draw(rarely):
+        for bound, template in _told(snapshot):
+            ports[bound.node] |= dict.fromkeys(template.host_ports)
     nodes = []
     for node in snapshot.nodes:
         here = requested[node.name]
         grown = {r: max(node.allocatable.get(r, 0), n) for r, n in here.items()}
-        nodes.append(replace(node, requested=here, allocatable={**node.allocatable, **grown}))
+        room = {**node.allocatable, **grown}
+        there = tuple(ports[node.name])
+        nodes.append(replace(node, requested=here, allocatable=room, host_ports=there))
     selector = LabelSelector((("app", draw(st.sampled_from(APPS))),))
     budget = DisruptionBudget(
         f"namespaces/{NAMESPACE}/poddisruptionbudgets/b", selector, draw(st.integers(0, 2))
@@ -112,8 +119,53 @@ def full_clusters(draw: st.DrawFn, size: Size = FULL) -> Snapshot:
     if draw(st.booleans()):
         queues = draw(queue_trees())
         gangs = [in_a_queue(gang, *draw(memberships)) for gang in gangs]
-    snapshot = draw(with_told_pods(Snapshot(tuple(nodes), tuple(gangs), queues=queues)))
+    snapshot = Snapshot(tuple(nodes), tuple(gangs), queues=queues)
+    if draw(st.booleans()):
+        snapshot = draw(with_rules_between_pods(snapshot))
+    snapshot = draw(with_told_pods(snapshot))
     return draw(with_devices(snapshot)) if draw(st.booleans()) else snapshot
+
+
+@st.composite
+def with_rules_between_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Some pod sets have a host port or a rule about other pods; all that runs is listed."""
+    ruled = {
+        id(s): draw(_rules_of(s))
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+    }
+    gangs = with_sets(snapshot, lambda s: replace(s, template=replace(s.template, **ruled[id(s)])))
+    ruled_snapshot = replace(snapshot, gangs=gangs)
+    running = tuple(
+        RunningPod(bound.name, bound.node, template.labels, template.required_anti_affinity)
+        for bound, template in _told(ruled_snapshot)
+    )
+    return replace(ruled_snapshot, running_pods=running)
+
+
+def _rules_of(pod_set: PodSet) -> st.SearchStrategy[dict[str, Any]]:
+    """Of pods that share nodes rarely any: most rules keep them apart."""
+    nodes = [pod.node for pod in pod_set.bound_pods]
+    crowded = len(set(nodes)) < len(nodes)
+    return rarely.flatmap(lambda any_rule: _rules if any_rule or not crowded else st.just({}))
+
+
+_rules: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({}),
+    st.builds(lambda port: {"host_ports": (port,)}, host_ports),
+    st.builds(lambda term: {"required_anti_affinity": (term,)}, affinity_terms),
+    st.builds(lambda term: {"required_affinity": (term,)}, affinity_terms),
+    st.builds(lambda spread: {"spread_constraints": (spread,)}, spread_constraints),
+)
+
+
+def _told(snapshot: Snapshot) -> Iterator[tuple[BoundPod, PodTemplate]]:
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for pod_set in group.pod_sets:
+                for bound in pod_set.bound_pods:
+                    yield bound, pod_set.template
 
 
 def _asks(gpus: int) -> PodTemplate:

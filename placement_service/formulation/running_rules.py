@@ -1,0 +1,77 @@
+"""Running pods that break a rule about other pods where they are.
+
+Kubernetes asks these rules only when a pod comes to a node. So pods may run near each other that no
+plan could put there: labels change, and a pod may name its node by itself. The problem cannot
+express that such a pod stays, so its gang does not give way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement_service.entities.node import HostPort
+from placement_service.entities.request import BoundPod, PodAffinityTerm, PodTemplate, Snapshot
+from placement_service.formulation.levels import Levels
+from placement_service.formulation.pod_selectors import PodSelectors
+
+
+def out_of_place(snapshot: Snapshot) -> frozenset[str]:
+    """The names of these pods, among those in pod sets."""
+    return frozenset(_on_shared_ports(snapshot)) | frozenset(_kept_apart(snapshot))
+
+
+def _told(snapshot: Snapshot) -> Iterator[tuple[BoundPod, PodTemplate]]:
+    """The running pods in pod sets."""
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for s in group.pod_sets:
+                for pod in s.bound_pods:
+                    yield pod, s.template
+
+
+def _on_shared_ports(snapshot: Snapshot) -> Iterator[str]:
+    """Pods with a port that their node does not list once, or that another pod has, too."""
+    here: defaultdict[str, list[HostPort]] = defaultdict(list)
+    asking = [(pod, t.host_ports) for pod, t in _told(snapshot) if t.host_ports]
+    for pod, ports in asking:
+        here[pod.node] += ports
+    nodes = snapshot.columns
+    for pod, ports in asking:
+        row = nodes.row_of.get(pod.node)
+        listed = () if row is None else nodes.parts[row].host_ports
+        for port in ports:
+            in_use = [other for other in listed if other.conflicts(port)]
+            if in_use != [port] or sum(map(port.conflicts, here[pod.node])) > 1:
+                yield pod.name
+                break
+
+
+def _kept_apart(snapshot: Snapshot) -> Iterator[str]:
+    """Pods that required anti-affinity keeps away from each other, but that are near."""
+    running = snapshot.running_pods
+    carriers: defaultdict[PodAffinityTerm, list[int]] = defaultdict(list)
+    for i, one in enumerate(running):
+        for term in dict.fromkeys(one.required_anti_affinity):
+            carriers[term].append(i)
+    if not carriers:
+        return
+    selectors, levels = PodSelectors(snapshot), Levels(snapshot.columns)
+    row_of = snapshot.columns.row_of
+    homes = np.array([row_of.get(pod.node, -1) for pod in running], dtype=np.int64)
+    for term, some in carriers.items():
+        level = levels[levels.index(term.topology_key)]
+        where = np.where(homes >= 0, level.domain[homes], -1)
+        carry, match = np.zeros((2, len(running)), dtype=bool)
+        carry[some] = True
+        match[selectors.running(term)] = True
+        pods, carriers_there, alone = (
+            np.bincount(where[mask & (where >= 0)], minlength=level.count)
+            for mask in (match, carry, carry & match)
+        )
+        # A pod does not keep itself away.
+        by_itself = (pods == 1) & (carriers_there == 1) & (alone == 1)
+        broken = np.append((pods > 0) & (carriers_there > 0) & ~by_itself, False)
+        yield from (running[i].name for i in np.flatnonzero((carry | match) & broken[where]))

@@ -1,0 +1,98 @@
+"""What victims leave besides room serves only gangs that may use their room.
+
+These are host ports, and places that were closed by required anti-affinity: that of the victim, or
+that of the new pod against it. What moved pods leave is for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.request import PodTemplate, RunningPod
+from placement_service.judge.outcome import EvictedPod, NewPod
+from placement_service.judge.plan import Plan
+
+
+def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
+    """No new pod gets a host port that only a victim left which does not stand below it."""
+    victims = [v for v in plan.evicted if v.template.host_ports and not v.moves]
+    if not victims:
+        return
+    by_node = {v.pod.node: [w for w in victims if w.pod.node == v.pod.node] for v in victims}
+    reclaiming = _reclaiming(plan)
+    for node, pods in plan.new_by_node:
+        for pod in pods:
+            for victim in by_node.get(node.name, ()):
+                if not _may_use(pod, victim, reclaiming) and any(
+                    port.conflicts(left)
+                    for port in pod.template.host_ports
+                    for left in victim.template.host_ports
+                ):
+                    yield f"pod {pod.name} gets a host port of {_described(victim)}"
+
+
+def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator[str]:
+    """No new pod is where required anti-affinity kept it away from a victim that does not stand
+    below it.
+    """
+    victims = {v.pod.name: v for v in plan.evicted if not v.moves}
+    listed = [pod for pod in plan.snapshot.running_pods if pod.name in victims]
+    own = any(pod.required_anti_affinity for pod in listed)
+    if not listed or not (own or any(t.required_anti_affinity for t in plan.templates)):
+        return
+    reclaiming = _reclaiming(plan)
+    places: dict[tuple[PodTemplate, str], list[_Place]] = {}
+    for new in plan.new:
+        asked = new.template, new.namespace
+        if asked not in places:
+            places[asked] = list(_places(plan, listed, *asked))
+        for key, domain, pod in places[asked]:
+            victim = victims[pod]
+            if new.node.labels.get(key) == domain and not _may_use(new, victim, reclaiming):
+                yield (
+                    f"pod {new.name} is in {key}={domain}, from where required anti-affinity "
+                    f"kept it away until the eviction of {_described(victim)}"
+                )
+
+
+class _Place(NamedTuple):
+    """The domain of a victim that pods are kept away from."""
+
+    key: str
+    domain: str
+    victim: str
+
+
+def _places(
+    plan: Plan, victims: Iterable[RunningPod], template: PodTemplate, namespace: str
+) -> Iterator[_Place]:
+    """Where anti-affinity and the victims keep pods away, by terms of either."""
+    nodes = plan.outcome.question.node
+    for pod in victims:
+        terms = [
+            *(t for t in pod.required_anti_affinity if t.matches(namespace, template.labels)),
+            *(t for t in template.required_anti_affinity if t.matches(pod.namespace, pod.labels)),
+        ]
+        for key in dict.fromkeys(term.topology_key for term in terms):
+            domain = nodes[pod.node].labels.get(key) if pod.node in nodes else None
+            if domain is not None:
+                yield _Place(key, domain, pod.name)
+
+
+def _reclaiming(plan: Plan) -> set[str]:
+    """The gangs that reclaim."""
+    return {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
+
+
+def _may_use(pod: NewPod, victim: EvictedPod, reclaiming: set[str]) -> bool:
+    """Whether a pod may use what a victim leaves, as in `capacity`."""
+    preempts = pod.gang.priority > victim.gang.priority and not pod.gang.never_preempts
+    reclaims = victim.eviction.kind is EvictionKind.RECLAIM and pod.gang.name in reclaiming
+    return preempts or reclaims
+
+
+def _described(victim: EvictedPod) -> str:
+    standing = f"of priority {victim.gang.priority}, which does not stand below it"
+    return f"victim {victim.pod.name} {standing}"

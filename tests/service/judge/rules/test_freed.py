@@ -1,0 +1,83 @@
+"""What victims leave besides room: host ports, and places that anti-affinity kept free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities.eviction import EvictionKind, EvictionPolicy
+from placement_service.entities.request import Policy
+from tests.scenario import Group, Scenario, near
+from tests.service.judge.rules.asking import accepts, refuses
+
+PREEMPT, MOVE = EvictionKind.PREEMPT, EvictionKind.MOVE
+
+#: A gang with a host port on a node with much room, and two that want the port.
+PORT = (
+    Scenario("x1=6/8 x2=8", policy=Policy(eviction=EvictionPolicy.PREEMPT))
+    .node("x1", ports=[80])
+    .gang("old", Group("w", gpus=2, ports=(80,), told=("x1",)))
+    .gang("high", Group("w", pods=1, gpus=1, ports=(80,)), priority=1)
+    .gang("equal", Group("w", pods=1, gpus=1, ports=(80,)))
+)
+
+
+class TestPorts:
+    def test_an_evicted_pod_leaves_its_port(self) -> None:
+        bindings = PORT.bind(high_w_0="x1")
+        assert refuses(PORT, "port 80/TCP & in use on node nodes/x1", bindings)
+        assert accepts(PORT, bindings, PORT.evict(PREEMPT, "high", old_w_runs_0=None))
+
+    def test_the_port_serves_nobody_of_the_priority_of_its_victim(self) -> None:
+        scenario = PORT.gang("other", pods=1, gpus=1, priority=1)
+        gone = scenario.evict(PREEMPT, "other", old_w_runs_0=None)
+        bindings = scenario.bind(other_w_0="x1", equal_w_0="x1")
+        words = "equal-w-0 gets a host port of victim & priority 0"
+        assert refuses(scenario, words, bindings, gone)
+        assert accepts(scenario, scenario.bind(other_w_0="x1", equal_w_0="x2"), gone)
+
+    def test_a_port_that_a_pod_which_stays_has_as_well_is_in_use(self) -> None:
+        scenario = PORT.gang("too", Group("w", gpus=1, ports=(80,), told=("x1",)))
+        gone = scenario.evict(PREEMPT, "high", old_w_runs_0=None)
+        assert refuses(scenario, "in use on node nodes/x1", scenario.bind(high_w_0="x1"), gone)
+
+    def test_a_moved_pod_leaves_its_port_to_all_and_needs_another(self) -> None:
+        scenario = replace(PORT, policy=Policy(eviction=EvictionPolicy.REPACK))
+        gone = scenario.evict(MOVE, "equal", old_w_runs_0="x2")
+        assert accepts(scenario, scenario.bind(equal_w_0="x1"), gone)
+        both = scenario.bind(equal_w_0="x2")
+        assert refuses(scenario, "both ask for host port 80/TCP on node nodes/x2", both, gone)
+
+
+@pytest.mark.parametrize("carrier", ["victim", "new"])
+class TestPlaces:
+    def scenario(self, carrier: str) -> Scenario:
+        """The victim keeps new pods out of its rack, or they avoid it."""
+        mine, theirs = (near("rack", kind="new"),), (near("rack", kind="old"),)
+        of_victim, of_new = (mine, ()) if carrier == "victim" else ((), theirs)
+        old = Group("w", gpus=2, told=("x1",), labels={"kind": "old"}, away=of_victim)
+        new = Group("w", pods=1, gpus=1, labels={"kind": "new"}, away=of_new)
+        return (
+            Scenario("r1: x1=6/8 x2=8 | r2: x3=8", policy=PORT.policy)
+            .gang("old", old)
+            .runs("old-w-runs-0", "x1", away=of_victim, kind="old")
+            .gang("high", new, priority=1)
+            .gang("equal", new)
+            .gang("other", pods=1, gpus=1, priority=1)
+        )
+
+    def test_an_evicted_pod_keeps_nobody_away(self, carrier: str) -> None:
+        scenario = self.scenario(carrier)
+        bindings = scenario.bind(high_w_0="x2")
+        assert refuses(scenario, "keeps pod & rack=r1", bindings)
+        gone = scenario.evict(PREEMPT, "high", old_w_runs_0=None)
+        assert accepts(scenario, bindings, gone)
+
+    def test_its_place_serves_nobody_of_its_priority(self, carrier: str) -> None:
+        scenario = self.scenario(carrier)
+        gone = scenario.evict(PREEMPT, "other", old_w_runs_0=None)
+        bindings = scenario.bind(other_w_0="x1", equal_w_0="x2")
+        words = "equal-w-0 is in rack=r1 & until the eviction of victim & priority 0"
+        assert refuses(scenario, words, bindings, gone)
+        assert accepts(scenario, scenario.bind(other_w_0="x1", equal_w_0="x3"), gone)

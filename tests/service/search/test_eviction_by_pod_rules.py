@@ -1,0 +1,178 @@
+"""Gangs give way whose host ports, or rules about other pods, are in the way; there is room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement_service.entities.request import (
+    HOSTNAME,
+    HostPort,
+    PodAffinityTerm,
+    PodGang,
+    Policy,
+    RunningPod,
+    Snapshot,
+    SpreadConstraint,
+)
+from placement_service.entities.selectors import LabelSelector
+from placement_service.entities.solution import TierName
+from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, opened, running, urgent
+from tests.service.questions import gang, node
+from tests.service.search.test_eviction import answer
+
+PORT = HostPort(80)
+
+
+def asking(one: PodGang, **fields: Any) -> PodGang:
+    """The gang, with more in the template of all its pods."""
+    return replace(
+        one,
+        groups=tuple(
+            replace(
+                group,
+                pod_sets=tuple(
+                    replace(s, template=replace(s.template, **fields)) for s in group.pod_sets
+                ),
+            )
+            for group in one.groups
+        ),
+    )
+
+
+def listed(*gangs: PodGang) -> tuple[RunningPod, ...]:
+    """What the request says of the running pods of these gangs."""
+    return tuple(
+        RunningPod(pod.name, pod.node, s.template.labels, s.template.required_anti_affinity)
+        for one in gangs
+        for group in one.groups
+        for s in group.pod_sets
+        for pod in s.bound_pods
+    )
+
+
+def away(app: str, key: str = HOSTNAME) -> tuple[PodAffinityTerm, ...]:
+    return (PodAffinityTerm(LabelSelector((("app", app),)), key, ("ml",)),)
+
+
+# --- host ports --------------------------------------------------------------------
+
+
+def test_a_gang_gives_way_whose_host_port_is_in_the_way() -> None:
+    """A gang of two pods has it on one node, one of one pod on the other."""
+    two = asking(running("two", "n0", "n2", gpus=1), host_ports=(PORT,))
+    one = asking(running("one", "n1", gpus=1), host_ports=(PORT,))
+    mine = asking(urgent(1), host_ports=(PORT,))
+    at = tuple(replace(node(f"n{i}", used=1), host_ports=(PORT,)) for i in range(3))
+    result = answer(Snapshot(at, (two, one, mine)), PREEMPT)
+    assert [b.node for b in result.bindings] == ["nodes/n1"]
+    assert result.evicted() == ["one"]
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize("priority", [0, 100])
+def test_a_port_serves_nobody_of_the_priority_of_its_victim(priority: int) -> None:
+    """Somebody else evicts the gang; its port is then free, but not for its equals."""
+    old = asking(running("old", "n0", gpus=8), host_ports=(PORT,))
+    mine = asking(replace(gang("mine", pods=1, gpus=0), priority=priority), host_ports=(PORT,))
+    at = (replace(node("n0", used=8), host_ports=(PORT,)),)
+    result = answer(Snapshot(at, (old, urgent(8), mine)), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert len(result.bindings) == 1 + (priority > 0)
+    assert result.solution.proven
+
+
+def test_a_moved_pod_takes_a_node_where_its_port_is_free() -> None:
+    """The gang of eight wants a whole node; the port is free on the last node alone."""
+    old = asking(running("old", "n0", gpus=1), host_ports=(PORT,))
+    other = replace(
+        asking(running("other", "n1", gpus=1), host_ports=(PORT,)), not_preemptible=True
+    )
+    ports = {"n0": (PORT,), "n1": (PORT,), "n2": ()}
+    used = {"n0": 1, "n1": 1, "n2": 4}
+    at = tuple(replace(node(n, used=used[n]), host_ports=p) for n, p in ports.items())
+    result = answer(Snapshot(at, (old, other, urgent(8))), REPACK)
+    assert [(e.node, e.to_node) for e in result.evictions] == [("nodes/n0", "nodes/n2")]
+    assert [b.node for b in result.bindings] == ["nodes/n0"]
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize(
+    ("on_node", "beside"),
+    [
+        pytest.param((), (), id="that the node does not list"),
+        pytest.param((PORT, HostPort(80, "TCP", "10.0.0.1")), (), id="of which others have a part"),
+        pytest.param((PORT,), (PORT,), id="that another pod has, too"),
+    ],
+)
+def test_a_gang_stays_with_a_port(
+    on_node: tuple[HostPort, ...], beside: tuple[HostPort, ...]
+) -> None:
+    old = asking(running("old", "n0", gpus=1), host_ports=(PORT,))
+    other = asking(running("other", "n0", gpus=1, priority=100), host_ports=beside)
+    at = replace(node("n0", used=2), host_ports=on_node)
+    assert not opened(Snapshot((at,), (old, other, urgent())))
+
+
+# --- rules about other pods --------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [HOSTNAME, "rack"])
+@pytest.mark.parametrize("policy", [PREEMPT, REPACK])
+def test_a_gang_is_evicted_that_keeps_others_away(policy: Policy, key: str) -> None:
+    """It is not moved, because the request does not list all that its own rules see."""
+    old = asking(running("old", "n0", gpus=1), required_anti_affinity=away("urgent", key))
+    mine = asking(urgent(1), labels={"app": "urgent"})
+    at = (node("n0", used=1, rack="r0"),)
+    result = answer(Snapshot(at, (old, mine), listed(old)), policy)
+    evicted = policy is PREEMPT
+    assert result.evicted() == ["old"] * evicted
+    assert len(result.bindings) == evicted
+    assert result.solution.proven is evicted
+
+
+@pytest.mark.parametrize("carrier", ["old", "mine"])
+def test_a_place_serves_nobody_of_the_priority_of_its_victim(carrier: str) -> None:
+    old, mine = running("old", "n0", gpus=8), gang("mine", pods=1, gpus=1)
+    mine = asking(mine, labels={"app": "mine"})
+    old = asking(old, required_anti_affinity=away("mine", "rack") if carrier == "old" else ())
+    mine = asking(mine, required_anti_affinity=away("old", "rack") if carrier == "mine" else ())
+    at = (node("n0", used=8, rack="r0"), node("n1", gpus=2, rack="r0"))
+    result = answer(Snapshot(at, (old, mine, urgent(8)), listed(old)), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert [b.gang[-6:] for b in result.bindings] == ["urgent"]
+    assert result.solution.proven
+    # For a gang above it the place is free.
+    high = replace(mine, priority=1)
+    assert len(answer(Snapshot(at, (old, high, urgent(8)), listed(old)), PREEMPT).bindings) == 2
+
+
+def test_what_a_running_pod_asked_of_others_when_it_came_does_not_matter() -> None:
+    """It requires a pod that is gone, and is spread worse than it may be."""
+    gone = (PodAffinityTerm(LabelSelector((("app", "gone"),)), HOSTNAME, ("ml",)),)
+    skew = (SpreadConstraint(1, HOSTNAME, LabelSelector((("app", "old"),)), "ml"),)
+    old = asking(
+        running("old", *["n0"] * 3, gpus=1), required_affinity=gone, spread_constraints=skew
+    )
+    at = (node("n0", used=3), node("n1", gpus=1))
+    question = Snapshot(at, (old, urgent(8)), listed(old))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["old"] * 3
+    assert result.solution.proven
+    # With less to place all of it stays.
+    assert not answer(replace(question, gangs=(old, urgent(5))), PREEMPT).evictions
+
+
+def test_a_gang_near_a_pod_that_it_keeps_away_stays() -> None:
+    """No plan could put them together, but they run."""
+    old = asking(running("old", "n0", gpus=1), required_anti_affinity=away("friend"))
+    friend = RunningPod("namespaces/ml/pods/friend", "nodes/n0", {"app": "friend"})
+    question = Snapshot((node("n0", used=2),), (old, urgent(8)), (*listed(old), friend))
+    assert not opened(question)
+    assert opened(replace(question, running_pods=(*listed(old), replace(friend, node="nodes/x"))))
+    # Where it stays its value counts, and no bound forgets that.
+    full = answer(question, PREEMPT)
+    admitted = next(t for t in full.solution.tiers if t.name is TierName.ADMITTED)
+    assert admitted.bound is None or admitted.bound >= admitted.value
