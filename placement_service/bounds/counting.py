@@ -76,6 +76,13 @@ class GangClass:
     precedence: Precedence
 
 
+class _Alone(NamedTuple):
+    """What gangs that ask for the same have in common: their extras, and `least_beyond`."""
+
+    extras: Content
+    beyond: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """sum weight[C] * admitted[C] + sum extra[C] * extras[C] <= capacity."""
@@ -186,33 +193,38 @@ class Counting:
     def classes(self) -> tuple[GangClass, ...]:
         """The pending gangs that fit alone, those that are alike together."""
         found: dict[GangClass, list[GangIdx]] = {}
-        alone: dict[object, bool] = {}
+        known: dict[object, _Alone | None] = {}
         for gang in sorted(self.problem.pending, key=oldest_first):
             parts = tuple(self.parts(gang, level) for level in self.levels)
-            alike = (parts, gang.demands, gang.requirements, gang.scopes, gang.queue_rows)
-            if alike not in alone:
-                alone[alike] = self.fits_alone(gang)
-            if alone[alike]:
-                extras = tuple(
-                    sorted(
-                        UnitsOf(gang.pod_classes(q), q.pending - q.missing)
-                        for q in gang.requirements
-                        if q.pending > q.missing
-                    )
-                )
-                least = self.least_beyond(gang)
+            asks = (gang.demands, gang.requirements, gang.scopes, bool(gang.home))
+            alike = (parts, gang.queue_rows, *asks)
+            if alike not in known:
+                known[alike] = self._alone(gang)
+            alone = known[alike]
+            if alone is not None:
                 key = GangClass(
                     (),
                     gang.priority,
                     gang.value,
                     parts,
-                    extras,
+                    alone.extras,
                     gang.queue_rows,
-                    least,
+                    alone.beyond,
                     gang.precedence,
                 )
                 found.setdefault(key, []).append(gang.index)
         return tuple(replace(key, gangs=tuple(gangs)) for key, gangs in found.items())
+
+    def _alone(self, gang: Gang) -> _Alone | None:
+        """None if the gang does not even fit alone."""
+        if not self.fits_alone(gang):
+            return None
+        extras = (
+            UnitsOf(gang.pod_classes(q), q.pending - q.missing)
+            for q in gang.requirements
+            if q.pending > q.missing
+        )
+        return _Alone(tuple(sorted(extras)), self.least_beyond(gang))
 
     # --- rows -----------------------------------------------------------------
 

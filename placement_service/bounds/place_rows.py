@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 
 import numpy as np
@@ -58,7 +59,7 @@ class PlaceRows:
     def rows(self) -> Iterator[PlaceRow]:
         """Those that can be broken, no two with equal weights."""
         best: dict[bytes, PlaceRow] = {}
-        for row in self._all_rows():
+        for row in self._all_rows:
             near = row.weight.copy()
             near[self.beyond] = 0
             divisor = gcd(*near.tolist())
@@ -76,14 +77,16 @@ class PlaceRows:
         """Those that keep gangs of some classes out of a place, with the parts of gangs in their
         own units: no two with equal weights."""
         best: dict[bytes, PlaceRow] = {}
-        for row in self._all_rows() if classes else ():
+        for row in self._all_rows if classes else ():
             if (row.weight[list(classes)].max() > row.room).any():
                 key = row.weight.tobytes()
                 room = np.minimum(row.room, best[key].room) if key in best else row.room
                 best[key] = PlaceRow(row.weight, room)
         yield from best.values()
 
-    def _all_rows(self) -> Iterator[PlaceRow]:
+    @cached_property
+    def _all_rows(self) -> tuple[PlaceRow, ...]:
+        found = []
         counting = self.counting
         mine = sorted({*self.prefer, *self.beyond, *self.require})
         for i, level in enumerate(counting.levels):
@@ -104,7 +107,8 @@ class PlaceRows:
                         owner, weights[:, k] // t * times, len(counting.classes)
                     ).astype(np.int64)
                     room = np.bincount(place[inside], offers[k] // t, self.count)
-                    yield PlaceRow(weight, room.astype(np.int64))
+                    found.append(PlaceRow(weight, room.astype(np.int64)))
+        return tuple(found)
 
     def _place_of(self, level: int) -> Ints:
         """Our place of each place of a level, -1 for none; of each node for -1."""

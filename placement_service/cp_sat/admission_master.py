@@ -158,8 +158,7 @@ class AdmissionMaster:
     def topology_cost(self) -> Terms[Var]:
         """The least number of places beyond the first: of each gang alone, and of those that
         compete for large places."""
-        gangs = self.problem.gangs
-        least = (self.counting.least_beyond(gangs[c.gangs[0]]) for c in self.counting.classes)
+        least = (c.beyond for c in self.counting.classes)
         both = enumerate(zip(self._admitted, least, strict=True))
         terms = [(z, w * UNITS_PER_DOMAIN) for c, (z, w) in both if w and c not in self._uses]
         for c, near in self._near.items():

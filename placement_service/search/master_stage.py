@@ -16,13 +16,10 @@ from placement_service.search.incumbent import State
 
 def count(state: State) -> None:
     """Bounds of all goals by rows, patterns and the least that each gang needs."""
-    counting, problem = state.counting, state.problem
+    counting = state.counting
     if state.packs and _everybody_counts(state):
         # No gang is left out, so there is nothing to choose.
-        domains = sum(
-            counting.least_beyond(problem.gangs[c.gangs[0]]) * len(c.gangs)
-            for c in counting.classes
-        )
+        domains = sum(c.beyond * len(c.gangs) for c in counting.classes)
         state.target = tuple(g for c in counting.classes for g in c.gangs)
         at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
         state.learn(at, domains * UNITS_PER_DOMAIN)
