@@ -119,6 +119,11 @@ class Configurations:
         self.most_nodes = max((sum(s.nodes) for s in self.signatures), default=0)
         self._rows = _Rows(self.signatures, self._open, len(masks))
 
+    @property
+    def unlike(self) -> bool:
+        """Whether nodes of one domain do not accept the same."""
+        return any(sum(n > 0 for n in s.nodes) > 1 for s in self.signatures)
+
     # --- shapes and kinds -----------------------------------------------------------
 
     def _learn_shape(self, pod_classes: tuple[int, ...], masks: list[Bools]) -> None:

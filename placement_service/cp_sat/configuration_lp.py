@@ -120,7 +120,9 @@ class ConfigurationLp:
         relaxation = _Relaxation(self, cp, terms, maximize)
         found = relaxation.converge(deadline)
         self.center = relaxation.best_duals
-        self.reduced = relaxation.reduced_costs()
+        # Prices that time cut short say little about which columns are good.
+        settled = relaxation.settled
+        self.reduced = relaxation.reduced_costs() if settled else [0] * len(self.columns)
         return found
 
     def add(self, column: Column) -> bool:
@@ -143,7 +145,7 @@ class _Relaxation:
         self.maximize = maximize
         domains = [list(v.domain) for v in cp.proto.variables]
         self.ranges = [(d[0], d[-1]) for d in domains]
-        self.rows = list(_rows(cp))
+        self.rows = list(linear_rows(cp))
         self.value: dict[int, int] = {}
         for v, w in terms:
             self.value[v.index] = self.value.get(v.index, 0) + (w if maximize else -w)
@@ -153,6 +155,8 @@ class _Relaxation:
         self.scale = max(1, PRICE_DIGITS // max(1, largest))
         self.best: int | None = None
         self.best_duals: Duals | None = None
+        #: Whether no further column is worth adding.
+        self.settled = False
         self._build()
 
     # --- the linear program ---------------------------------------------------------
@@ -227,6 +231,7 @@ class _Relaxation:
                 break
             value, duals, signatures = solved
             if self._floor(self.best) <= self._floor(int(value + 1e-6 * abs(value)) + 1):
+                self.settled = True
                 break
             assert self.best_duals is not None
             added = False
@@ -238,6 +243,7 @@ class _Relaxation:
                     break
                 mix = mix / 2 if mix > 0.1 else 0.0
             if not added:
+                self.settled = True
                 break
         best = self._floor(self.best)
         return best if self.maximize else -best
@@ -331,7 +337,8 @@ class _Relaxation:
         return total // scale
 
 
-def _rows(cp: cp_model.CpModel) -> Iterator[Row]:
+def linear_rows(cp: cp_model.CpModel) -> Iterator[Row]:
+    """All rows of a model that has no others than linear ones."""
     for constraint in cp.proto.constraints:
         linear = constraint.linear
         domain = list(linear.domain)

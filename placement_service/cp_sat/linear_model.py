@@ -118,12 +118,19 @@ class LinearModel:
         prices = _dense(best.dual_solution.dual_values, len(self._row_least))
         return Solved(values, self._bound(terms, measure, maximize, matrix, prices))
 
-    def whole(self, terms: Terms[int], *, maximize: bool, seconds: float) -> Solved:
-        """The best solution in whole numbers that is found in time, and its bound."""
+    def whole(
+        self, terms: Terms[int], *, maximize: bool, seconds: float, nodes: int | None = None
+    ) -> Solved:
+        """The best solution in whole numbers that is found in time, or in so many nodes of the
+        search tree, and its bound.
+        """
         measure = self._measure(terms)
         proto, _ = self._proto(terms, measure, maximize, whole=True)
         parameters = mathopt.SolveParameters(
-            time_limit=_limit(seconds), relative_gap_tolerance=0.0, absolute_gap_tolerance=0.5
+            time_limit=_limit(seconds),
+            node_limit=nodes,
+            relative_gap_tolerance=0.0,
+            absolute_gap_tolerance=0.5,
         )
         result = _solve(proto, mathopt.SolverType.HIGHS, parameters)
         reason = mathopt.TerminationReason(result.termination.reason)

@@ -19,8 +19,9 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
 
-def settle_configurations(state: State) -> bool:
-    """Bounds and plans of what gets room, where rows leave open what can be admitted.
+def settle_configurations(state: State, *, unlike: bool) -> bool:
+    """Bounds and plans of what gets room, where rows leave open what can be admitted, and the nodes
+    of a domain are `unlike` or are not.
 
     Returns whether it found a better plan.
     """
@@ -29,6 +30,8 @@ def settle_configurations(state: State) -> bool:
     found = configurations(state.counting, state.parameters.configurations)
     if found is None or (state.layout is not None and len(found.accepts) < 2):
         # The patterns of the master say the same.
+        return False
+    if unlike != found.unlike:
         return False
     state.phase = "configure"
     descent = Configuring(state, ConfigurationMaster(found, state.parameters.model))
@@ -66,9 +69,10 @@ class Configuring:
             return state.bounds[i]
         if not any(span([term]) for term in terms):
             return 0
-        left = state.at_most(state.left * state.parameters.configuration_share)
-        deadline = time.monotonic() + left
-        bound = self.master.bound(terms, maximize=True, deadline=deadline)
+        p, now = state.parameters, time.monotonic()
+        late = now + state.at_most(state.left * p.configuration_bound_share)
+        deadline = now + state.at_most(state.left * p.configuration_share)
+        bound = self.master.bound(terms, maximize=True, deadline=late)
         if self.proves:
             state.learn(i, bound)
             bound = state.bounds[i]
@@ -80,24 +84,24 @@ class Configuring:
         return value
 
     def _fill(self, terms: Terms[Var], bound: int, deadline: float) -> int | None:
-        """The best filling, first of the configurations that cost hardly any of the bound."""
+        """The best filling of configurations that cost hardly any of the bound."""
         p = self.state.parameters
-        best: int | None = None
-        for share in p.configuration_slacks:
-            seconds = deadline - time.monotonic()
-            if best == bound or (best is not None and seconds <= 0):
-                break
-            answer = self.master.fill(
-                terms,
-                bound,
-                maximize=True,
-                seconds=max(seconds, p.least_seconds),
-                effort=p.configuration_effort,
-                slack=int(share * bound),
-            )
-            if answer.value is not None and (best is None or answer.value > best):
-                best = answer.value
-        return best
+        slack = int(p.configuration_slack * bound)
+        left = max(deadline - time.monotonic(), p.least_seconds)
+        share = self.state.at_most(left * p.configuration_brief_share)
+        best = self.master.fill(terms, bound, maximize=True, seconds=share, slack=slack)
+        left = deadline - time.monotonic()
+        if best == bound or left <= p.least_seconds:
+            return best
+        more = self.master.refill(
+            terms,
+            bound,
+            maximize=True,
+            seconds=left,
+            effort=p.configuration_effort,
+            slack=slack,
+        )
+        return best if more is None else more
 
     def realise(self) -> None:
         """Makes plans of the last result."""

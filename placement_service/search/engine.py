@@ -2,13 +2,15 @@
 
 0. Evictions: where many running gangs may give way, a linear model says which.
 1. Count: rows and the master bound what any plan can admit, and name a target.
-2. Assign: blocks for all gangs of the target at once, by counted rows.
+2. Assign: blocks for all gangs of the target at once, by counted rows. Where parts share
+   domains of unlike nodes, columns of what fits there together sharpen the bounds and make
+   plans.
 3. Decode: place the target greedily, in one order or a few.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
    blocks at a time again.
-6. Configure: where parts share domains of unlike nodes, columns of what fits there together
-   sharpen the bounds and make plans. Then decode and exchange again, and swap blocks.
+6. Configure: the same columns where nodes are alike. Then decode and exchange again, and swap
+   blocks.
 7. Places: which gangs can lie whole where they prefer to, a bound of topology.
 8. Aggregate: units on nodes without domains first; then the model that counts alike parts of
    gangs together settles goal after goal where it is small enough; where it is very small a
@@ -111,8 +113,11 @@ def _improve(state: State) -> None:
             count(state)
         with stage(Stage.FILL):
             assigned = assign_blocks(state)
+        with stage(Stage.CONFIGURE):
+            # Placing gangs one after another does not come near.
+            configured = settle_configurations(state, unlike=True)
         with stage(Stage.DECODE):
-            if not assigned:
+            if not assigned and not configured:
                 decode(state, first=True)
             if any(g.base >= 0 for g in state.problem.gangs):
                 # Placing gangs in another order finds room for sets long before block swaps do.
@@ -124,7 +129,7 @@ def _improve(state: State) -> None:
         with stage(Stage.FILL):
             fill_blocks(state, anew=not assigned)
         with stage(Stage.CONFIGURE):
-            configured = settle_configurations(state)
+            configured = settle_configurations(state, unlike=False) or configured
         with stage(Stage.DECODE):
             packed = state.packs
             if not configured:

@@ -40,12 +40,16 @@ class SearchParameters:
     place_effort: float = 1.0
     place_brief_effort: float = 0.6
 
-    #: The share of the time that is left for each goal of the master with configurations.
+    #: The shares of the time that is left for each goal of the master with configurations, and for
+    #: its bound.
     configuration_share: float = 0.5
-    #: Configurations that cost at most so much of the bound are tried, one share after another.
-    configuration_slacks: tuple[float, ...] = (1e-4, 5e-4)
-    #: Effort to choose among them, and to give their parts to gangs.
-    configuration_effort: float = 10.0
+    configuration_bound_share: float = 0.3
+    #: Configurations that cost at most so much of the bound are tried.
+    configuration_slack: float = 1e-4
+    #: To choose among them, the share of the time for a brief try, and the effort for a longer one;
+    #: effort to give their parts to gangs.
+    configuration_brief_share: float = 0.6
+    configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
 
     #: From so many running gangs that may give way on, they have a model of their own.

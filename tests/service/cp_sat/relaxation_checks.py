@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -334,7 +335,8 @@ def thoroughly(state: State) -> None:
 STAGES = (
     master_stage.count,
     count_places,
-    settle_configurations,
+    partial(settle_configurations, unlike=True),
+    partial(settle_configurations, unlike=False),
     settle_loose,
     settle_aggregate,
     thoroughly,
