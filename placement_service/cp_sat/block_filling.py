@@ -117,9 +117,10 @@ class BlockFilling:
         gone = self._gone[c]
         constant = self._there[c] + gone
         terms: Terms[Var] = []
+        left = limit - constant - sum(held.get((c, b), 0) for b in self.chosen)
         for b in self.chosen:
             least = held.get((c, b), 0)
-            most = least or min(limit - constant, self._fits(mine, b))
+            most = least or min(left, self._fits(mine, b))
             if most > 0:
                 y = self.whole[c, b] = self._new(most, least)
                 self._put(c, y, b, limit)
@@ -128,7 +129,7 @@ class BlockFilling:
                     self._near_base(c, b, y)
         if pooled and self.blocks.is_large(mine):
             known = [p for p in self.rest.large if p.cls == c]
-            more = limit - constant - len(known) - sum(held.get((c, b), 0) for b in self.chosen)
+            more = left - len(known)
             some = [self._large_gang(c, p) for p in known]
             new = [self._large_gang(c, None) for _ in range(min(more, MOST_NEW))]
             self.large += some

@@ -13,7 +13,7 @@ What else shares the nodes, pods smaller than a node, is only counted here, bloc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -133,6 +133,7 @@ class Blocks:
         self.usable = False
         self._ways: dict[int | None, Ways] = {}
         self._shapes: dict[int, Shape | None] = {}
+        self._pieces: dict[int, tuple[Piece, ...] | None] = {}
         self.pool: Ints = np.full(self.problem.node_count, -1, dtype=np.int64)
         whole = whole_units(counting)
         if level < 0 or self.problem.levels[level].count < FEWEST_BLOCKS or whole is None:
@@ -373,16 +374,17 @@ class Blocks:
             d = q.demands[0]
             if q.pending > q.missing and len(q.demands) == 1 and d not in bound:
                 pod_class = gang.demands[d].pod_class
-                kind = Kind(self.pools_of[pod_class], 1) if self.units[pod_class] else None
+                kind = Kind(self.pools_of[pod_class], 1) if pod_class in self.pools_of else None
                 yield ExtraUnits(d, kind, q.pending - q.missing)
 
     def pieces(self, gang: Gang) -> tuple[Piece, ...] | None:
         """What a gang consists of, None where racks and blocks cannot describe it."""
-        tree = self.counting.topology.tree(gang)
-        found: list[Piece] = []
-        if tree is None or not self._collect(gang, tree, mandatory(gang), found):
-            return None
-        return tuple(found)
+        if gang.index not in self._pieces:
+            tree = self.counting.topology.tree(gang)
+            found: list[Piece] = []
+            told = tree is not None and self._collect(gang, tree, mandatory(gang), found)
+            self._pieces[gang.index] = tuple(found) if told else None
+        return self._pieces[gang.index]
 
     def _collect(self, gang: Gang, part: Part, want: Sequence[int], found: list[Piece]) -> bool:
         """Add the pieces under a scope; false where it is of another sort."""
@@ -397,19 +399,22 @@ class Blocks:
             return 0 < found[-1].kind.size <= self.largest_rack
         for d in part.loose:
             pod_class = gang.demands[d].pod_class
-            if self.units[pod_class]:
+            if pod_class in self.pools_of:
                 found.append(Piece(Kind(self.pools_of[pod_class], 1), (d,), want[d], False))
             else:
                 found.append(Piece(Kind((), 0), (d,), want[d], False))
         return all(self._collect(gang, child, want, found) for child in part.children)
 
     def _in_one_rack(self, gang: Gang, demands: Sequence[int], want: Sequence[int]) -> Piece:
-        mine = [d for d in demands if want[d] and self.units[gang.demands[d].pod_class]]
-        pools: set[int] = set()
-        if mine:
-            pools = set.intersection(*(set(self.pools_of[gang.demands[d].pod_class]) for d in mine))
-        size = sum(want[d] for d in mine)
-        return Piece(Kind(tuple(sorted(pools)), size), tuple(demands), 1, True)
+        size = 0
+        mine: set[tuple[int, ...]] = set()
+        for d in demands:
+            pod_class = gang.demands[d].pod_class
+            if want[d] and pod_class in self.pools_of:
+                size += want[d]
+                mine.add(self.pools_of[pod_class])
+        pools = mine.pop() if len(mine) == 1 else _common(mine)
+        return Piece(Kind(pools, size), tuple(demands), 1, True)
 
     def _holds_blocks(self, level: int) -> bool:
         return level == self.level or self.counting.topology.parent(self.level, level) is not None
@@ -428,6 +433,11 @@ class Blocks:
         if len(named[0].demands) < len(gang.demands):
             return None
         return max(self.counting.fewest_places(gang, named[0]), 2) - 1
+
+
+def _common(pools: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """Pools that are in all of some sets of them; none of none."""
+    return tuple(sorted(set.intersection(*map(set, pools)))) if pools else ()
 
 
 def _below(part: Part) -> Iterator[Part]:
