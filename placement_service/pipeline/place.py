@@ -27,6 +27,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.scarcity import somebody_waits
 from placement_service.pipeline.candidates import Candidate, Candidates
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
 from placement_service.pipeline.stages import (
@@ -52,9 +53,6 @@ FIRST_SHARE, FIRST_SHARE_BUSY = 0.5, 0.65
 
 #: How many times as long as the last time judging and writing may take.
 MARGIN = 1.5
-
-#: From so many waiting gangs on, a search is likely.
-SEVERAL = 2
 
 #: The time to explain and write the last answer, as a multiple of writing one without explanations.
 EXPLAINING = 3.0
@@ -246,8 +244,9 @@ class _Run:
 
     def expecting(self, problem: Problem) -> AbstractContextManager[None]:
         """Tells the solver of a problem that it is likely to get."""
-        if sum(not gang.home for gang in problem.pending) < SEVERAL:
-            # One gang seldom needs a search.
+        several = sum(not gang.home for gang in problem.pending) > 1
+        if not (several and somebody_waits(problem)):
+            # The first answer of such a question is often the best.
             return nullcontext()
         return self._stages.expecting(
             problem, deadline=self._budget.answer_by, interrupter=self._interrupter
