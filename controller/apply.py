@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from controller.cache import ClusterCache, ClusterView
+from controller.cache import ClusterCache
+from controller.cluster_view import ClusterView
 from controller.device_notes import Notes
 from controller.gang_state import Key, is_free, key_of_resource
 from controller.steps import Step, StepObserver, ignored

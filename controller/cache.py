@@ -1,7 +1,7 @@
 """The cluster as the watches report it, with the bindings that they have not reported yet.
 
-`ClusterCache` takes events from the threads of the watches and hands out `ClusterView`,
-an unchanging picture of one moment. A pod that we have bound counts as bound from then
+`ClusterCache` takes events from the threads of the watches and hands out a `ClusterView`
+of one moment. A pod that we have bound counts as bound from then
 on ("assumed"), until the watch shows it bound, or gone. Objects are kept trimmed (see
 `placement.kubernetes.trimming`); equal parts are stored once.
 
@@ -13,9 +13,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
+from controller.cluster_view import ClusterView
 from controller.gang_state import (
     Body,
     GangState,
@@ -49,34 +50,6 @@ class Assumed:
     uid: str
     node: str
     notes: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterView:
-    """The cluster at one moment, assumed bindings included. Nothing in it may be changed.
-
-    `revision` grows with every change; `freed` with every change after which something may
-    fit that did not before. `node_revisions` says for each node at which revision somebody else
-    last changed it so that it may have less room: the node changed, or got a pod. `unreferenced`
-    are pods of ours that could be bound if a PodGang referred to them. `vacated_nodes` are the
-    nodes that pods of a gang ran on and have left, or are about to leave; the last ones, at most as
-    many as the gang has pods. `others` are objects of further kinds that bear on plans: queues,
-    reservations, disruption budgets, gangs of other kinds. `gangs` has PodGangs that stand for
-    those too (see `other_gangs`).
-    """
-
-    revision: int
-    freed: int
-    node_revisions: Mapping[str, int]
-    nodes: Mapping[Key, Body]
-    pods: Mapping[Key, Body]
-    gangs: Mapping[Key, Body]
-    priority_classes: Mapping[Key, Body]
-    topology_bindings: Mapping[Key, Body]
-    states: Mapping[Key, GangState]
-    unreferenced: frozenset[Key]
-    vacated_nodes: Mapping[Key, tuple[str, ...]]
-    others: Mapping[Resource, Mapping[Key, Body]] = field(default_factory=dict)
 
 
 class ClusterCache:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from controller import batch, notices
 from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans, staleness
 from controller.authority import Authority, Heartbeat
-from controller.cache import ClusterCache, ClusterView
+from controller.cache import ClusterCache
+from controller.cluster_view import ClusterView
 from controller.dependencies import depends_on
 from controller.device_notes import DeviceNotes
 from controller.evict import Evictions, with_room_taken

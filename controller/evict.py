@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from enum import StrEnum
 from typing import Final, Protocol
 
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.eviction_plan import EvictionPlan, Victim
 from controller.gang_state import Body, Key
 from controller.steps import Step, StepObserver, ignored

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.apply import Binding, GangPlan
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.gang_state import Key, key_of_resource, node_of
 from placement import v1
 

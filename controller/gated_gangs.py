@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.gang_state import Body, GangState, Key, Lifecycle, references
 from placement.kubernetes.gangs import BASE_POD_GANG
 

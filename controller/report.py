@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from controller import notices
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.events import Recorder
 from controller.eviction_plan import EvictionPlan, Victim
 from controller.gang_state import Body, GangState, Key, Lifecycle, condition_of, is_initialized

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from controller import notices
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.gang_state import Body, GangState, Key, Lifecycle
 from controller.notices import Notice
 from controller.report import POD_MESSAGE_EVERY, Reporter

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from controller.batch import Candidate, Queue, chosen
-from controller.cache import ClusterView
+from controller.cluster_view import ClusterView
 from controller.gang_state import (
     Body,
     Key,
