@@ -1,9 +1,9 @@
 """The cluster as the watches report it, with the bindings that they have not reported yet.
 
 `ClusterCache` takes events from the threads of the watches and hands out a `ClusterView`
-of one moment. A pod that we have bound counts as bound from then
-on ("assumed"), until the watch shows it bound, or gone. Objects are kept trimmed (see
-`placement.kubernetes.trimming`); equal parts are stored once.
+of one moment. A pod that we have bound counts as bound from then on ("assumed"), until the
+watch shows it bound, or gone. Objects are kept trimmed (see `placement.kubernetes.trimming`);
+equal parts are stored once.
 
 It holds no plan and decides nothing: after a restart all of it comes from the cluster.
 """

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller import batch, notices
-from controller.apply import Applier, Binding, GangPlan, Outcome, Result, plans, staleness
+from controller.apply import Applier, GangPlan, Outcome, Result, plans, staleness
 from controller.authority import Authority, Heartbeat
 from controller.cache import ClusterCache
 from controller.cluster_view import ClusterView
 from controller.dependencies import depends_on
 from controller.device_notes import DeviceNotes
+from controller.dry_run import DryRun
 from controller.evict import Evictions, with_room_taken
 from controller.eviction_plan import EvictionPlan, eviction_plans
 from controller.gang_history import GangHistory
@@ -122,7 +123,7 @@ class Cycle:
         self._gated = GatedGangs(keep=options.keep_gated)
         self._kept = Kept()
         self._stale: set[Key] = set()
-        self._dry_run: dict[Key, tuple[Binding, ...]] = {}
+        self._dry_run = DryRun()
         self._unscored: tuple[Key, ...] = ()
         self._inquiry.reset()
         if self._evictions is not None:
@@ -339,7 +340,7 @@ class Cycle:
         notes = DeviceNotes(query.request, view.others.get(DEVICES, {}), view.pods)
         wanted = plans(placement, query.asked, query.bases, depends_on(gangs), notes.of)
         if not self._options.binds:
-            self._log_plans(query, wanted)
+            self._dry_run.log(query.asked, wanted, waiting=self._queue)
             return
         for outcome in self._applier.apply(self._without_evictions(placement, wanted, view), view):
             self._record(outcome)
@@ -376,23 +377,6 @@ class Cycle:
             self._history.applied(Outcome(plan, stale=why))
         else:
             logger.info("evicting %d pods", len(eviction.victims), extra=_extra(plan))
-
-    def _log_plans(self, query: Query, plans: Iterable[GangPlan]) -> None:
-        """What a dry run would do: each gang once, and again when its plan is another one."""
-        wanted = {plan.gang: plan.bindings for plan in plans}
-        for key in query.asked:
-            bindings = wanted.get(key, ())
-            if self._dry_run.get(key, ()) == bindings:
-                continue
-            text = ", ".join(map(str, bindings))
-            extra = {"gang": "/".join(key)}
-            if bindings:
-                logger.info("would bind %s", text, extra=extra)
-            else:
-                logger.info("no longer has a place", extra=extra)
-            self._dry_run[key] = bindings
-        for key in self._dry_run.keys() - self._queue.keys():
-            del self._dry_run[key]
 
     def _record(self, outcome: Outcome) -> None:
         key = outcome.plan.gang
