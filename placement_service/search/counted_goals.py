@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from placement_service.bounds.counting import Counting
@@ -15,6 +15,10 @@ from placement_service.formulation.tiers.goal import Goal, Terms
 from placement_service.heuristic.slot_layout import Layout
 from placement_service.search.lexicographic import descend
 from placement_service.search.parameters import SearchParameters
+
+
+class _Stopped(Exception):
+    """Nobody wants the rest."""
 
 
 class CountedGoals(NamedTuple):
@@ -35,10 +39,12 @@ def count_goals(
     *,
     floors: Sequence[int | None] = (),
     seconds: float,
-) -> CountedGoals:
+    until: Callable[[], bool] = lambda: False,
+) -> CountedGoals | None:
     """What the admission master says of all goals, of which some bounds are known.
 
-    Where a goal has a floor, so much of it is enough.
+    Where a goal has a floor, so much of it is enough. None if `until` says to stop, which is asked
+    before each goal.
     """
     master = AdmissionMaster(counting, parameters.model)
     floors = floors or (None,) * len(goals)
@@ -47,6 +53,8 @@ def count_goals(
     held: list[int] = []
 
     def settle(i: int, terms: Terms[Var]) -> int | None:
+        if until():
+            raise _Stopped
         floor = floors[i]
         answer = Answer(None, floor or 0, floor or 0, proven=True)
         if floor is None and any(span([term]) for term in terms):
@@ -61,7 +69,10 @@ def count_goals(
         held.append(nearer(answer.value, known[i]))
         return held[-1]
 
-    descend(goals, master, settle)
+    try:
+        descend(goals, master, settle)
+    except _Stopped:
+        return None
     if all(goal.tier is not TierName.ADMITTED for goal in goals[len(held) :]):
         # Of the best sets the one that is easiest to place.
         master.solve(master.hardness(), maximize=False, seconds=seconds, effort=effort)

@@ -40,11 +40,16 @@ class Groundwork:
         """The domains of the problem as a forest."""
         return Forest(self.problem)
 
-    def count(self, seconds: float) -> None:
-        """Count what all goals can be at most, in about so many seconds."""
+    def count(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Count what all goals can be at most, in about so many seconds, unless told to stop."""
         every = goals(self.problem)
         self.counted = count_goals(
-            self.counting, every, trivial_bounds(every), self.parameters, seconds=seconds
+            self.counting,
+            every,
+            trivial_bounds(every),
+            self.parameters,
+            seconds=seconds,
+            until=until,
         )
 
 
@@ -65,7 +70,7 @@ def prepare(
     steps: tuple[Callable[[], object], ...] = (
         lambda: ground.counting.classes,
         lambda: ground.counting.rows,
-        lambda: ground.count((deadline - time.monotonic()) * share),
+        lambda: ground.count((deadline - time.monotonic()) * share, until),
     )
     for step in steps:
         if until():

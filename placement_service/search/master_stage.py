@@ -35,6 +35,7 @@ def count(state: State) -> None:
             floors=state.worth.floors,
             seconds=max(state.parameters.least_seconds, state.at_most(state.left / 2)),
         )
+        assert counted is not None
     state.target, state.layout = counted.target, counted.layout
     state.learn_all(counted.bounds)
 

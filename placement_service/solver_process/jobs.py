@@ -2,9 +2,9 @@
 
 The server sends a `Job` or a `Task` and then, in a message of its own, the seconds that are left
 for it, so that the time to read a large job does not extend the deadline. A `Coming` may be sent
-before a job, in the same way; it is not answered. The solver process sends
-`Ready` once, and for each job any number of `Better` and `Passed`, then either `Done` or `Failed`.
-A task is answered with `Returned` or `Failed`.
+before a job, in the same way, and taken back with `DROP`; it is not answered. The solver process
+sends `Ready` once, and for each job any number of `Better` and `Passed`, then either `Done` or
+`Failed`. A task is answered with `Returned` or `Failed`.
 
 The messages have a module of their own because a class of the module that runs
 as ``__main__`` would be another class on the other side.
@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from placement_service.entities.solution import Solution
 from placement_service.entities.stages import Passed
 from placement_service.formulation.problem import Problem
+
+#: In the place of a pickled message: no search follows the last `Coming`.
+DROP = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from placement_service.entities.stages import Passed, tell
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.child import start_child
 from placement_service.solver_process.jobs import (
+    DROP,
     Better,
     Coming,
     Done,
@@ -135,6 +136,7 @@ class SolverPool:
             with self._changed:
                 left = self._expecting.pop(id(problem), None)
             if left is not None:
+                left.drop(deadline)
                 self._give_back(left)
 
     def call(
@@ -327,6 +329,13 @@ class _Process:
             self._send(Coming(problem), deadline)
             self.is_idle = True
 
+    def drop(self, deadline: float) -> None:
+        """Says that what was expected does not come."""
+        self.is_idle = False
+        with contextlib.suppress(OSError):
+            self._send_bytes(DROP, deadline)
+            self.is_idle = True
+
     def search(self, job: Job, deadline: float, report: Callable[[Solution], None]) -> Found:
         """Returns what was found; `is_idle` says whether the process can go on."""
         self.is_idle = False
@@ -372,7 +381,9 @@ class _Process:
         return None
 
     def _send(self, job: Coming | Job | Task, deadline: float) -> None:
-        payload = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
+        self._send_bytes(pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL), deadline)
+
+    def _send_bytes(self, payload: bytes, deadline: float) -> None:
         self._limit_io(socket.SO_SNDTIMEO, deadline)
         self._connection.send_bytes(payload)
         left = deadline - time.monotonic()

@@ -19,7 +19,8 @@ Its module may also have
 
     def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> object: ...
 
-which is called while the first answer is still made, and should return soon when `until` says so.
+which is called while the first answer is still made. When `until` says so, nobody will ask for it:
+then it should return soon.
 What it returns is given to the engine as `prepared`.
 """
 
@@ -39,12 +40,13 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from placement_service.entities.solution import Solution
 from placement_service.entities.stages import Passed, told
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.jobs import (
+    DROP,
     Better,
     Coming,
     Done,
@@ -124,40 +126,58 @@ def main(arguments: list[str] | None = None) -> None:
     connection = Connection(options.fd)
     engine, prepare = load_engine(options.engine), load_prepare(options.engine)
     _send(connection, Ready())
-    jobs: Jobs = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(connection, jobs), daemon=True).start()
-    work = _Work(connection, engine, prepare, jobs)
+    inbox = _Inbox(connection)
+    threading.Thread(target=inbox.receive, daemon=True).start()
+    work = _Work(connection, engine, prepare, inbox)
     while True:
-        work.do(*jobs.get())
+        work.do(*inbox.jobs.get())
 
 
-#: Pickled jobs and their deadlines.
-Jobs = queue.SimpleQueue[tuple[bytes, float]]
+class _Sent(NamedTuple):
+    """A pickled message, its number, and the deadline."""
+
+    payload: bytes
+    number: int
+    deadline: float
 
 
-def _receive(connection: Connection, jobs: Jobs) -> None:
-    """Takes in jobs; ends the process, whatever it does, when the server is gone."""
-    try:
-        while True:
-            payload = connection.recv_bytes()
-            seconds = float(connection.recv_bytes())
-            jobs.put((payload, time.monotonic() + seconds))
-    except (EOFError, OSError):
-        os._exit(0)
+class _Inbox:
+    """Takes in what the server sends while the process works."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.jobs: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+        #: The number of the last message that was taken back.
+        self.dropped = 0
+
+    def receive(self) -> None:
+        """Ends the process, whatever it does, when the server is gone."""
+        number = 0
+        try:
+            while True:
+                payload = self._connection.recv_bytes()
+                seconds = float(self._connection.recv_bytes())
+                if payload == DROP:
+                    self.dropped = number
+                    continue
+                number += 1
+                self.jobs.put(_Sent(payload, number, time.monotonic() + seconds))
+        except (EOFError, OSError):
+            os._exit(0)
 
 
 class _Work:
     """One job after another, and what is known of the problem that comes next."""
 
     def __init__(
-        self, connection: Connection, engine: Engine, prepare: Prepare | None, jobs: Jobs
+        self, connection: Connection, engine: Engine, prepare: Prepare | None, inbox: _Inbox
     ) -> None:
         self._connection, self._engine, self._prepare = connection, engine, prepare
-        self._jobs = jobs
+        self._inbox = inbox
         self._coming: Problem | None = None
         self._prepared: dict[str, object] = {}
 
-    def do(self, payload: bytes, deadline: float) -> None:
+    def do(self, payload: bytes, number: int, deadline: float) -> None:
         """Answers a job; prepares one that comes."""
         _forget_peak_memory()
         answer: Message
@@ -165,7 +185,7 @@ class _Work:
             job: Coming | Job | Task = pickle.loads(payload)
             match job:
                 case Coming(problem):
-                    self._expect(problem, deadline)
+                    self._expect(problem, deadline, number)
                     return
                 case Task(function, argument):
                     answer = Returned(load_task(function)(argument, deadline=deadline))
@@ -175,14 +195,16 @@ class _Work:
             answer = Failed(traceback.format_exc(), _peak_memory())
         _send(self._connection, answer)
 
-    def _expect(self, problem: Problem, deadline: float) -> None:
+    def _expect(self, problem: Problem, deadline: float, number: int) -> None:
         self._coming, self._prepared = problem, {}
-        if self._prepare is not None:
+
+        def until() -> bool:
+            return self._inbox.dropped >= number
+
+        if self._prepare is not None and not until():
             # What fails here fails again in the search, which says so.
             with contextlib.suppress(Exception):
-                found = self._prepare(
-                    problem, deadline=deadline, until=lambda: not self._jobs.empty()
-                )
+                found = self._prepare(problem, deadline=deadline, until=until)
                 self._prepared = {"prepared": found}
 
     def _search(self, job: Job, deadline: float) -> Solution:

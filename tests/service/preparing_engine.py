@@ -10,7 +10,7 @@ from typing import Final
 from placement_service.entities.solution import Solution
 from placement_service.formulation.problem import Problem
 
-#: A problem with so many nodes cannot be prepared; one with more takes until it is told to stop.
+#: A problem with so many nodes cannot be prepared; of so many it takes until it is told to stop.
 UNLUCKY_NODES: Final = 2
 ENDLESS_NODES: Final = 4
 

@@ -63,14 +63,15 @@ def test_what_was_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) 
     answer(problem, ground)
 
 
-def test_it_ends_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that has come finds what is missing itself."""
+@pytest.mark.parametrize(("steps", "rows"), [(1, False), (2, True), (4, True)])
+def test_it_ends_soon_when_nobody_will_ask_for_it(steps: int, rows: bool) -> None:
+    """Also between two goals."""
     problem = crowded(Policy())
-    told = iter([False, True])
-    ground = prepare(problem, deadline=time.monotonic() + MINUTE, until=lambda: next(told))
+    asked = iter([False] * steps)
+    ground = prepare(problem, deadline=time.monotonic() + MINUTE, until=lambda: next(asked, True))
     assert ground.counted is None
     assert "classes" in vars(ground.counting)
-    assert "rows" not in vars(ground.counting)
+    assert ("rows" in vars(ground.counting)) is rows
 
 
 def test_nothing_is_counted_where_the_model_of_victims_comes_first() -> None:

@@ -65,14 +65,6 @@ def test_another_problem_is_not_answered_with_the_one_that_was_expected() -> Non
         assert phase(pool, other) == "nothing prepared, asked 1"
 
 
-def test_a_search_does_not_wait_for_all_that_could_be_prepared() -> None:
-    problem = problem_of(ENDLESS_NODES)
-    with pool_with(PREPARING) as pool:
-        assert pool.wait_until_ready(LONG)
-        with pool.expecting(problem, deadline=late()):
-            assert phase(pool, problem) == f"prepared {ENDLESS_NODES} nodes, asked {ENDLESS_NODES}"
-
-
 def test_what_cannot_be_prepared_is_searched_without() -> None:
     problem = problem_of(UNLUCKY_NODES)
     with pool_with(PREPARING) as pool:
