@@ -10,6 +10,7 @@ import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from ortools.math_opt.python import mathopt
 from placement_service.formulation.tiers.goal import Terms
 
 Floats = NDArray[np.float64]
+
+N = TypeVar("N", int, float)
 
 #: The relative error that float arithmetic may cause in a bound.
 ROUNDING = 1e-9
@@ -267,3 +270,11 @@ def _dense(found: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> F
 
 def _limit(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=max(0.01, seconds))
+
+
+def summed(terms: Sequence[tuple[int, N]]) -> list[tuple[int, N]]:
+    """Each variable once."""
+    sums: dict[int, N] = {}
+    for v, w in terms:
+        sums[v] = sums.get(v, 0) + w
+    return list(sums.items())

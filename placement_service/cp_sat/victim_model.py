@@ -20,17 +20,23 @@ it goes otherwise is only counted in all.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import LinearModel
-from placement_service.cp_sat.victim_nodes import covered_by, node_classes
+from placement_service.cp_sat.level_loads import LevelLoads
+from placement_service.cp_sat.linear_model import LinearModel, summed
+from placement_service.cp_sat.spare_pods import SpareRows, SparingGang, Taken
+from placement_service.cp_sat.victim_nodes import (
+    covered_by,
+    exclude_each_other,
+    node_classes,
+    that_bind,
+)
 from placement_service.cp_sat.victim_reach import most_that_come
 from placement_service.cp_sat.waiting_parts import parts_of
-from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang, GroupRequirement, Problem
@@ -58,11 +64,16 @@ class _Stay(NamedTuple):
 class VictimModel(LinearModel):
     """The relaxation, as a model of goals; variables are numbers."""
 
-    def __init__(self, problem: Problem, settled: Collection[GangIdx] = ()) -> None:
-        """`settled` are running gangs that keep their minimum in all plans that matter."""
+    def __init__(
+        self, problem: Problem, settled: Collection[GangIdx] = (), *, sharp: bool = False
+    ) -> None:
+        """`settled` are running gangs that keep their minimum in all plans that matter. A `sharp`
+        model distinguishes what each level brings: it bounds more, and takes longer.
+        """
         super().__init__()
         self.problem = problem
         self._settled = frozenset(settled)
+        self._sharp = sharp
         self.moves = any(g.keeps for g in problem.gangs)
         self.waiting = [g for g in problem.pending if not g.home]
         self.running = [g for g in problem.gangs if g.home]
@@ -97,6 +108,8 @@ class VictimModel(LinearModel):
         for gang in self.running:
             self._goes_on(gang)
         self.load: dict[tuple[int, int], int] = {}
+        #: Nodes that new pods may take from a gang.
+        self._taken: defaultdict[GangIdx, list[Taken]] = defaultdict(list)
         self._rooms()
         #: Whether a part is in a domain of its level.
         self.here: dict[tuple[int, int], int] = {}
@@ -150,7 +163,7 @@ class VictimModel(LinearModel):
             self._beyond(gang, [*least, *coming])
 
     def _at_least_nothing(self, terms: _Terms) -> None:
-        sums = _summed(terms)
+        sums = summed(terms)
         if any(w for _, w in sums):
             self.row(sums, least=0)
 
@@ -158,7 +171,7 @@ class VictimModel(LinearModel):
         """Extras of a gang are its pods beyond the minimum."""
         extra = self.extras.get(gang.index)
         if extra is not None:
-            self.row([(extra, 1.0), *((v, -w) for v, w in _summed(terms))], most=0)
+            self.row([(extra, 1.0), *((v, -w) for v, w in summed(terms))], most=0)
 
     def _coming(self, gang: Gang, q: GroupRequirement) -> _Terms:
         """Units of a requirement that come."""
@@ -206,7 +219,7 @@ class VictimModel(LinearModel):
                 self.load[a, j] = self.variable(int(fits[a, j]) * count)
             homes = at_class[j]
             takes = np.concatenate([request[asked[able]], request[[s for _, s in homes]]])
-            for r in _that_bind(takes, free[n]):
+            for r in that_bind(takes, free[n]):
                 terms = [(self.load[int(a), j], float(request[asked[a], r])) for a in able]
                 sums: defaultdict[int, float] = defaultdict(float)
                 for g, s in homes:
@@ -232,17 +245,15 @@ class VictimModel(LinearModel):
             in_the_way = (asked + mine > free).any(axis=1)
             crowd = [a for a, blocked in zip(alone, in_the_way, strict=True) if blocked]
             # Of these no node holds two.
-            while crowd and not self._exclude_each_other(crowd, free):
+            while crowd and not exclude_each_other(
+                problem.request[[self.asked[a] for a in crowd]], free
+            ):
                 crowd = crowd[:-1]
             if crowd:
                 v, units = self.kept[RunningUnits(g, j, s)]
                 each = node_class.pods[g, s]
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
-
-    def _exclude_each_other(self, crowd: Sequence[int], free: Ints) -> bool:
-        asked = self.problem.request[[self.asked[a] for a in crowd]]
-        both = asked[:, None, :] + asked[None, :, :]
-        return bool((both > free).any(axis=2).all())
+                self._taken[g].append(Taken(j, crowd, count, each))
 
     # --- domains --------------------------------------------------------------
 
@@ -289,6 +300,31 @@ class VictimModel(LinearModel):
                     inner += more
             self.row([*load, *((y, -float(k)) for y, k in inner)], least=0)
 
+        self._spare(inside, number)
+
+    def _spare(self, inside: dict[int, dict[int, list[int]]], number: Mapping[int, int]) -> None:
+        """What each level brings, and what running gangs can spare of it."""
+        comes, own = Counter[ClassIdx](), Counter[tuple[int, int]]()
+        for gang in (*self.waiting, *self.running):
+            for d in _new_demands(gang):
+                comes[gang.demands[d].pod_class] += gang.demands[d].count
+        for part in self.parts:
+            for s, units in part.own.items():
+                own[part.level, s] += units
+        lone = {(level, number[s]) for (level, s), n in own.items() if n == comes[ClassIdx(s)]}
+        levels = LevelLoads(self, self.load, inside, lone)
+        if self._sharp:
+            levels.add(self.parts, self.here, number)
+        first = [int(c.nodes[0]) for c in self.classes]
+        domains = {lv: self.problem.levels[lv].domain[first].tolist() for lv in self._levels}
+        rows = SpareRows(self, self.load, levels, domains)
+        for gang in self.running:
+            coming = 0 if self.moves else sum(gang.demands[d].count for d in _new_demands(gang))
+            spare = sum(home.units for home in gang.home) + coming - self._least(gang)
+            # Where nothing can be spared, the rows of each node say so.
+            if spare > 0 and self._taken[gang.index]:
+                rows.add(SparingGang(spare, self.placed[gang.index], self._taken[gang.index]))
+
     def _most_of(self, a: int, j: int) -> float:
         v = self.load.get((a, j))
         return 0.0 if v is None else self.most(v)
@@ -308,7 +344,7 @@ class VictimModel(LinearModel):
         for (_, s), terms in self.come.items():
             coming[s] += [(v, -w) for v, w in terms]
         for a, s in enumerate(self.asked):
-            self.row([*loads[a], *_summed(coming[s])], least=0)
+            self.row([*loads[a], *summed(coming[s])], least=0)
         for gang in () if self.moves else self.running:
             if gang.base in self.placed:
                 self.row([(self.placed[gang.index], 1), (self.placed[gang.base], -1)], most=0)
@@ -381,7 +417,7 @@ class VictimModel(LinearModel):
     def lesser(self, terms: Terms[int], most: int) -> int:
         unit = math.gcd(most, *(w for _, w in terms)) or 1
         variable = self.variable(most, whole=False, unit=unit)
-        self.row([(variable, 1), *((v, -float(w)) for v, w in _added(terms))], most=0)
+        self.row([(variable, 1), *((v, -float(w)) for v, w in summed(terms))], most=0)
         return variable
 
     def extra_units(self, priority: int | None) -> Terms[int]:
@@ -406,45 +442,11 @@ class VictimModel(LinearModel):
         self, terms: Terms[int], *, at_least: int | None = None, at_most: int | None = None
     ) -> None:
         if at_least is not None:
-            self.row(_added(terms), least=at_least)
+            self.row(summed(terms), least=at_least)
         if at_most is not None:
-            self.row(_added(terms), most=at_most)
-
-
-def _that_bind(takes: Ints, free: Ints) -> list[int]:
-    """Resources that may run out on a node; where one always runs out before another, only that
-    one.
-    """
-    used = np.flatnonzero(takes.any(axis=0))
-    share = takes[:, used] / np.maximum(free[used], 1)
-    keep: list[int] = []
-    for k in range(len(used)):
-        beaten = any(
-            (share[:, m] >= share[:, k]).all() and (m < k or (share[:, m] > share[:, k]).any())
-            for m in range(len(used))
-            if m != k
-        )
-        if not beaten:
-            keep.append(int(used[k]))
-    return keep
+            self.row(summed(terms), most=at_most)
 
 
 def _new_demands(gang: Gang) -> frozenset[int]:
     """The demands of a gang whose units are not at home now."""
     return frozenset(range(len(gang.demands))) - {home.demand for home in gang.home}
-
-
-def _summed(terms: _Terms) -> _Terms:
-    """Each variable once."""
-    sums: defaultdict[int, float] = defaultdict(float)
-    for v, w in terms:
-        sums[v] += w
-    return list(sums.items())
-
-
-def _added(terms: Terms[int]) -> list[tuple[int, int]]:
-    """Each variable once."""
-    sums: defaultdict[int, int] = defaultdict(int)
-    for v, w in terms:
-        sums[v] += w
-    return list(sums.items())

@@ -1,4 +1,4 @@
-"""Nodes that the victim model need not distinguish."""
+"""Nodes that the victim model need not distinguish, and what of them may run out."""
 
 from __future__ import annotations
 
@@ -59,3 +59,27 @@ def covered_by(problem: Problem, budget: Budget) -> Mapping[GangIdx, set[ClassId
     for g, d in budget.demands:
         covered[g].add(problem.gangs[g].demands[d].pod_class)
     return covered
+
+
+def exclude_each_other(asked: Ints, free: Ints) -> bool:
+    """Whether no node with so much free holds two of them."""
+    both = asked[:, None, :] + asked[None, :, :]
+    return bool((both > free).any(axis=2).all())
+
+
+def that_bind(takes: Ints, free: Ints) -> list[int]:
+    """Resources that may run out on a node; where one always runs out before another, only that
+    one.
+    """
+    used = np.flatnonzero(takes.any(axis=0))
+    share = takes[:, used] / np.maximum(free[used], 1)
+    keep: list[int] = []
+    for k in range(len(used)):
+        beaten = any(
+            (share[:, m] >= share[:, k]).all() and (m < k or (share[:, m] > share[:, k]).any())
+            for m in range(len(used))
+            if m != k
+        )
+        if not beaten:
+            keep.append(int(used[k]))
+    return keep

@@ -2,6 +2,8 @@
 model bounds one goal after another, first as a linear program and then, where the plan does not
 reach that bound, in whole numbers. Each solution in whole numbers is a target: what it keeps stays,
 waiting gangs go where it puts them, and then gangs that left go home again where they can.
+
+Where the simple model does not settle a goal in its time, the sharp one goes on.
 """
 
 from __future__ import annotations
@@ -29,19 +31,24 @@ def settle_victims(state: State) -> None:
     if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
         state.phase = "victims"
         _Descent(state).run()
+        if not state.proven and state.left > 0:
+            _Descent(state, sharp=True).run()
 
 
 class _Descent:
     """The descent from goal to goal: `held` of them are settled, and are rows in the model."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, sharp: bool = False) -> None:
         self.state = state
         self.goals = state.goals
-        self.model = VictimModel(state.problem, frozenset(_settled(state)))
+        self.sharp = sharp
+        self.model = VictimModel(state.problem, frozenset(_settled(state)), sharp=sharp)
         #: The terms of each goal. They are made once, because some add variables, which solutions
         #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
         self.held = 0
+        #: What these are held at.
+        self._held_at: list[int] = []
         #: Bounds of the goals, each with those before it at their bounds.
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
@@ -57,7 +64,7 @@ class _Descent:
                 return
             if self._is_reached(self.held):
                 self._keep(self.bounds[self.held])
-            elif not self._solve():
+            elif not self._solve() or not (self._learns or self.sharp):
                 return
 
     def _is_reached(self, i: int) -> bool:
@@ -70,6 +77,7 @@ class _Descent:
     def _keep(self, reached: int) -> None:
         keep(self.goals[self.held], self.model, reached)
         self._learns = self._learns and reached == self.state.bounds[self.held]
+        self._held_at.append(reached)
         self.held += 1
 
     # --- bounds -----------------------------------------------------------------
@@ -135,6 +143,9 @@ class _Descent:
             mark = self.model.mark()
             for i in range(at, k):
                 keep(self.goals[i], self.model, self.bounds[i])
+            if self._plan_reaches(k):
+                # Only what is as good as the plan is looked for.
+                keep(self.goals[k], self.model, state.worth.enough[k])
             seconds = state.left / (2 if k == at else 4)
             found = self.model.whole(
                 terms,
@@ -148,6 +159,12 @@ class _Descent:
             if state.left <= 0:
                 break
         return False
+
+    def _plan_reaches(self, k: int) -> bool:
+        """Whether the plan has all that goals before the k-th have to be."""
+        least = [*self._held_at, *self.bounds[self.held : k]]
+        reached = zip(self.goals, self.state.worth.enough, least, strict=False)
+        return all(v <= m if goal.tier.minimize else v >= m for goal, v, m in reached)
 
     def _take(self, k: int, terms: Terms[int], found: Solved) -> None:
         """Holds the goals that a solution settles, the last one at its value in the solution."""
@@ -211,13 +228,16 @@ class _Descent:
 
 
 def _settled(state: State) -> Iterator[GangIdx]:
-    """Running gangs without which no plan is as good: this one has all of the first goals."""
+    """Running gangs without which no plan is as good: this one leaves out less than they count."""
     gangs = state.problem.gangs
     if any(floor is not None for floor in state.worth.floors) or any(g.keeps for g in gangs):
         return
-    for i, goal in enumerate(state.goals[: state.first_open]):
-        if isinstance(goal, Admitted) and state.bounds[i] == goal.trivial_bound():
-            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value)
+    for goal, value in list(zip(state.goals, state.worth.values, strict=True))[
+        : state.first_open + 1
+    ]:
+        if isinstance(goal, Admitted):
+            left_out = goal.trivial_bound() - value
+            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value > left_out)
 
 
 def _value(terms: Terms[int], values: Floats) -> int:

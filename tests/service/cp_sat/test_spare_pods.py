@@ -1,0 +1,60 @@
+"""What the victim model knows of whole nodes that running gangs give up, as a linear program."""
+
+from __future__ import annotations
+
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.entities.request import Node, PodGang, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.prepare import prepare
+from tests.service.cp_sat.test_victim_reach import new
+from tests.service.formulation.test_running_gangs import PREEMPT, running
+from tests.service.questions import node
+
+
+def most_that_stay(nodes: tuple[Node, ...], *gangs: PodGang, sharp: bool) -> int | None:
+    """The bound of running gangs that stay where all others come, each counted a hundred times."""
+    question = Snapshot(nodes, gangs)
+    model = VictimModel(formulate(question, PREEMPT, prepare(question, PREEMPT)), sharp=sharp)
+    for gang in model.waiting:
+        model.row([(model.placed[gang.index], 1)], least=1)
+    stay = [(model.placed[gang.index], 100) for gang in model.running]
+    # Bounds are rounded to multiples of what all weights have in common.
+    zero = model.variable(1)
+    model.row([(zero, 1)], most=0)
+    return model.relaxed([*stay, (zero, 1)], maximize=True, seconds=10).bound
+
+
+def full(*names: str) -> tuple[Node, ...]:
+    return tuple(node(name, used=8, rack=name[0]) for name in names)
+
+
+def test_a_gang_that_stays_gives_up_whole_nodes() -> None:
+    """It can spare three pods of its six, so of three nodes with two each it gives up one."""
+    names = "a0", "a1", "a2"
+    old = running("old", *(n for n in names for _ in range(2)), gpus=4, minimum=3)
+    assert most_that_stay(full(*names), old, new(2), sharp=False) == 50
+
+
+def test_a_gang_that_stays_gives_up_no_node_with_more_than_it_can_spare() -> None:
+    old = running("old", "a0", "a0", "a1", "a1", gpus=4, minimum=3)
+    assert most_that_stay(full("a0", "a1"), old, new(1), sharp=False) == 50
+
+
+def test_a_part_that_is_in_a_domain_by_half_takes_half_of_each_node_there() -> None:
+    """In each rack a node is free, and a gang on the other one has to go."""
+    nodes = (*full("a0", "b0"), node("a1", rack="a"), node("b1", rack="b"))
+    gangs = running("x", "a0", gpus=8), running("y", "b0", gpus=8), new(2, "rack")
+    assert most_that_stay(nodes, *gangs, sharp=False) == 200
+    assert most_that_stay(nodes, *gangs, sharp=True) == 100
+
+
+def test_a_gang_spares_nothing_in_a_domain_where_no_part_is() -> None:
+    """Each of two gangs fills a rack and can spare one of its two nodes."""
+    gangs = (
+        running("x", "a0", "a1", gpus=8, minimum=1),
+        running("y", "b0", "b1", gpus=8, minimum=1),
+        new(2, "rack"),
+    )
+    nodes = full("a0", "a1", "b0", "b1")
+    assert most_that_stay(nodes, *gangs, sharp=False) == 200
+    assert most_that_stay(nodes, *gangs, sharp=True) == 100
