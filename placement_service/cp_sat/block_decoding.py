@@ -17,7 +17,7 @@ import numpy as np
 from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_shapes import Blocks, Class, ExtraUnits, Kind, Piece
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed
 from placement_service.heuristic.domain_choice import mandatory
 from placement_service.heuristic.gang_placer import GangPlacer
@@ -75,7 +75,7 @@ class BlockDecoding:
             # Small pods may go to any node, so pods that take a whole one come first.
             self._whole_extras(seat, order)
         plan: dict[GangIdx, Units] = dict(self.blocks.fixed)
-        for seat in seats:
+        for seat in self._scarcest_first(seats):
             if self._small(seat):
                 self._small_extras(seat)
                 plan[seat.gang] = seat.work.units()
@@ -242,6 +242,28 @@ class BlockDecoding:
     def _take(seat: _Seat, demand: int, nodes: list[int]) -> None:
         if nodes:
             seat.work.take(demand, np.array(nodes), np.ones(len(nodes), dtype=np.int64))
+
+    def _scarcest_first(self, seats: Sequence[_Seat]) -> list[_Seat]:
+        """Seats in the order in which their small pods find room: those with least room for one of
+        them in their blocks first, as other pods may use this room too.
+        """
+        units, gangs = self.blocks.units, self.problem.gangs
+        inside = self.blocks.block >= 0
+        rooms: dict[ClassIdx, Ints] = {}
+
+        def room(seat: _Seat) -> int:
+            gang, least = gangs[seat.gang], self.problem.node_count << 20
+            mine = [seat.block] if seat.block >= 0 else sorted({b for _, b in seat.pieces} - {-1})
+            for demand, want in zip(gang.demands, mandatory(gang), strict=True):
+                s = demand.pod_class
+                if not want or units[s]:
+                    continue
+                if s not in rooms:
+                    rooms[s] = np.bincount(self.blocks.block[inside], self.residual.row(s)[inside])
+                least = min(least, int(rooms[s][mine].sum() if mine else rooms[s].sum()))
+            return least
+
+        return sorted(seats, key=room)
 
     def _small(self, seat: _Seat) -> bool:
         """Place what is smaller than a node; false, and nothing placed, if the gang lacks any."""

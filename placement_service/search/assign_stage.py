@@ -1,56 +1,61 @@
-"""Blocks for all gangs of the target at once, then one model of what is left.
+"""Blocks for all gangs of the target at once, then what is left.
 
-A guess says which gang lies whole in which block. The model of all blocks with these gangs where
-they are assigns racks, and places split gangs and gangs that name no block. That is far less work
-than to fill block after block, and no block takes what another one needs. It gives plans, never
-bounds.
+A guess says which gang lies whole in which block, and racks that hold them. What names no block
+goes where there is room beside. Where that does not place everything, the model of all blocks with
+these gangs where they are does the rest. That is far less work than to fill block after block, and
+no block takes what another one needs. It gives plans, never bounds.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from placement_service.cp_sat.block_contents import Filled
 from placement_service.cp_sat.block_room import too_many_patterns
-from placement_service.search.block_guess import BlockGuess
+from placement_service.search.block_guess import BlockGuess, Guess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_stage import told
 from placement_service.search.block_swaps import settle
+from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
 from placement_service.search.place_stage import confirm_places
 
 
 def assign_blocks(state: State) -> bool:
     """Takes a better plan, if it finds one; returns whether it reaches the bounds of all goals
-    before topology. Sets are left to other stages: the place of a gang in a set depends on the
-    others.
+    before topology.
     """
     mine = told(state)
-    if mine is None or any(c.base >= 0 for c in mine.classes):
+    if mine is None:
         return False
-    guess, packs, p = BlockGuess(mine), False, mine.parameters
+    guess, p = BlockGuess(mine), mine.parameters
     if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
         return False
     for _ in range(p.assign_attempts):
-        found = _filled(mine, guess)
+        found = guess.next()
         if found is None:
             break
-        mine.take(found)
-        confirm_places(state)
+        direct = GuessFilling(mine, found, guess.fitting).filled()
+        filled = _filled(mine, found) if direct is None else direct
         # Small pods may find no room where the counts say that there is some.
-        packs = packs or (mine.packs(found) and state.packs)
-        # What names no block may find no room where it could; another guess costs little then.
-        if state.proven or (guess.torn and not packs):
-            break
-    return packs
+        if filled is not None and _take(mine, filled):
+            confirm_places(state)
+            return True
+    return False
 
 
-def _filled(mine: BlockProblem, guess: BlockGuess) -> Filled | None:
-    """All blocks with the gangs of the target; None where no guess fits."""
-    whole = guess.whole()
-    if whole is None or mine.state.left <= mine.parameters.least_seconds:
+def _take(mine: BlockProblem, found: Filled) -> bool:
+    """Take a plan if it is better; whether it settles which gangs get room."""
+    mine.take(found)
+    return mine.packs(found) and mine.state.packs
+
+
+def _filled(mine: BlockProblem, guess: Guess) -> Filled | None:
+    """All blocks with the gangs of a guess where they are, by the model; None where it fails."""
+    if mine.state.left <= mine.parameters.least_seconds:
         return None
     order = mine.blocks.order
-    held = {(c, order[b]): int(whole[c, b]) for c, b in np.argwhere(whole).tolist()}
+    held: dict[tuple[int, int], int] = {}
+    for (bundle, b), n in guess.whole.items():
+        for c, times in bundle.members if mine.classes[bundle.first].base < 0 else ():
+            held[c, order[b]] = held.get((c, order[b]), 0) + times * n
     model = mine.model(order, mine.wanted, held=held, pooled=True)
     return settle(mine, model, effort=mine.parameters.block_rest_effort)

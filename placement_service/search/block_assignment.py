@@ -80,6 +80,14 @@ class BlockAssignment:
         self.cost += over - int(self._over[block]) + times * int(self._apart[gang, block])
         self._over[block] = over
 
+    def learn(self, takes: Ints, room: Ints) -> None:
+        """Obey more rows: what gangs take [C, R] and what blocks have [B, R]."""
+        endless = np.full((room.shape[1], 1), NEVER, dtype=np.int64)
+        self._takes = np.concatenate([self._takes, takes.T])
+        self._room = np.concatenate([self._room, np.concatenate([room.T, endless], axis=1)])
+        self.load = self._takes @ self.count
+        self._measure()
+
     def forbid(self, block: int, row: int) -> None:
         """Lowers the room of a block in a row below what it holds now."""
         mine = self._takes[row, self.count[:, block] > 0]
@@ -161,9 +169,8 @@ class BlockAssignment:
     ) -> Ints:
         """The same when gangs [M] change places with others [O] of blocks `at`."""
         come = self._takes[:, others]
-        inside = _above(here[:, :, None] + come[:, None])
-        left = beyond[:, at] - come
-        outside = _above(left[:, None] + self._takes[:, mine, None])
+        inside = _pairs_above(here, come)
+        outside = _pairs_above(self._takes[:, mine], beyond[:, at] - come)
         apart = self._apart[mine][:, at] - self._apart[mine, block][:, None]
         apart = apart + self._apart[others, block] - self._apart[others, at]
         change: Ints = inside + outside + apart - self._over[block] - self._over[at]
@@ -187,3 +194,10 @@ def _above(beyond: Ints) -> Ints:
     """What is above zero, summed up over rows, which come first."""
     result: Ints = np.maximum(beyond, 0).sum(axis=0)
     return result
+
+
+def _pairs_above(some: Ints, others: Ints) -> Ints:
+    """The same of the sum of each pair [R, M] and [R, O]."""
+    # Most rows are far from full: no pair is above zero there.
+    able = np.flatnonzero(some.max(axis=1, initial=-NEVER) + others.max(axis=1, initial=-NEVER) > 0)
+    return _above(some[able, :, None] + others[able, None])

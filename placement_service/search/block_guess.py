@@ -1,22 +1,28 @@
 """A block for every gang of the target at once, by counted rows and best fit in racks.
 
-Gangs for which no block has room beside the others are torn: cut into pieces that get blocks like
-gangs of their own, while all others get theirs anew. Where racks do not hold what the rows allow,
-the room of the block is lowered, and gangs move to other blocks.
+Gangs that belong together get one block. Gangs for which no block has room beside the others are
+torn: of a set one gang gets a block of its own, others are cut into pieces that get blocks like
+gangs, while all others get theirs anew. Where racks do not hold what the rows allow, prices of
+their nodes make another row (`cp_sat.rack_prices`), and gangs move to other blocks. Rows of small
+pods are obeyed from the first time that they are broken.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.formulation.arrays import Bools, Ints
+from placement_service.cp_sat.block_shapes import Kind
+from placement_service.cp_sat.rack_prices import prices_against
+from placement_service.formulation.arrays import Ints
 from placement_service.search.block_assignment import BlockAssignment
-from placement_service.search.block_problem import BlockProblem, names_blocks
-from placement_service.search.block_rows import block_rows
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.block_rows import block_rows, pool_sets, rack_row
+from placement_service.search.gang_bundles import Bundle, bundles, may_be_apart, without_one
 from placement_service.search.gang_pieces import Parts, PieceCutter, parts_of
 from placement_service.search.rack_fitting import RackFitting
 
@@ -32,16 +38,33 @@ FIRM = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Guess:
-    """How many gangs of each class lie where [C, B + 1], and what those nowhere cost."""
+class Guess:
+    """Bundles whole in a block, by bundle and block, and the parts of torn gangs: their class and
+    parts by kind and block. Blocks are places in `Blocks.order`.
+    """
 
-    count: Ints
+    whole: Counter[tuple[Bundle, int]]
+    torn: Sequence[tuple[int, Counter[tuple[Kind, int]]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Try:
+    """A guess of which some bundles (`nowhere`) have no block, and what these cost."""
+
+    guess: Guess
+    nowhere: Sequence[int]
     cost: int
 
-    @property
-    def nowhere(self) -> list[int]:
-        """The classes of gangs that have no block."""
-        return _each(self.count[:, -1].tolist())
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Item:
+    """What gets one block: a bundle, or a piece of a torn gang."""
+
+    parts: Parts
+    takes: Ints
+    small: Ints
+    cost: int
+    tearable: bool
 
 
 class BlockGuess:
@@ -52,45 +75,83 @@ class BlockGuess:
         self.rows = block_rows(mine.blocks, mine.classes)
         seed = self.parameters.seed
         self._random = random.Random(seed)
-        self._fitting = RackFitting(mine.blocks, seed=seed)
+        self.fitting = RackFitting(mine.blocks, pool_sets(self.rows.kinds), seed=seed)
         self._cutter = PieceCutter(self.rows, seed=seed)
-        self._parts = [parts_of(c) for c in mine.classes]
-        self._gangs = [n * names_blocks(c) for c, n in zip(mine.classes, mine.wanted, strict=True)]
-        self._tearable: Bools = np.array([c.shape.splits is not None for c in mine.classes])
-        sizes = np.array([c.shape.size for c in mine.classes])
-        cost = np.round(self.rows.unit * (TORN + TORN_SHARE * sizes)).astype(np.int64)
-        self._firm = FIRM * int(cost.max())
-        self._apart: Ints = np.where(self._tearable, cost, self._firm)
+        self._wanted = bundles(mine.classes, mine.wanted)
+        #: All bundles that were ever asked for, and their places.
+        self._bundles: list[Bundle] = []
+        self._at: dict[Bundle, int] = {}
+        for bundle in self._wanted:
+            self._index(bundle)
+        most = max((self._size(bundle) for bundle in self._bundles), default=0)
+        self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: How many gangs the last answer tears.
         self.torn = 0
+        state = mine.state
+        share = state.at_most(state.left * self.parameters.assign_share)
+        #: The time that is left for others.
+        self._kept = max(self.parameters.least_seconds, state.left - share)
 
-    def whole(self) -> Ints | None:
-        """How many gangs of each class lie whole in which block [C, B], with few gangs torn. None
-        where no place is found for all of them.
-        """
-        able: Bools = np.any((self.rows.takes[:, None] <= self.rows.room).all(axis=2), axis=1)
-        torn = _each(np.where(self._tearable & ~able, self._gangs, 0).tolist())
-        best = self._best(torn)
-        while best is not None and best.cost:
-            torn += best.nowhere
-            if len(torn) > self.parameters.assign_torn:
+    def _index(self, bundle: Bundle) -> int:
+        if bundle not in self._at:
+            self._at[bundle] = len(self._bundles)
+            self._bundles.append(bundle)
+        return self._at[bundle]
+
+    def _size(self, bundle: Bundle) -> int:
+        return sum(self.mine.classes[c].shape.size * n for c, n in bundle.members)
+
+    def next(self) -> Guess | None:
+        """Blocks for all gangs, with few of them torn; None where no place is found for all."""
+        gangs = Counter({self._at[bundle]: n for bundle, n in self._wanted.items()})
+        torn: list[int] = []
+        self.torn = 0
+        for i in range(len(self._bundles)):
+            for _ in range(gangs[i]):
+                if may_be_apart(self._bundles[i], self.mine.classes) and not self._able(i):
+                    self._tear(i, gangs, torn)
+        best = self._best(gangs, torn)
+        while best is not None and best.nowhere:
+            for i in best.nowhere:
+                self._tear(i, gangs, torn)
+            if self.torn > self.parameters.assign_torn:
                 return None
-            best = self._best(torn)
-        self.torn = len(torn)
-        return None if best is None else best.count[:, :-1]
+            best = self._best(gangs, torn)
+        return None if best is None else best.guess
 
-    def _best(self, torn: Sequence[int]) -> _Guess | None:
+    def _able(self, i: int) -> bool:
+        """Whether a block has room for a bundle alone."""
+        item = self._item(i)
+        fits = (item.takes <= self.rows.room).all(axis=1)
+        return bool((fits & (item.small <= self.rows.small.room).all(axis=1)).any())
+
+    def _tear(self, i: int, gangs: Counter[int], torn: list[int]) -> None:
+        """Tear a bundle as often as it takes to have a block for what is left of it."""
+        self.torn += 1
+        gangs[i] -= 1
+        bundle = self._bundles[i]
+        if len(bundle.members) == 1:
+            torn.append(bundle.first)
+            return
+        apart = without_one(bundle)
+        gangs[self._index(apart.gang)] += 1
+        rest = self._index(apart.rest)
+        gangs[rest] += 1
+        if may_be_apart(apart.rest, self.mine.classes) and not self._able(rest):
+            self._tear(rest, gangs, torn)
+
+    def _best(self, gangs: Counter[int], torn: Sequence[int]) -> _Try | None:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
-        rounds = p.assign_torn_rounds if torn else p.assign_rounds
+        rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
         # Where no gang is torn yet, a result that comes twice is likely to be the least.
-        enough = rounds if torn else 2
-        best: _Guess | None = None
+        enough = rounds if self.torn else 2
+        best: _Try | None = None
         times = 0
         for i in range(rounds):
             if self._is_over():
                 break
-            found = self._guess(torn, strict=not i % 2)
+            found = self._guess(gangs, torn, strict=not i % 2, more=i // p.assign_torn_more)
             if found is None:
                 continue
             times += best is not None and found.cost == best.cost
@@ -101,45 +162,71 @@ class BlockGuess:
         return best
 
     def _is_over(self) -> bool:
-        return self.mine.state.left <= self.parameters.least_seconds
+        return self.mine.state.left <= self._kept
 
-    def _guess(self, torn: Sequence[int], *, strict: bool) -> _Guess | None:
+    def _item(self, i: int) -> _Item:
+        """What a bundle takes."""
+        members, classes = self._bundles[i].members, self.mine.classes
+        rows, size = self.rows, self._size(self._bundles[i])
+        tearable = may_be_apart(self._bundles[i], classes)
+        return _Item(
+            [kind for c, n in members for kind in parts_of(classes[c]) * n],
+            sum((n * rows.takes[c] for c, n in members), np.zeros_like(rows.takes[0])),
+            sum((n * rows.small.takes[c] for c, n in members), np.zeros_like(rows.small.takes[0])),
+            round(rows.unit * (TORN + TORN_SHARE * size)) if tearable else self._firm,
+            tearable,
+        )
+
+    def _guess(
+        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int
+    ) -> _Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one places all gangs.
+        A strict one places all gangs. Of the torn ones some are cut into `more` pieces.
         """
-        rows, classes = self.rows, len(self._gangs)
-        pieces = self._cutter.cut([self._parts[c] for c in torn])
-        gangs = [*self._gangs, *(1 for _ in pieces)]
-        for c in torn:
-            gangs[c] -= 1
-        takes = np.concatenate([rows.takes, *([self._cutter.takes(piece)] for piece in pieces)])
-        apart = np.pad(self._apart, (0, len(pieces)), constant_values=self._firm)
-        tearable = np.pad(self._tearable, (0, len(pieces)))
+        rows, classes = self.rows, self.mine.classes
+        some = [i for i, n in sorted(gangs.items()) if n]
+        items = [self._item(i) for i in some]
+        pieces = self._cutter.cut([parts_of(classes[c]) for c in torn], more=more)
+        none = np.zeros_like(rows.small.takes[0])
+        items += [
+            _Item(piece.parts, self._cutter.takes(piece.parts), none, self._firm, tearable=False)
+            for piece in pieces
+        ]
+        times = [*(gangs[i] for i in some), *(1 for _ in pieces)]
+        takes = _stacked([item.takes for item in items], rows.takes.shape[1])
+        costs = np.array([item.cost for item in items], dtype=np.int64)
         seed = self._random.getrandbits(32)
-        search = BlockAssignment(takes, rows.room, apart * (STRICT if strict else 1), seed=seed)
+        search = BlockAssignment(takes, rows.room, costs * (STRICT if strict else 1), seed=seed)
         # Gangs that take most of anything scarce choose first, with some randomness.
         hard = (takes / np.maximum(1, rows.room.sum(axis=0))).max(axis=1, initial=0)
-        luck = [1 + self.parameters.assign_luck * self._random.random() for _ in gangs]
-        for c in np.argsort(-hard * luck, kind="stable").tolist():
-            for _ in range(gangs[c]):
-                search.add(c)
-        if not self._settle(search, [*self._parts, *pieces], tearable, strict=strict):
+        luck = [1 + self.parameters.assign_luck * self._random.random() for _ in items]
+        for k in np.argsort(-hard * luck, kind="stable").tolist():
+            for _ in range(times[k]):
+                search.add(k)
+        if not self._settle(search, items, strict=strict):
             return None
         count = search.count
-        if count[~tearable, -1].any():
+        nowhere = [k for k, n in enumerate(count[:, -1].tolist()) for _ in range(n)]
+        if not all(items[k].tearable for k in nowhere):
             return None
-        return _Guess(count[:classes], int(count[:classes, -1] @ self._apart))
+        whole = Counter(
+            {
+                (self._bundles[some[k]], b): n
+                for k, row in enumerate(count[: len(some), :-1].tolist())
+                for b, n in enumerate(row)
+                if n
+            }
+        )
+        parts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in torn]
+        for piece, row in zip(pieces, count[len(some) :].tolist(), strict=True):
+            parts[piece.gang].update((kind, row.index(1)) for kind in piece.parts)
+        guess = Guess(whole, list(zip(torn, parts, strict=True)))
+        return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
 
-    def _settle(
-        self,
-        search: BlockAssignment,
-        parts: Sequence[Parts],
-        tearable: Bools,
-        *,
-        strict: bool,
-    ) -> bool:
+    def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
+        tearable = np.array([item.tearable for item in items], dtype=bool)
         for _ in range(self.parameters.assign_corrections):
             search.run(self.parameters.assign_steps, until=self._is_over)
             if self._is_over():
@@ -148,18 +235,52 @@ class BlockGuess:
                 search.relieve(tearable)
             if search.cost if strict else search.over:
                 return False
-            fits = True
-            for b, block in enumerate(self.mine.blocks.order):
-                inside = [kind for c in _each(search.count[:, b].tolist()) for kind in parts[c]]
-                misfit = self._fitting.misfit(block, inside)
-                if misfit is not None:
-                    search.forbid(b, self.rows.tightest[misfit])
-                    fits = False
-            if fits:
+            if not self._learn_small(search, items) and not self._learn_racks(search, items):
                 return True
         return False
 
+    def _learn_small(self, search: BlockAssignment, items: Sequence[_Item]) -> bool:
+        """Obey rows of small pods that blocks break; whether there are any."""
+        small = self.rows.small
+        takes = _stacked([item.small for item in items], small.takes.shape[1])
+        broken = np.flatnonzero((search.count[:, :-1].T @ takes > small.room).any(axis=0))
+        if len(broken):
+            search.learn(takes[:, broken], small.room[:, broken])
+            self.rows = self._cutter.rows = self.rows.with_small(broken)
+        return bool(len(broken))
 
-def _each(times: Sequence[int]) -> list[int]:
-    """Every place as often as it says."""
-    return [i for i, n in enumerate(times) for _ in range(n)]
+    def _learn_racks(self, search: BlockAssignment, items: Sequence[_Item]) -> bool:
+        """Obey rows against what racks of some blocks do not hold; whether there are any."""
+        broken = False
+        for b, block in enumerate(self.mine.blocks.order):
+            inside: Counter[Kind] = Counter()
+            for k in np.flatnonzero(search.count[:, b]).tolist():
+                inside.update(items[k].parts * int(search.count[k, b]))
+            misfit = self.fitting.misfit(block, inside)
+            if misfit is not None:
+                broken = True
+                if not self._learn(search, items, b, inside):
+                    search.forbid(b, self.rows.tightest[misfit])
+        return broken
+
+    def _learn(
+        self, search: BlockAssignment, items: Sequence[_Item], b: int, inside: Counter[Kind]
+    ) -> bool:
+        """Obey a row that a block breaks which holds these parts; false if none is found."""
+        blocks, most = self.mine.blocks, self.parameters.model.master_patterns
+        prices = prices_against(blocks, blocks.order[b], inside, most)
+        if prices is None:
+            return False
+        row = rack_row(blocks, self.rows.kinds, prices, self.rows.unit)
+        value = dict(zip(self.rows.kinds, row.parts.tolist(), strict=True))
+        if sum(value[kind] * n for kind, n in inside.items()) <= row.room[b]:
+            return False
+        takes = [np.array([sum(value[kind] for kind in item.parts)]) for item in items]
+        search.learn(_stacked(takes, 1), row.room[:, None])
+        self.rows = self._cutter.rows = self.rows.with_racks(row)
+        return True
+
+
+def _stacked(rows: Sequence[Ints], columns: int) -> Ints:
+    """Rows as a table, also where there are none."""
+    return np.array(rows, dtype=np.int64).reshape(len(rows), columns)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +13,18 @@ from placement_service.cp_sat.block_shapes import Class, Kind
 from placement_service.formulation.arrays import Ints
 from placement_service.search.block_rows import BlockRows
 
-#: A piece: its parts, the largest first.
+#: The largest first.
 Parts = list[Kind]
 
 #: How often blocks for the pieces of a gang are chosen at random, before the roomiest are taken.
 CHOICES = 20
+
+
+class GangPiece(NamedTuple):
+    """Some parts of one of the gangs that were cut."""
+
+    gang: int
+    parts: Parts
 
 
 def parts_of(gang: Class) -> Parts:
@@ -28,7 +37,7 @@ class PieceCutter:
     """Cuts gangs, each time in another way."""
 
     def __init__(self, rows: BlockRows, *, seed: int) -> None:
-        self._rows = rows
+        self.rows = rows
         self._kind = {kind: i for i, kind in enumerate(rows.kinds)}
         self._random = random.Random(seed)
 
@@ -37,17 +46,21 @@ class PieceCutter:
         total: Ints = self._each(parts).sum(axis=0)
         return total
 
-    def cut(self, gangs: Sequence[Parts]) -> list[Parts]:
-        """Each gang in as few pieces as blocks allow, two at least.
+    def cut(self, gangs: Sequence[Parts], *, more: int = 0) -> list[GangPiece]:
+        """Each gang in as few pieces as blocks allow, two at least, and some in one more.
 
-        A piece is what one of so many blocks has room for beside all pieces before it.
+        A piece is what one of so many blocks has room for beside all pieces before it. The gangs
+        that take most of anything scarce are cut first.
         """
-        room = self._rows.room.copy()
-        found: list[Parts] = []
-        for parts in sorted(gangs, key=len, reverse=True):
-            left = parts
+        room = self.rows.room.copy()
+        total = np.maximum(1, room.sum(axis=0))
+        hard = [float((self.takes(parts) / total).max(initial=0.0)) for parts in gangs]
+        often = Counter(self._random.choices(range(len(gangs)), k=more) if gangs else ())
+        found: list[GangPiece] = []
+        for gang in sorted(range(len(gangs)), key=lambda gang: -hard[gang]):
+            left = gangs[gang]
             most = [self._fitting(left, one) for one in room]
-            chosen = self._choose(most, len(left))
+            chosen = self._choose(most, len(left), often[gang])
             for i, b in enumerate(chosen):
                 later = sum(most[other] for other in chosen[i + 1 :])
                 size = able = min(most[b], len(left))
@@ -55,17 +68,17 @@ class PieceCutter:
                     size = self._random.randint(min(max(1, len(left) - later), able), able)
                 piece, left = left[:size], left[size:]
                 room[b] = np.maximum(room[b] - self.takes(piece), 0)
-                found.append(piece)
-            found.append(left)
-        return [piece for piece in found if piece]
+                found.append(GangPiece(gang, piece))
+            found.append(GangPiece(gang, left))
+        return [piece for piece in found if piece.parts]
 
-    def _choose(self, most: Sequence[int], parts: int) -> list[int]:
-        """Some of the fewest blocks that have room for so many parts."""
+    def _choose(self, most: Sequence[int], parts: int, more: int) -> list[int]:
+        """Some of the fewest blocks that have room for so many parts, and `more`."""
         roomy = sorted((b for b, n in enumerate(most) if n), key=lambda b: -most[b])
         count = 2
         while count < len(roomy) and sum(most[b] for b in roomy[:count]) < parts:
             count += 1
-        count = min(count, len(roomy))
+        count = min(count + more, len(roomy))
         for _ in range(CHOICES):
             chosen = self._random.sample(roomy, count)
             if sum(most[b] for b in chosen) >= parts:
@@ -79,5 +92,5 @@ class PieceCutter:
 
     def _each(self, parts: Parts) -> Ints:
         at = np.array([self._kind[kind] for kind in parts], dtype=np.int64)
-        each: Ints = self._rows.parts[at]
+        each: Ints = self.rows.parts[at]
         return each

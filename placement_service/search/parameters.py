@@ -81,13 +81,17 @@ class SearchParameters:
 
     #: Blocks for all gangs at once: attempts, guesses in each with all gangs whole, guesses with
     #: the same ones torn, and how many may be torn before it is given up.
-    assign_attempts: int = 2
-    assign_rounds: int = 8
-    assign_torn_rounds: int = 8
+    assign_attempts: int = 4
+    #: The share of the time that guesses may take.
+    assign_share: float = 0.5
+    assign_rounds: int = 12
+    assign_torn_rounds: int = 16
     assign_torn: int = 6
+    #: After so many guesses torn gangs are cut into one piece more.
+    assign_torn_more: int = 6
     #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
     assign_steps: int = 150
-    assign_corrections: int = 20
+    assign_corrections: int = 30
     #: By how much luck moves gangs in the order in which they choose blocks.
     assign_luck: float = 0.3
 

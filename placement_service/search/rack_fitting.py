@@ -3,59 +3,84 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from placement_service.cp_sat.block_shapes import Blocks, Kind
+from placement_service.search.rack_content import RackContent
 
 #: Orders that are tried: by size alone, then with so much randomness.
 ORDERS = 12
 LUCK = 3.0
 
 
+class _Tried(NamedTuple):
+    """An order in which parts of several nodes find racks, or one that finds none in any."""
+
+    order: Sequence[Kind]
+    misfit: Kind | None
+
+
 class RackFitting:
     """Racks of blocks by pool. It may miss room that exists."""
 
-    def __init__(self, blocks: Blocks, *, seed: int) -> None:
+    def __init__(self, blocks: Blocks, pool_sets: Iterable[frozenset[int]], *, seed: int) -> None:
         self._random = random.Random(seed)
+        self._pool_sets = tuple(pool_sets)
         self._racks: dict[int, dict[int, list[int]]] = {b: {} for b in blocks.order}
         for sort, racks in blocks.racks.items():
             mine = self._racks[sort.block].setdefault(sort.pool, [])
             mine += [sort.capacity] * len(racks)
-        self._known: dict[tuple[int, tuple[Kind, ...]], Kind | None] = {}
+        self._known: dict[tuple[int, tuple[tuple[Kind, int], ...]], _Tried] = {}
 
-    def misfit(self, block: int, parts: Sequence[Kind]) -> Kind | None:
-        """A part that finds no rack beside the others, None if all do."""
-        mine = tuple(sorted(kind for kind in parts if kind.size > 1))
-        key = (block, mine)
+    def misfit(self, block: int, parts: Mapping[Kind, int]) -> Kind | None:
+        """A part that finds no room beside the others, None if all do."""
+        return self._tried(block, parts).misfit
+
+    def content(self, block: int, parts: Mapping[Kind, int]) -> RackContent | None:
+        """Racks of a block with parts of several nodes in them; single nodes are expected."""
+        tried = self._tried(block, parts)
+        if tried.misfit is not None:
+            return None
+        content = self._expecting(block, parts)
+        for kind in tried.order:
+            content.place(kind)
+        return content
+
+    def _tried(self, block: int, parts: Mapping[Kind, int]) -> _Tried:
+        key = (block, tuple(sorted(parts.items())))
         if key not in self._known:
-            self._known[key] = self._try(block, mine)
+            self._known[key] = self._try(block, parts)
         return self._known[key]
 
-    def _try(self, block: int, parts: Sequence[Kind]) -> Kind | None:
+    def _try(self, block: int, parts: Mapping[Kind, int]) -> _Tried:
+        least = self._expecting(block, parts).short
+        if least is not None:
+            # Not even the nodes are enough.
+            inside = [kind for kind, n in parts.items() if n and least.issuperset(kind.pools)]
+            return _Tried((), max(inside, key=lambda kind: (kind.size * parts[kind], kind)))
+        large = [kind for kind, n in parts.items() for _ in range(n) if kind.size > 1]
+        first: Kind | None = None
         luck = 0.0
-        first = None
         for _ in range(ORDERS):
-            order = sorted(parts, key=lambda k: (-k.size + luck * self._random.random(), k.pools))
-            misfit = self._place(block, order)
+            content, order = self._expecting(block, parts), self._order(large, luck)
+            misfit = next((kind for kind in order if not content.place(kind)), None)
             if misfit is None:
-                return None
+                return _Tried(order, None)
             first = first or misfit
             luck = LUCK
-        return first
+        return _Tried((), first)
 
-    def _place(self, block: int, order: Sequence[Kind]) -> Kind | None:
-        room = {pool: sorted(racks) for pool, racks in self._racks[block].items()}
-        for kind in order:
-            able = []
-            for pool in kind.pools:
-                racks = room.get(pool, [])
-                at = bisect_left(racks, kind.size)
-                if at < len(racks):
-                    able.append((racks[at], pool, at))
-            if not able:
-                return kind
-            left, pool, at = min(able)
-            del room[pool][at]
-            insort(room[pool], left - kind.size)
-        return None
+    def _order(self, parts: Sequence[Kind], luck: float) -> list[Kind]:
+        """The largest first, and of these what may use fewer pools."""
+
+        def hard(kind: Kind) -> tuple[float, int, Kind]:
+            return -kind.size + luck * self._random.random(), len(kind.pools), kind
+
+        return sorted(parts, key=hard)
+
+    def _expecting(self, block: int, parts: Mapping[Kind, int]) -> RackContent:
+        content = RackContent(self._racks[block], self._pool_sets)
+        for kind, times in parts.items():
+            content.expect(kind, times)
+        return content

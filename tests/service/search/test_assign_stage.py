@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bench.instances import Instance
 from placement_service.cp_sat.block_shapes import Kind
+from placement_service.cp_sat.rack_prices import Prices, prices_against
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.formulate import formulate
@@ -21,11 +22,12 @@ from placement_service.judge.verify import verify
 from placement_service.search.assign_stage import assign_blocks
 from placement_service.search.block_assignment import BlockAssignment
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows
+from placement_service.search.block_rows import block_rows, rack_row
 from placement_service.search.gang_pieces import PieceCutter, parts_of
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.rack_content import RackContent
 from placement_service.search.rack_fitting import RackFitting
 from tests.scenario import Group, Scenario
 from tests.service.search.test_block_stage import question
@@ -73,12 +75,20 @@ def test_a_gang_that_needs_one_block_is_never_torn() -> None:
     assert state.proven
 
 
-def test_sets_are_left_to_others() -> None:
-    parameters = {"blocks": 4, "gangs": 50, "scaled": 1.0, "load": 1.0}
-    state = counted(Instance("mix", parameters).snapshot())
-    plan = state.plan
-    assert not assign_blocks(state)
-    assert state.plan is plan
+def test_sets_lie_together_and_of_the_torn_only_one_gang_is_elsewhere() -> None:
+    parameters = {"blocks": 4, "gangs": 50, "scaled": 1.0, "load": 1.1}
+    state = counted(Instance("mix", parameters, 1).snapshot())
+    assert not state.packs
+    assert assign_blocks(state)
+    assert state.proven
+
+
+def test_pools_that_are_mixed_in_every_block_are_filled_at_once() -> None:
+    parameters = {"blocks": 4, "gangs": 40, "load": 1.2, "scattered": 1}
+    state = counted(Instance("pools", parameters, 1).snapshot())
+    assert not state.packs
+    assert assign_blocks(state)
+    assert state.proven
 
 
 @given(st.integers(0, 10_000))
@@ -158,15 +168,81 @@ def test_racks_hold_what_they_hold() -> None:
     )
     state = counted(snapshot.snapshot())
     blocks = BlockProblem(state).blocks
-    fitting = RackFitting(blocks, seed=1)
+    fitting = RackFitting(blocks, [frozenset((0,))], seed=1)
     one = blocks.order[-1]
 
-    def parts(*sizes: int) -> list[Kind]:
-        return [Kind((0,), size) for size in sizes]
+    def parts(*sizes: int) -> Counter[Kind]:
+        return Counter(Kind((0,), size) for size in sizes)
 
     assert fitting.misfit(one, parts(2, 2)) is None
     assert fitting.misfit(one, parts(3, 2)) is None
     assert fitting.misfit(one, parts(2, 2, 2)) == Kind((0,), 2)
+    content = fitting.content(one, parts(3, 2, 1))
+    assert content is not None
+    assert content.place_singles(Kind((0,), 1), 1) == 0
+    assert sorted(rack.content for rack in content.racks[0]) == [((2, 1),), ((3, 1),)]
+    assert content.free == {0: 0}
+
+
+def test_parts_with_a_choice_leave_the_pool_that_others_need() -> None:
+    either, only = Kind((0, 1), 2), Kind((0,), 1)
+    sets = [frozenset((0, 1)), frozenset((0,))]
+    content = RackContent({0: [2], 1: [3]}, sets)
+    for kind in (either, only):
+        content.expect(kind, 1)
+    assert content.room_for(Kind((0,), 1)) == 1
+    # The rack of the first pool is the tighter one.
+    assert content.place(either)
+    assert content.used == {(either, 1): 1}
+    assert content.place_singles(only, 1) == 0
+    content.expect(only, 2)
+    assert content.short == frozenset((0,))
+
+
+def test_prices_say_why_racks_do_not_hold_what_rows_allow() -> None:
+    scenario = Scenario(
+        "b1/r1: a1=8 a2=8 a3=8 a4=8 a5=8 | b1/r2: c1=8 c2=8 c3=8 c4=8 | b2/r3: d1=8"
+    )
+    for size in (2, 3):
+        part = Group("part", pods=size, gpus=8, pack="rack")
+        scenario = scenario.gang(f"g{size}", part, prefer="block")
+    mine = BlockProblem(counted(scenario.snapshot()))
+    rows, roomy = block_rows(mine.blocks, mine.classes), mine.blocks.order[-1]
+    two, three = rows.kinds
+
+    def against(parts: Counter[Kind]) -> Prices | None:
+        return prices_against(mine.blocks, roomy, parts, 100)
+
+    assert against(Counter({two: 3, three: 1})) is None
+    prices = against(Counter({two: 1, three: 2}))
+    # Three and three leave two and one.
+    assert prices is None
+    prices = against(Counter({three: 3}))
+    assert prices is not None
+    row = rack_row(mine.blocks, rows.kinds, prices, rows.unit)
+    assert 3 * row.parts[1] > row.room[-1] >= 2 * row.parts[1] + row.parts[0]
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_a_plan_obeys_every_row_that_prices_make(seed: int, luck: int) -> None:
+    mine = BlockProblem(counted(question(seed)))
+    if not mine.usable:
+        return
+    rows, rng = block_rows(mine.blocks, mine.classes), random.Random(luck)
+    if not rows.kinds:
+        return
+    sizes = sorted({1, *(kind.size for kind in rows.kinds)})
+    prices = {
+        q: {t: rng.random() * t for t in sizes if rng.random() < 0.7}
+        for q in {sort.pool for sort in mine.blocks.racks}
+        if rng.random() < 0.8
+    }
+    row = rack_row(mine.blocks, rows.kinds, prices, rows.unit)
+    taken = dict.fromkeys(mine.blocks.order, 0)
+    for (kind, b, _), n in mine.encoded().used.items():
+        taken[b] += n * int(row.parts[rows.kinds.index(kind)])
+    event(f"taken: {any(taken.values())}")
+    assert all(taken[b] <= n for b, n in zip(mine.blocks.order, row.room.tolist(), strict=True))
 
 
 @given(st.integers(0, 10_000))
@@ -179,4 +255,4 @@ def test_pieces_of_a_gang_are_the_gang(seed: int) -> None:
     gang = parts_of(luck.choice(mine.classes))
     pieces = cutter.cut([gang])
     event(f"pieces: {min(4, len(pieces))}")
-    assert sum((Counter(piece) for piece in pieces), Counter()) == Counter(gang)
+    assert sum((Counter(piece.parts) for piece in pieces), Counter()) == Counter(gang)

@@ -1,0 +1,63 @@
+"""Gangs that belong in one block together: a gang and those that are based on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placement_service.cp_sat.block_shapes import Class
+from placement_service.search.block_problem import names_blocks
+
+
+class Bundle(NamedTuple):
+    """Gangs by class and how many of each; where there is a base, it comes first, alone."""
+
+    members: tuple[tuple[int, int], ...]
+
+    @property
+    def first(self) -> int:
+        """The class of the base, or of the only gang."""
+        return self.members[0][0]
+
+
+class Apart(NamedTuple):
+    """A bundle without one of its gangs, and that gang."""
+
+    rest: Bundle
+    gang: Bundle
+
+
+def bundles(classes: Sequence[Class], gangs: Sequence[int]) -> Counter[Bundle]:
+    """So many gangs of each class as bundles; only those to which blocks matter."""
+    based: dict[int, list[int]] = {}
+    for c, mine in enumerate(classes):
+        if mine.base >= 0:
+            based.setdefault(mine.base, []).append(c)
+    found: Counter[Bundle] = Counter()
+    for c, mine in enumerate(classes):
+        left = {f: gangs[f] for f in based.get(c, ())}
+        if mine.base >= 0 or not (left or names_blocks(mine)):
+            continue
+        for _ in range(gangs[c]):
+            members = [(c, 1)]
+            for f, n in left.items():
+                here = min(n, classes[f].times)
+                if here:
+                    members.append((f, here))
+                    left[f] -= here
+            found[Bundle(tuple(members))] += 1
+    return found
+
+
+def may_be_apart(bundle: Bundle, classes: Sequence[Class]) -> bool:
+    """Whether a bundle may lie in several blocks."""
+    only = classes[bundle.first]
+    return len(bundle.members) > 1 or (only.base < 0 and only.shape.splits is not None)
+
+
+def without_one(bundle: Bundle) -> Apart:
+    """Take one gang that is based on the first away."""
+    *others, (c, n) = bundle.members
+    fewer = [(c, n - 1)] if n > 1 else []
+    return Apart(Bundle((*others, *fewer)), Bundle(((c, 1),)))

@@ -1,0 +1,138 @@
+"""The content of all blocks as a guess says, without a model.
+
+Racks hold the parts of gangs as they were tried. Parts that name no block go where there is room
+beside them, single nodes come last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from placement_service.cp_sat.block_contents import Filled, LargePart, Sizes
+from placement_service.cp_sat.block_shapes import Kind, RackSort
+from placement_service.search.block_guess import Guess
+from placement_service.search.block_problem import BlockProblem
+from placement_service.search.rack_content import RackContent
+from placement_service.search.rack_fitting import RackFitting
+
+
+class _Rest(NamedTuple):
+    """Gangs of a class that name no block."""
+
+    cls: int
+    gangs: int
+
+
+class GuessFilling:
+    """Writes one guess; blocks are places in `Blocks.order`."""
+
+    def __init__(self, mine: BlockProblem, guess: Guess, fitting: RackFitting) -> None:
+        self.mine, self.guess, self._fitting = mine, guess, fitting
+        self._parts = [self._parts_in(b) for b in range(len(mine.blocks.order))]
+        self._contents: list[RackContent] = []
+        self._loose: Counter[tuple[Kind, int]] = Counter()
+
+    def filled(self) -> Filled | None:
+        """The content, None where something finds no room."""
+        for block, parts in zip(self.mine.blocks.order, self._parts, strict=True):
+            content = self._fitting.content(block, parts)
+            if content is None:
+                return None
+            self._contents.append(content)
+        rest = list(self._rest())
+        demand: Counter[Kind] = Counter()
+        for c, gangs in rest:
+            for kind, times in self.mine.classes[c].shape.kinds:
+                demand[kind] += times * gangs
+        # What may use fewer pools comes first.
+        order = sorted(demand, key=lambda kind: (-kind.size, len(kind.pools), kind))
+        if not all(self._place(kind, demand[kind]) for kind in order):
+            return None
+        for content, parts in zip(self._contents, self._parts, strict=True):
+            singles = [kind for kind in parts if kind.size == 1]
+            for kind in sorted(singles, key=lambda kind: (len(kind.pools), kind)):
+                if content.place_singles(kind, parts[kind]):
+                    return None
+        return self._written(rest)
+
+    def _parts_in(self, b: int) -> Counter[Kind]:
+        """The parts of gangs and pieces in a block."""
+        found: Counter[Kind] = Counter()
+        for (bundle, at), n in self.guess.whole.items():
+            for c, times in bundle.members if at == b else ():
+                for kind, count in self.mine.classes[c].shape.kinds:
+                    if kind.size:
+                        found[kind] += count * times * n
+        for _, parts in self.guess.torn:
+            for (kind, at), n in parts.items():
+                found[kind] += n * (at == b)
+        return +found
+
+    def _rest(self) -> Iterator[_Rest]:
+        """Gangs of the target that the guess does not name."""
+        named: Counter[int] = Counter(c for c, _ in self.guess.torn)
+        for (bundle, _), n in self.guess.whole.items():
+            for c, times in bundle.members:
+                named[c] += times * n
+        for c, wanted in enumerate(self.mine.wanted):
+            if wanted > named[c] and self.mine.classes[c].shape.splits == 0:
+                yield _Rest(c, wanted - named[c])
+
+    def _place(self, kind: Kind, times: int) -> bool:
+        """Find blocks for parts of gangs that name none, roomy ones first; whether all have one."""
+        if not kind.size:
+            return True
+        contents = self._contents
+        for b in sorted(range(len(contents)), key=lambda b: -contents[b].room_for(kind)):
+            n = min(times, contents[b].room_for(kind) // kind.size)
+            if kind.size > 1:
+                n = self._in_racks(contents[b], kind, n)
+            elif n > 0:
+                contents[b].expect(kind, n)
+            if n > 0:
+                self._loose[kind, b] += n
+                self._parts[b][kind] += n
+                times -= n
+        return not times
+
+    @staticmethod
+    def _in_racks(content: RackContent, kind: Kind, times: int) -> int:
+        """How many parts of several nodes find a rack of a block."""
+        for n in range(times):
+            content.expect(kind, 1)
+            if not content.place(kind):
+                content.expect(kind, -1)
+                return n
+        return max(0, times)
+
+    def _written(self, rest: list[_Rest]) -> Filled:
+        order, blocks = self.mine.blocks.order, self.mine.blocks
+        whole: Counter[tuple[int, int]] = Counter()
+        away: Counter[tuple[int, int]] = Counter()
+        for (bundle, b), n in self.guess.whole.items():
+            based = self.mine.classes[bundle.first].base >= 0
+            for c, times in bundle.members:
+                (away if based else whole)[c, order[b]] += times * n
+        split: Counter[int] = Counter(dict(rest))
+        large: list[LargePart] = []
+        loose = Counter({(kind, order[b]): n for (kind, b), n in self._loose.items()})
+        for c, parts in sorted(self.guess.torn, key=lambda mine: mine[0]):
+            placed = {(kind, order[b]): n for (kind, b), n in parts.items()}
+            if blocks.is_large(self.mine.classes[c]):
+                large.append(LargePart(c, placed, {}))
+            else:
+                split[c] += 1
+                loose.update(placed)
+        used: Counter[tuple[Kind, int, int]] = Counter()
+        racks: Counter[tuple[RackSort, Sizes]] = Counter()
+        for block, content in zip(order, self._contents, strict=True):
+            used.update({(kind, block, q): n for (kind, q), n in content.used.items()})
+            racks.update(
+                (RackSort(block, q, rack.capacity), rack.content)
+                for q, some in content.racks.items()
+                for rack in some
+                if rack.sizes
+            )
+        return Filled(whole, away, split, loose, tuple(large), {}, used, racks)
