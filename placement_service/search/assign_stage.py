@@ -23,7 +23,7 @@ def assign_blocks(state: State) -> bool:
     """Takes a better plan, if it finds one; returns whether it reaches the bounds of all goals
     before topology.
     """
-    mine = told(state)
+    mine = told(state, most_nodes=state.parameters.assign_nodes)
     if mine is None:
         return False
     guess, p = BlockGuess(mine), mine.parameters
@@ -50,6 +50,8 @@ def _take(mine: BlockProblem, found: Filled) -> bool:
 
 def _filled(mine: BlockProblem, guess: Guess) -> Filled | None:
     """All blocks with the gangs of a guess where they are, by the model; None where it fails."""
+    if mine.problem.node_count > mine.parameters.block_nodes:
+        return None
     if mine.state.left <= mine.parameters.least_seconds:
         return None
     order = mine.blocks.order

@@ -51,12 +51,14 @@ def swap_blocks(state: State) -> None:
         return
 
 
-def told(state: State) -> BlockProblem | None:
-    """The problem as blocks; None where they say too little, or there is no time."""
+def told(state: State, *, most_nodes: int = 0) -> BlockProblem | None:
+    """The problem as blocks; None where they say too little, or there is no time. With more nodes
+    than models of blocks are for, or `most_nodes`, too.
+    """
     parameters = state.parameters
     if state.proven or state.left <= parameters.least_seconds:
         return None
-    if state.problem.node_count > parameters.block_nodes:
+    if state.problem.node_count > max(most_nodes, parameters.block_nodes):
         return None
     mine = BlockProblem(state)
     if not mine.usable:

@@ -59,6 +59,8 @@ class SearchParameters:
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000
+    #: The same for blocks for all gangs at once, which need no model.
+    assign_nodes: int = 50_000
     #: By how much gangs count more while blocks are filled: the largest, those of parts as
     #: large as a rack, and those that hardly any pool takes.
     block_large_gangs: float = 0.03

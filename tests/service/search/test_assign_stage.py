@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,6 +82,15 @@ def test_sets_lie_together_and_of_the_torn_only_one_gang_is_elsewhere() -> None:
     assert not state.packs
     assert assign_blocks(state)
     assert state.proven
+
+
+def test_clusters_too_large_for_models_of_blocks_are_filled_at_once() -> None:
+    snapshot = Instance("mix", {"blocks": 4, "gangs": 50, "load": 1.1}, 1).snapshot()
+    state = counted(snapshot, replace(DEFAULTS, block_nodes=len(snapshot.nodes) - 1))
+    assert not state.packs
+    assert assign_blocks(state)
+    small = replace(state.parameters, assign_nodes=len(snapshot.nodes) - 1)
+    assert not assign_blocks(counted(snapshot, small))
 
 
 def test_pools_that_are_mixed_in_every_block_are_filled_at_once() -> None:
