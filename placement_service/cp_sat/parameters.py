@@ -35,6 +35,9 @@ class ModelParameters:
     #: Maximal multisets of one domain: more are not worth their variables.
     packing_multisets: int = 400
 
+    #: Variables of the victim model for places of units that move and that nobody waiting asks for.
+    moved_units: int = 12_000
+
     #: How close prices of configurations stay to the best so far, so that column generation
     #: oscillates less.
     stabilisation: float = 0.5

@@ -13,26 +13,39 @@ rules: the rows of nodes that are alike are added up, where parts lie is only co
 between pods are left out. The room that each gang may use is a column of its own (see
 `formulation.running_gangs`), so no gang gains from a victim that it may not evict.
 
-With moves everything runs after the plan; `stay` says that a gang stays at home, and where
-it goes otherwise is only counted in all.
+With moves everything runs after the plan; `stay` says that a gang stays at home. Pods that move and
+are as large as a node, or that waiting gangs ask for too, get places like pods that wait
+(`moved_units`); of all others only the sum of what they ask for is counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from placement_service.cp_sat.level_loads import LevelLoads
 from placement_service.cp_sat.linear_model import LinearModel, summed
+from placement_service.cp_sat.moved_units import (
+    homebound,
+    is_large,
+    moved_kinds,
+    new_classes,
+    new_demands,
+    placed_again,
+    units_at_home,
+)
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.spare_pods import SpareRows, SparingGang, Taken
+from placement_service.cp_sat.victim_domains import Domains
 from placement_service.cp_sat.victim_nodes import (
     covered_by,
-    exclude_each_other,
+    in_the_way_of,
     node_classes,
+    taken_whole,
     that_bind,
 )
 from placement_service.cp_sat.victim_reach import most_that_come
@@ -65,15 +78,21 @@ class VictimModel(LinearModel):
     """The relaxation, as a model of goals; variables are numbers."""
 
     def __init__(
-        self, problem: Problem, settled: Collection[GangIdx] = (), *, sharp: bool = False
+        self,
+        problem: Problem,
+        settled: Collection[GangIdx] = (),
+        parameters: ModelParameters = MODEL_DEFAULTS,
+        *,
+        large_only: bool = False,
+        sharp: bool = False,
     ) -> None:
-        """`settled` are running gangs that keep their minimum in all plans that matter. A `sharp`
-        model distinguishes what each level brings: it bounds more, and takes longer.
+        """`settled` are running gangs that keep their minimum in all plans that matter. With
+        `large_only`, where gangs move, only units of which no node holds two are given places. A
+        `sharp` model distinguishes what each level brings: it bounds more, and takes longer.
         """
         super().__init__()
         self.problem = problem
         self._settled = frozenset(settled)
-        self._sharp = sharp
         self.moves = any(g.keeps for g in problem.gangs)
         self.waiting = [g for g in problem.pending if not g.home]
         self.running = [g for g in problem.gangs if g.home]
@@ -85,21 +104,40 @@ class VictimModel(LinearModel):
         self._one = self.variable(1)
         for one in (self._one, *(self.placed[g] for g in sorted(self._settled))):
             self.row([(one, 1)], least=1)
-        self.asked = sorted(
-            {
-                g.demands[d].pod_class
-                for g in (*self.waiting, *self.running)
-                for d in _new_demands(g)
-            }
+        asked = new_classes((*self.waiting, *self.running))
+        #: Whether units that come are given no places because they are small.
+        self.leaves_out = False
+        if large_only and self.moves:
+            large = frozenset(s for s in asked if is_large(problem, s))
+            self.leaves_out, asked = large < asked, large
+        moving = self.running if self.moves else []
+        #: The pod classes whose units get places where their gang moves.
+        self.placed_again = placed_again(problem, moving, asked, parameters.moved_units)
+        self.asked = sorted(asked | self.placed_again)
+        self.parts = [p for g in self.waiting for p in parts_of(problem, g, set(self.asked))]
+        self.kinds = moved_kinds(problem, moving, self.placed_again)
+        bound = list(homebound(problem, moving, self.placed_again))
+        levels = {p.level for p in self.parts} | {k.level for k in self.kinds}
+        levels |= {units.level for units in bound}
+        self.classes = node_classes(problem, self.asked, sorted(levels))
+        #: At most so many units of each pod class that is asked for fit a node of each class.
+        self._fits = most_that_come(
+            problem,
+            self.classes,
+            self.asked,
+            [g for g in (*self.waiting, *self.running) if new_demands(g)],
+            self.parts,
+            self._settled,
+            self.placed_again,
         )
-        self.parts = [p for g in self.waiting for p in parts_of(problem, g)]
-        self._levels = sorted({p.level for p in self.parts})
-        self.classes = node_classes(problem, self.asked, self._levels)
+        #: Node classes where a unit that comes takes a node of its own.
+        self._taken_whole = taken_whole(problem, self.classes, self.asked, self._fits)
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
         #: a variable of their own.
         self.kept: dict[RunningUnits, _Stay] = {}
         #: The same by gang, as terms.
         self._stays: defaultdict[GangIdx, _Terms] = defaultdict(list)
+        self._kept_of: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
         self._keep()
         #: Units that come, as terms: of a gang by pod class.
         self.come: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
@@ -111,9 +149,19 @@ class VictimModel(LinearModel):
         #: Nodes that new pods may take from a gang.
         self._taken: defaultdict[GangIdx, list[Taken]] = defaultdict(list)
         self._rooms()
-        #: Whether a part is in a domain of its level.
-        self.here: dict[tuple[int, int], int] = {}
-        self._domains()
+        domains = Domains(self, problem, self.classes, self.asked, self.load, sorted(levels))
+        #: Whether a part is in a domain of its level; how many parts of a kind of gangs that move.
+        self.here = {
+            (p, d): y
+            for p, part in enumerate(self.parts)
+            for d, y in domains.add_part(part, self.placed[part.gang]).items()
+        }
+        self.moved_here = [domains.add_kind(k, self.placed.__getitem__) for k in self.kinds]
+        for units in bound:
+            stay = self.placed[units.gang]
+            domains.add_units(units, self._leaving(units.gang, units.pod_class, stay))
+        domains.post()
+        self._spare(domains, sharp=sharp)
         self._rest()
 
     # --- running gangs --------------------------------------------------------
@@ -127,13 +175,21 @@ class VictimModel(LinearModel):
             stay = self.placed[gang.index]
             mine = where[gang.index]
             # All of it, or nothing.
-            whole = sum(mine.values()) == self._least(gang) and not _new_demands(gang)
+            whole = sum(mine.values()) == self._least(gang) and not new_demands(gang)
             for (j, s), units in mine.items():
-                kept = _Stay(stay, units) if whole else _Stay(self.variable(units), 1)
+                if whole or (self.moves and not self._fits[:, j].any()):
+                    kept = _Stay(stay, units)
+                elif self.moves and j in self._taken_whole:
+                    # Nobody goes from a node that nobody comes to.
+                    count = len(self.classes[j].nodes)
+                    kept = _Stay(self.variable(count), units // count)
+                    self.row([(kept.variable, 1), (stay, -count)], most=0)
+                else:
+                    kept = _Stay(self.variable(units), 1)
+                    self.row([(kept.variable, 1), (stay, -units)], most=0)
                 self.kept[RunningUnits(gang.index, j, s)] = kept
                 self._stays[gang.index].append((kept.variable, float(kept.times)))
-                if not whole:
-                    self.row([(kept.variable, 1), (stay, -units)], most=0)
+                self._kept_of[gang.index, ClassIdx(s)].append((kept.variable, float(kept.times)))
 
     def _come(self, gang: Gang) -> None:
         """A gang that waits gets its minimum, requirement by requirement, and extras."""
@@ -176,7 +232,7 @@ class VictimModel(LinearModel):
     def _coming(self, gang: Gang, q: GroupRequirement) -> _Terms:
         """Units of a requirement that come."""
         count: defaultdict[ClassIdx, int] = defaultdict(int)
-        for d in _new_demands(gang).intersection(q.demands):
+        for d in new_demands(gang).intersection(q.demands):
             count[gang.demands[d].pod_class] += gang.demands[d].count
         placed = self.placed[gang.index]
         found: _Terms = []
@@ -203,10 +259,7 @@ class VictimModel(LinearModel):
         request, free = problem.request, problem.free
         asked = np.array(self.asked, dtype=np.int64)
         first = np.array([c.nodes[0] for c in self.classes])
-        bringing = [g for g in (*self.waiting, *self.running) if _new_demands(g)]
-        fits = most_that_come(
-            problem, self.classes, self.asked, bringing, self.parts, self._settled
-        )
+        fits = self._fits
         at_class: defaultdict[int, list[tuple[GangIdx, int]]] = defaultdict(list)
         for g, j, s in self.kept:
             at_class[j].append((g, s))
@@ -219,7 +272,9 @@ class VictimModel(LinearModel):
                 self.load[a, j] = self.variable(int(fits[a, j]) * count)
             homes = at_class[j]
             takes = np.concatenate([request[asked[able]], request[[s for _, s in homes]]])
-            for r in that_bind(takes, free[n]):
+            # Where units come alone the rows of conflicts say all.
+            alone_only = self.moves and homes and j in self._taken_whole
+            for r in () if alone_only else that_bind(takes, free[n]):
                 terms = [(self.load[int(a), j], float(request[asked[a], r])) for a in able]
                 sums: defaultdict[int, float] = defaultdict(float)
                 for g, s in homes:
@@ -236,98 +291,29 @@ class VictimModel(LinearModel):
     ) -> None:
         """Units of which a node holds one, and only where no running pod is in the way."""
         problem = self.problem
-        free = problem.free[n]
         node_class = self.classes[j]
         count = len(node_class.nodes)
-        asked = problem.request[[self.asked[a] for a in alone]]
         for g, s in homes:
-            mine = problem.request[s]
-            in_the_way = (asked + mine > free).any(axis=1)
-            crowd = [a for a, blocked in zip(alone, in_the_way, strict=True) if blocked]
-            # Of these no node holds two.
-            while crowd and not exclude_each_other(
-                problem.request[[self.asked[a] for a in crowd]], free
-            ):
-                crowd = crowd[:-1]
+            crowd = in_the_way_of(problem, self.asked, alone, s, n)
             if crowd:
                 v, units = self.kept[RunningUnits(g, j, s)]
                 each = node_class.pods[g, s]
                 self.row([*((self.load[a, j], 1.0) for a in crowd), (v, units / each)], most=count)
                 self._taken[g].append(Taken(j, crowd, count, each))
 
-    # --- domains --------------------------------------------------------------
-
-    def _domains(self) -> None:
-        problem = self.problem
-        number: dict[int, int] = {s: a for a, s in enumerate(self.asked)}
-        first = np.array([c.nodes[0] for c in self.classes])
-        #: By level and domain, the node classes there.
-        inside: dict[int, dict[int, list[int]]] = {}
-        for level in self._levels:
-            mine: defaultdict[int, list[int]] = defaultdict(list)
-            for j, d in enumerate(problem.levels[level].domain[first].tolist()):
-                if d >= 0:
-                    mine[d].append(j)
-            inside[level] = mine
-        offers: dict[tuple[int, int, int], float] = {}
-        needs: defaultdict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
-        for p, part in enumerate(self.parts):
-            choices = []
-            for d, js in inside[part.level].items():
-                if part.pin >= 0 and part.pin != d:
-                    continue
-                for s in part.units:
-                    if (part.level, d, number[s]) not in offers:
-                        offers[part.level, d, number[s]] = sum(
-                            self._most_of(number[s], j) for j in js
-                        )
-                if all(offers[part.level, d, number[s]] >= k for s, k in part.units.items()):
-                    y = self.here[p, d] = self.variable(1)
-                    choices.append((y, 1.0))
-                    for s, k in part.units.items():
-                        needs[part.level, d, number[s]].append((y, k))
-            self.row([*choices, (self.placed[part.gang], -1.0)], least=0, most=0)
-        for (level, d, a), parts in needs.items():
-            load = [(self.load[a, j], 1.0) for j in inside[level][d] if (a, j) in self.load]
-            inner = list(parts)
-            for (other, e, b), more in needs.items():
-                if (
-                    b == a
-                    and other != level
-                    and inside[other][e]
-                    and set(inside[other][e]) <= set(inside[level][d])
-                ):
-                    inner += more
-            self.row([*load, *((y, -float(k)) for y, k in inner)], least=0)
-
-        self._spare(inside, number)
-
-    def _spare(self, inside: dict[int, dict[int, list[int]]], number: Mapping[int, int]) -> None:
-        """What each level brings, and what running gangs can spare of it."""
-        comes, own = Counter[ClassIdx](), Counter[tuple[int, int]]()
-        for gang in (*self.waiting, *self.running):
-            for d in _new_demands(gang):
-                comes[gang.demands[d].pod_class] += gang.demands[d].count
-        for part in self.parts:
-            for s, units in part.own.items():
-                own[part.level, s] += units
-        lone = {(level, number[s]) for (level, s), n in own.items() if n == comes[ClassIdx(s)]}
-        levels = LevelLoads(self, self.load, inside, lone)
-        if self._sharp:
-            levels.add(self.parts, self.here, number)
-        first = [int(c.nodes[0]) for c in self.classes]
-        domains = {lv: self.problem.levels[lv].domain[first].tolist() for lv in self._levels}
-        rows = SpareRows(self, self.load, levels, domains)
+    def _spare(self, domains: Domains, *, sharp: bool) -> None:
+        """What running gangs can spare of what each level brings."""
+        lone = domains.lone(self.parts, (*self.waiting, *self.running), self.placed_again)
+        levels = LevelLoads(self, self.load, domains.inside, lone)
+        if sharp:
+            levels.add(self.parts, self.here, domains.number)
+        rows = SpareRows(self, self.load, levels, domains.of_classes)
         for gang in self.running:
-            coming = 0 if self.moves else sum(gang.demands[d].count for d in _new_demands(gang))
+            coming = 0 if self.moves else sum(gang.demands[d].count for d in new_demands(gang))
             spare = sum(home.units for home in gang.home) + coming - self._least(gang)
             # Where nothing can be spared, the rows of each node say so.
             if spare > 0 and self._taken[gang.index]:
                 rows.add(SparingGang(spare, self.placed[gang.index], self._taken[gang.index]))
-
-    def _most_of(self, a: int, j: int) -> float:
-        v = self.load.get((a, j))
-        return 0.0 if v is None else self.most(v)
 
     # --- all the rest -----------------------------------------------------------
 
@@ -341,8 +327,11 @@ class VictimModel(LinearModel):
             if base is not None:
                 self.row([(self.placed[gang.index], 1), (base, -1)], most=0)
         coming: defaultdict[ClassIdx, _Terms] = defaultdict(list)
-        for (_, s), terms in self.come.items():
-            coming[s] += [(v, -w) for v, w in terms]
+        for (_, s), come in self.come.items():
+            coming[s] += [(v, -w) for v, w in come]
+        for s in self.placed_again:
+            for gang in self.running:
+                coming[s] += [(v, -w) for v, w in self._leaving(gang.index, s, self._one)]
         for a, s in enumerate(self.asked):
             self.row([*loads[a], *summed(coming[s])], least=0)
         for gang in () if self.moves else self.running:
@@ -352,6 +341,12 @@ class VictimModel(LinearModel):
         self._budgets()
         if self.moves:
             self._everything_has_room()
+
+    def _leaving(self, gang: GangIdx, pod_class: ClassIdx, times: int) -> _Terms:
+        """So many times its units of a pod class, less those that stay."""
+        units = units_at_home(self.problem.gangs[gang], pod_class)
+        kept = self._kept_of[gang, pod_class]
+        return summed([(times, units), *((v, -w) for v, w in kept)]) if units else []
 
     def _queues(self) -> None:
         for row in self.problem.queue_rows:
@@ -392,15 +387,22 @@ class VictimModel(LinearModel):
         total = problem.free.sum(axis=0, dtype=np.float64)
         for r in range(len(problem.columns)):
             runs = sum(
-                h.units * int(problem.request[g.demands[h.demand].pod_class, r])
+                h.units * int(problem.request[s, r])
                 for g in self.running
                 for h in g.home
+                if (s := g.demands[h.demand].pod_class) not in self.placed_again
             )
-            terms = [
-                (v, float(problem.request[self.asked[a], r]))
-                for (a, _), v in self.load.items()
-                if problem.request[self.asked[a], r]
+            terms: _Terms = []
+            for one, (v, units) in self.kept.items():
+                if one.pod_class in self.placed_again:
+                    terms.append((v, float(problem.request[one.pod_class, r]) * units))
+            terms += [
+                (v, float(problem.request[self.asked[a], r])) for (a, _), v in self.load.items()
             ]
+            for (_, s), come in self.come.items():
+                if s not in self.asked:
+                    terms += [(v, w * int(problem.request[s, r])) for v, w in come]
+            terms = [(v, w) for v, w in summed(terms) if w]
             if terms:
                 self.row(terms, most=max(0.0, float(total[r]) - runs))
 
@@ -445,8 +447,3 @@ class VictimModel(LinearModel):
             self.row(summed(terms), least=at_least)
         if at_most is not None:
             self.row(summed(terms), most=at_most)
-
-
-def _new_demands(gang: Gang) -> frozenset[int]:
-    """The demands of a gang whose units are not at home now."""
-    return frozenset(range(len(gang.demands))) - {home.demand for home in gang.home}

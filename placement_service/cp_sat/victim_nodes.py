@@ -1,4 +1,4 @@
-"""Nodes that the victim model need not distinguish, and what of them may run out."""
+"""Nodes as the victim model sees them: which need no distinction, and what each has room for."""
 
 from __future__ import annotations
 
@@ -61,9 +61,44 @@ def covered_by(problem: Problem, budget: Budget) -> Mapping[GangIdx, set[ClassId
     return covered
 
 
-def exclude_each_other(asked: Ints, free: Ints) -> bool:
-    """Whether no node with so much free holds two of them."""
-    both = asked[:, None, :] + asked[None, :, :]
+def taken_whole(
+    problem: Problem, classes: Sequence[NodeClass], asked: Sequence[ClassIdx], fits: Ints
+) -> frozenset[int]:
+    """Node classes where no node holds two units that come, or one beside a running pod. `fits` of
+    the pod classes that are `asked` come to a node of a class at most [A, J].
+    """
+    found = set()
+    for j, node_class in enumerate(classes):
+        able = np.flatnonzero(fits[:, j])
+        if not len(able) or (fits[able, j] > 1).any():
+            continue
+        free = problem.free[node_class.nodes[0]]
+        requests = problem.request[[asked[a] for a in able.tolist()]]
+        if exclude_each_other(requests, free) and all(
+            (requests + problem.request[s] > free).any(axis=1).all() for _, s in node_class.pods
+        ):
+            found.add(j)
+    return frozenset(found)
+
+
+def in_the_way_of(
+    problem: Problem, asked: Sequence[ClassIdx], alone: Sequence[int], running: int, node: int
+) -> list[int]:
+    """Those of some pod classes, by their numbers among `asked`, that a node has no room for beside
+    a running pod; and of them it holds no two.
+    """
+    free = problem.free[node]
+    requests = problem.request[[asked[a] for a in alone]]
+    blocked = (requests + problem.request[running] > free).any(axis=1)
+    crowd = [a for a, is_blocked in zip(alone, blocked, strict=True) if is_blocked]
+    while crowd and not exclude_each_other(problem.request[[asked[a] for a in crowd]], free):
+        crowd = crowd[:-1]
+    return crowd
+
+
+def exclude_each_other(requests: Ints, free: Ints) -> bool:
+    """Whether a node has no room for units of any two pod classes, or two of one."""
+    both = requests[:, None, :] + requests[None, :, :]
     return bool((both > free).any(axis=2).all())
 
 

@@ -20,11 +20,12 @@ def most_that_come(
     gangs: Sequence[Gang],
     parts: Sequence[WaitingPart],
     settled: Collection[GangIdx],
+    anywhere: Collection[ClassIdx] = (),
 ) -> Ints:
     """At most so many units of each of the pod classes `asked` fit a node of each class [A, J].
 
-    `gangs` bring them, and `parts` of these lie in one domain each. Running gangs that are
-    `settled` keep their minimum.
+    `gangs` bring them, and `parts` of these lie in one domain each. Those that are asked for
+    `anywhere` may come to every node. Running gangs that are `settled` keep their minimum.
     """
     first = np.array([c.nodes[0] for c in classes], dtype=np.int64)
     free = _beside(problem, classes, first, settled)
@@ -35,6 +36,7 @@ def most_that_come(
     sizes = np.array([len(c.nodes) for c in classes], dtype=np.int64)
     part_of = {part.gang: part for part in parts}
     reached = np.zeros(fits.shape, dtype=bool)
+    reached[[number[s] for s in anywhere]] = True
     for gang in gangs:
         brought = {number[d.pod_class] for d in gang.demands if d.pod_class in number}
         part = part_of.get(gang.index)

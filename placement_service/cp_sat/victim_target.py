@@ -20,7 +20,9 @@ _NOWHERE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The aim of a plan: units that stay, by gang, and nodes for each gang that comes."""
+    """The aim of a plan: units that stay, by gang, and nodes for each gang that comes, also for
+    those that move and need a certain place.
+    """
 
     staying: Mapping[GangIdx, Units]
     places: Mapping[int, Ints]
@@ -48,10 +50,29 @@ def target_of(model: VictimModel, values: Floats) -> Target:
     for (p, d), v in model.here.items():
         if values[v] > 0.5:
             domains[model.parts[p].gang].append((model.parts[p].level, d))
+    for kind, counts in zip(model.kinds, model.moved_here, strict=True):
+        # Which of parts that need the same goes to which domain does not matter.
+        chosen = [d for d, v in counts.items() for _ in range(round(values[v]))]
+        moved = [g for g in kind.gangs if values[model.placed[g]] <= 0.5]
+        for g, d in zip(moved, chosen, strict=False):
+            domains[g].append((kind.level, d))
     places: dict[int, Ints] = {}
-    for gang in model.waiting:
-        if values[model.placed[gang.index]] > 0.5:
-            js = sorted({j for d in gang.demands for j in used[number[d.pod_class]]})
+    for gang in (*model.waiting, *model.running):
+        comes = values[model.placed[gang.index]] > 0.5
+        if gang.home:
+            left = sum(staying.get(gang.index, {}).values()) < sum(h.units for h in gang.home)
+            comes = left and any(
+                gang.demands[h.demand].pod_class in model.placed_again for h in gang.home
+            )
+        if comes:
+            js = sorted(
+                {
+                    j
+                    for d in gang.demands
+                    if d.pod_class in number
+                    for j in used[number[d.pod_class]]
+                }
+            )
             nodes = np.sort(np.concatenate([model.classes[j].nodes for j in js] or [_NOWHERE]))
             if domains[gang.index]:
                 inside = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement_service.formulation.indices import GangIdx
@@ -15,7 +15,8 @@ from placement_service.formulation.scope_tree import Part, tree_of
 class WaitingPart:
     """A part of a waiting gang that lies in one domain of a level: units by pod class.
 
-    `own` are the units of which no part inside it has a domain of its own.
+    It lies inside larger parts of its gang at the levels `within`, which count its units too. `own`
+    are the units of which no part inside it has a domain of its own.
     """
 
     gang: GangIdx
@@ -23,32 +24,39 @@ class WaitingPart:
     pin: int
     units: Mapping[int, int]
     own: Mapping[int, int]
+    within: frozenset[int] = frozenset()
 
 
-def parts_of(problem: Problem, gang: Gang) -> Iterator[WaitingPart]:
-    """The parts of a gang that require a domain, with their minimum; none where scopes overlap."""
+def parts_of(problem: Problem, gang: Gang, counted: Collection[int]) -> Iterator[WaitingPart]:
+    """The parts of a gang that require a domain, with the pod classes of their minimum that are
+    counted; none where scopes overlap.
+    """
     tree = tree_of(problem, gang)
     if tree is None:
         return
-    stack: list[Part] = [tree]
+    stack: list[tuple[Part, frozenset[int]]] = [(tree, frozenset())]
     while stack:
-        part = stack.pop()
-        stack += part.children
+        part, within = stack.pop()
+        mine = within if part.required < 0 else within | {part.required}
+        stack += [(child, mine) for child in part.children]
         if part.required < 0 or part.scope is None:
             continue
         inside = set(part.demands)
         narrower = [set(p.demands) for p in _all_inside(part) if p.required >= 0]
-        units: defaultdict[int, int] = defaultdict(int)
-        own: defaultdict[int, int] = defaultdict(int)
+        units: Counter[int] = Counter()
+        own: Counter[int] = Counter()
         for q in gang.requirements:
             classes = {gang.demands[d].pod_class for d in q.demands}
             if q.missing and inside.issuperset(q.demands) and len(classes) == 1:
                 pod_class = classes.pop()
+                if pod_class not in counted:
+                    continue
                 units[pod_class] += q.missing
                 if not any(n.intersection(q.demands) for n in narrower):
                     own[pod_class] += q.missing
         if units:
-            yield WaitingPart(gang.index, part.required, part.scope.pin, dict(units), dict(own))
+            at = part.required, part.scope.pin
+            yield WaitingPart(gang.index, *at, dict(units), dict(own), within)
 
 
 def _all_inside(part: Part) -> Iterator[Part]:

@@ -30,7 +30,10 @@ def settle_victims(state: State) -> None:
     open_gangs = sum(bool(g.home) for g in state.problem.gangs)
     if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
         state.phase = "victims"
-        _Descent(state).run()
+        descent = _Descent(state, large_only=True)
+        descent.run()
+        if descent.model.leaves_out and not state.proven and state.left > 0:
+            _Descent(state).run()
         if not state.proven and state.left > 0:
             _Descent(state, sharp=True).run()
 
@@ -38,11 +41,17 @@ def settle_victims(state: State) -> None:
 class _Descent:
     """The descent from goal to goal: `held` of them are settled, and are rows in the model."""
 
-    def __init__(self, state: State, *, sharp: bool = False) -> None:
+    def __init__(self, state: State, *, large_only: bool = False, sharp: bool = False) -> None:
         self.state = state
         self.goals = state.goals
         self.sharp = sharp
-        self.model = VictimModel(state.problem, frozenset(_settled(state)), sharp=sharp)
+        self.model = VictimModel(
+            state.problem,
+            frozenset(_settled(state)),
+            state.parameters.model,
+            large_only=large_only,
+            sharp=sharp,
+        )
         #: The terms of each goal. They are made once, because some add variables, which solutions
         #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
@@ -196,6 +205,10 @@ class _Descent:
         residual = ResidualCapacity(problem)
         residual.take_plan(plan)
         for gang in sorted((problem.gangs[g] for g in target.places), key=self._hardest):
+            if gang.index in plan:
+                # Only extras of it move.
+                builder.move(residual, plan, gang)
+                continue
             nodes = target.places[gang.index]
             units = builder.place(residual, gang, within=nodes)
             if units is None:

@@ -19,7 +19,7 @@ def reached(question: Snapshot, settled: Sequence[int] = ()) -> list[int]:
     """The units of the only gang that waits, which come last, that fit each node at most."""
     problem = formulate(question, PREEMPT)
     [new] = [g for g in problem.pending if not g.home]
-    parts = list(parts_of(problem, new))
+    parts = list(parts_of(problem, new, range(len(problem.request))))
     asked = [new.demands[0].pod_class]
     classes = node_classes(problem, asked, [LevelIdx(part.level) for part in parts])
     fits = most_that_come(problem, classes, asked, [new], parts, [GangIdx(i) for i in settled])
