@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,14 +55,17 @@ class VictimPlan:
         priorities = sorted({g.priority for g in self.problem.gangs if g.home}, reverse=True)
         self._rank = {priority: rank for rank, priority in enumerate(priorities)}
 
-    def go_home(self) -> bool:
-        """Brings gangs that are away home where there is room; returns whether any came home."""
+    def go_home(self, gangs: Collection[GangIdx] | None = None) -> bool:
+        """Brings gangs that are away home where there is room, all or some of them; returns
+        whether any came home.
+        """
+        gangs = self.away if gangs is None else gangs
         plan = dict(self.plan)
         mark, queues = self.residual.mark(), self.residual.queues.left
-        self.builder.put_back_home(self.residual, plan, self.dearest(self.away))
+        self.builder.put_back_home(self.residual, plan, self.dearest(gangs))
         self.residual.undo(mark)
         self.residual.queues.left = queues
-        came = any(plan.get(i) != self.plan.get(i) for i in self.away)
+        came = any(plan.get(i) != self.plan.get(i) for i in gangs)
         if came:
             self.move_to(plan)
         return came

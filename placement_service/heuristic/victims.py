@@ -11,6 +11,8 @@ A domain that costs little for one gang may be the only cheap one for another. S
 gang of the narrowest domains gets a domain in mind, so that the sum of the estimated costs is
 least, and other gangs keep away from domains that several would take. This is not done with moves.
 
+Afterwards gangs that went whole come home where that costs less: those in their place go elsewhere.
+
 Rights to use the room of others are not checked here: room that a gang may not use does not fit it
 (see `formulation.running_gangs`).
 """
@@ -27,7 +29,7 @@ from placement_service.formulation.arrays import Ints
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Demand, Gang
+from placement_service.formulation.problem import Demand, Gang, Problem
 from placement_service.heuristic.clearing import Clearing
 from placement_service.heuristic.domain_assignment import least_assignment
 from placement_service.heuristic.gang_units import OutOfTime
@@ -47,6 +49,10 @@ MORE = 1.5
 
 #: How often a domain is tried again without the gangs for which there is no room elsewhere.
 MOST_TRIES = 4
+
+
+#: How often victims are spared at most once their waiting gangs keep their domains.
+MOST_ROUNDS = 3
 
 
 class _Priced(NamedTuple):
@@ -70,27 +76,49 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
     first, which costs least where there is room for all. With moves the placed gangs are then
     placed once more, each beside all the others.
     """
-    problem = builder.problem
-
-    def order(gang: Gang) -> tuple[int, ...]:
-        levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)
-        size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
-        first = (-gang.priority,) if by_priority else ()
-        return (*first, -max(levels, default=0), -size, -gang.priority, gang.index)
-
-    waiting = [g for g in problem.pending if not g.home and g.index not in plan]
+    waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
     if not waiting:
         return plan
     search = _Search(builder, plan)
-    waiting = bases_first(sorted(waiting, key=order))
+    if by_priority:
+        waiting.sort(key=lambda g: (-g.priority, _narrowest_first(builder.problem, g)))
+    else:
+        waiting.sort(key=lambda g: _narrowest_first(builder.problem, g))
+    waiting = bases_first(waiting)
     try:
         search.make_room_for(waiting, until)
         if search.now.moves:
             search.place_again(waiting, until)
+        else:
+            search.spare_victims(waiting, until)
     except OutOfTime:
         # The plan found so far is whole.
         pass
     return search.best
+
+
+def spare_victims(builder: Builder, plan: Plan, *, until: float) -> Plan:
+    """A plan that loses less to the same waiting gangs, if there is one nearby; without moves."""
+    placed = [g for g in builder.problem.pending if not g.home and g.index in plan]
+    placed = bases_first(sorted(placed, key=lambda g: _narrowest_first(builder.problem, g)))
+    search = _Search(builder, plan)
+    try:
+        for anew in (True, *[False] * MOST_ROUNDS):
+            before = search.best
+            search.spare_victims(placed, until, anew=anew)
+            if search.best is before and not anew:
+                break
+    except OutOfTime:
+        # The plan found so far is whole.
+        pass
+    return search.best
+
+
+def _narrowest_first(problem: Problem, gang: Gang) -> tuple[int, ...]:
+    """Gangs with the narrowest domains first, of these the largest."""
+    levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)
+    size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
+    return (-max(levels, default=0), -size, -gang.priority, gang.index)
 
 
 class _Search:
@@ -104,6 +132,8 @@ class _Search:
         self.best = plan
         #: Gangs for which there is no room elsewhere.
         self._stuck: set[GangIdx] = set()
+        #: Gangs that are not to go.
+        self._spared: set[GangIdx] = set()
         self._needs: dict[GangIdx, _Need] = {}
         #: The domain that is meant for each gang while it waits.
         self._meant: dict[GangIdx, int] = {}
@@ -141,6 +171,54 @@ class _Search:
                 self.best = found.plan
             else:
                 now.move_to(before)
+
+    def spare_victims(self, gangs: Sequence[Gang], until: float, *, anew: bool = False) -> None:
+        """Brings gangs home that went whole, the dearest first, where that costs less: the gangs
+        in their place use other nodes of their domain instead, or with `anew` another domain.
+        """
+        now = self.now
+        for index in now.dearest(i for i in now.away if i not in now.plan):
+            if time.monotonic() > until:
+                break
+            if index in now.plan:
+                # It came home with another one.
+                continue
+            before, cost = now.plan, now.cost(now.plan, ())
+            if (
+                self._spare(self.problem.gangs[index], gangs, until, anew=anew)
+                and now.cost(now.plan, ()) < cost
+            ):
+                self.best = now.plan
+            else:
+                now.move_to(before)
+
+    def _spare(self, victim: Gang, gangs: Sequence[Gang], until: float, *, anew: bool) -> bool:
+        """Brings a gang home, and the gangs in its place elsewhere in their domains."""
+        now = self.now
+        nodes = {home.node for home in victim.home}
+        there = [g for g in gangs if any(n in nodes for _, n, _ in now.plan.get(g.index, ()))]
+        units = {g.index: now.plan[g.index] for g in there}
+        now.move_to({i: u for i, u in now.plan.items() if i not in units})
+        if not now.go_home([victim.index]):
+            return False
+        self._stuck = self._spared = {victim.index}
+        for gang in there:
+            level = self._need(gang).level
+            inside = np.arange(self.problem.node_count)
+            if level >= 0:
+                domain = int(self.problem.levels[level].domain[units[gang.index][0].node])
+                inside = self.builder.topology.inside(level, domain)
+            if not self.builder.base_is_placed(gang, now.plan):
+                return False
+            found = self._within(gang, inside, self._prices(gang))
+            if found is None and anew and level >= 0:
+                now.go_home()
+                found = self._in_the_room_of_others(gang, until)
+            if found is None:
+                return False
+            now.move_to(found.plan)
+        now.go_home()
+        return True
 
     # --- where ----------------------------------------------------------------
 
@@ -202,7 +280,7 @@ class _Search:
         """The plan with a gang where that costs least; None where no victims make enough room."""
         best: _Priced | None = None
         prices = self._prices(gang)
-        self._stuck.clear()
+        self._stuck = set(self._spared)
         left = MOST_DOMAINS
         for nodes in self._domains(gang, prices):
             if time.monotonic() > until or not left:

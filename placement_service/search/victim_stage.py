@@ -21,6 +21,7 @@ from placement_service.formulation.tiers.admitted import Admitted
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.heuristic.orders import orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.heuristic.victims import spare_victims
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 
@@ -30,6 +31,8 @@ def settle_victims(state: State) -> None:
     open_gangs = sum(bool(g.home) for g in state.problem.gangs)
     if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
         state.phase = "victims"
+        if not any(g.keeps for g in state.problem.gangs):
+            _accept(state, spare_victims(state.builder, state.plan, until=state.deadline))
         descent = _Descent(state, large_only=True)
         descent.run()
         if descent.model.leaves_out and not state.proven and state.left > 0:
@@ -223,11 +226,7 @@ class _Descent:
             left.sort(key=self._hardest)
             for gang in (g for g in left if plan.get(g.index, ()) != g.home):
                 builder.move(residual, plan, gang)
-        self._accept(plan)
-
-    def _accept(self, plan: Plan) -> None:
-        state = self.state
-        state.accept(state.builder.build(orders(state.problem)[0], start=plan))
+        _accept(state, plan)
 
     def _hardest(self, gang: Gang) -> tuple[int, int, int]:
         """Gangs with the narrowest domains first, then the largest."""
@@ -238,6 +237,10 @@ class _Descent:
         gpus = self.state.problem.gpus
         size = sum(int(gpus[d.pod_class]) * d.count for d in gang.demands)
         return -narrowest, -size, gang.index
+
+
+def _accept(state: State, plan: Plan) -> None:
+    state.accept(state.builder.build(orders(state.problem)[0], start=plan))
 
 
 def _settled(state: State) -> Iterator[GangIdx]:
