@@ -71,6 +71,8 @@ class Node:
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
     #: The ComputeDomain that the node serves now, "" for none.
     compute_domain: str = ""
+    #: How many pods of it run there, 0 where that is not known: it ends with the last of them.
+    compute_domain_pods: int = 0
     #: Why it is not known what is left here, "" where it is; else the node is unschedulable, too.
     closed_because: str = ""
 

@@ -56,6 +56,7 @@ class Parts(NamedTuple):
     partitions: tuple[DevicePartition, ...] = ()
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
     compute_domain: str = ""
+    compute_domain_pods: int = 0
     closed_because: str = ""
 
 
@@ -329,6 +330,7 @@ def parts_of(node: Node) -> Parts:
         node.partitions,
         node.partition_policy,
         node.compute_domain,
+        node.compute_domain_pods,
         node.closed_because,
     )
 

@@ -25,6 +25,15 @@ KEY = "compute domain"
 SEVERAL = "several compute domains"
 
 
+#: Avoids the pods of every domain on a host.
+AVOIDS_ALL = PodAffinityTerm(
+    LabelSelector(match_expressions=(Requirement(KEY, Operator.EXISTS),)),
+    HOSTNAME,
+    (),
+    all_namespaces=True,
+)
+
+
 def with_compute_domains(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the rule as labels and rules of pods; itself where there is none."""
     sets = [s for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets]

@@ -1,5 +1,5 @@
-"""What a leaving gang frees beside room, and for whom: host ports, and places that it kept others
-out of by required anti-affinity, its own or theirs.
+"""What a leaving gang frees beside room, and for whom: host ports, nodes for other ComputeDomains,
+and places that it kept others out of by required anti-affinity, its own or theirs.
 
 A pod stays at home or goes for gangs that may evict it. A pod of any other gang meets it in
 both cases: if it stays it is in the way, and what comes free when it goes is not for that pod. So
@@ -24,6 +24,7 @@ class _Holder(NamedTuple):
     """Running pods of one kind: what they hold, and the rows of their nodes."""
 
     ports: tuple[HostPort, ...]
+    compute_domain: str
     pod: RunningPod | None
     rows: list[int]
 
@@ -75,18 +76,22 @@ class KeptBack:
             gang = snapshot.gangs[index]
             victim = self._rights.victim(gang)
             for s in (s for group in gang.groups for s in group.pod_sets):
-                for bound in s.bound_pods if looked_at or s.template.host_ports else ():
-                    pod, ports = listed.get(bound.name), s.template.host_ports
+                ports, domain = s.template.host_ports, s.template.compute_domain
+                for bound in s.bound_pods if looked_at or ports or domain else ():
+                    pod = listed.get(bound.name)
                     alike: object = (
                         ports,
+                        domain,
                         pod and (pod.namespace, of_labels(pod.labels), pod.required_anti_affinity),
                     )
-                    holder = found[victim].setdefault(alike, _Holder(ports, pod, []))
+                    holder = found[victim].setdefault(alike, _Holder(ports, domain, pod, []))
                     holder.rows.append(self._row_of[bound.node])
         return {victim: list(holders.values()) for victim, holders in found.items()}
 
     def _closed_by(self, holder: _Holder, namespace: str, template: PodTemplate) -> Iterator[int]:
         if any(one.conflicts(other) for one in template.host_ports for other in holder.ports):
+            yield from holder.rows
+        if template.compute_domain and holder.compute_domain not in ("", template.compute_domain):
             yield from holder.rows
         pod = holder.pod
         if pod is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -62,18 +62,22 @@ def others(snapshot: Snapshot, chosen: frozenset[int]) -> tuple[RunningPod, ...]
 
 
 class Freed:
-    """What running pods leave on their nodes when they go: room, and host ports."""
+    """What running pods leave on their nodes when they go: room, host ports, ComputeDomains."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._amounts: dict[str, list[int]] = {}
         self._ports: defaultdict[int, set[HostPort]] = defaultdict(set)
+        #: By node and ComputeDomain the pods that leave it.
+        self._of_domain: Counter[tuple[int, str]] = Counter()
 
     def add(self, template: PodTemplate, rows: Iterable[int]) -> None:
         """A pod like this goes from each of some nodes."""
         at = list(rows)
         for row in at if template.host_ports else ():
             self._ports[row].update(template.host_ports)
+        for row in at if template.compute_domain else ():
+            self._of_domain[row, template.compute_domain] += 1
         for resource, amount in template.requests.items():
             if resource not in self._amounts:
                 self._amounts[resource] = [0] * len(self._nodes)
@@ -96,20 +100,30 @@ class Freed:
         requested = dict(self._nodes.requested)
         for resource in self.resources:
             requested[resource] = requested.get(resource, nothing) - self.of(resource)
-        parts = self._without_ports() if self._ports else self._nodes.parts
-        return replace(self._nodes, requested=requested, parts=parts)
+        return replace(self._nodes, requested=requested, parts=self._parts())
 
-    def _without_ports(self) -> KindColumn[Parts]:
-        """What nodes have, with the ports free that come free."""
+    def _parts(self) -> KindColumn[Parts]:
+        """What nodes have, without the ports and ComputeDomains that end."""
         parts = self._nodes.parts
+        ends = {
+            row
+            for (row, domain), pods in self._of_domain.items()
+            if parts[row].compute_domain == domain and 0 < parts[row].compute_domain_pods <= pods
+        }
+        if not self._ports and not ends:
+            return parts
         kinds, number = list(parts.kinds), parts.number.copy()
-        found: dict[tuple[int, frozenset[HostPort]], int] = {}
-        for row, free in self._ports.items():
-            key = int(number[row]), frozenset(free)
+        found: dict[tuple[int, frozenset[HostPort], bool], int] = {}
+        for row in sorted({*self._ports, *ends}):
+            free = frozenset(self._ports.get(row, ()))
+            key = int(number[row]), free, row in ends
             if key not in found:
                 found[key] = len(kinds)
-                before = kinds[key[0]]
-                left = tuple(port for port in before.host_ports if port not in free)
-                kinds.append(before._replace(host_ports=left))
+                left = kinds[key[0]]
+                ports = tuple(port for port in left.host_ports if port not in free)
+                left = left._replace(host_ports=ports)
+                if row in ends:
+                    left = left._replace(compute_domain="", compute_domain_pods=0)
+                kinds.append(left)
             number[row] = found[key]
         return KindColumn(tuple(kinds), number)

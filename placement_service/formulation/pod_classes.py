@@ -173,7 +173,15 @@ class PodClasses:
         eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
-            self.snapshot, raw, levels, eligible, masks, self._selectors, self._owned, counts
+            self.snapshot,
+            raw,
+            levels,
+            eligible,
+            masks,
+            self._selectors,
+            self._owned,
+            counts,
+            np.array(self._at, dtype=np.int64),
         )
         for formulate in FORMULATE:
             formulate(draft)

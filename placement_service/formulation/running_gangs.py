@@ -18,8 +18,9 @@ that stays, when where it runs counts in `topology` for pods that wait, when its
 there, when nothing says which of the listed devices of its nodes it has, or what is left beside
 those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
 its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
-are in a ComputeDomain, require reservations or want network devices. Pods with rules about other
-pods may be evicted but not moved: the request does not list whom only their rules see.
+require reservations or want network devices. Pods with rules about other pods may be evicted but
+not moved: the request does not list whom only their rules see. Neither are pods in a ComputeDomain:
+each that moves would be a kind of pods of its own for every model.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -278,9 +279,8 @@ def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
         template.required_affinity or template.required_anti_affinity or template.spread_constraints
     )
     return bool(
-        (moves and about_pods)
+        (moves and (about_pods or template.compute_domain))
         or template.same_pcie_nics
-        or template.compute_domain
         or template.required_reservation
     )
 

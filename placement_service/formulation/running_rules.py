@@ -20,7 +20,8 @@ from placement_service.formulation.pod_selectors import PodSelectors
 
 def out_of_place(snapshot: Snapshot) -> frozenset[str]:
     """The names of these pods, among those in pod sets."""
-    return frozenset(_on_shared_ports(snapshot)) | frozenset(_kept_apart(snapshot))
+    several = (_on_shared_ports, _kept_apart, _in_several_domains)
+    return frozenset(name for rule in several for name in rule(snapshot))
 
 
 def _told(snapshot: Snapshot) -> Iterator[tuple[BoundPod, PodTemplate]]:
@@ -47,6 +48,20 @@ def _on_shared_ports(snapshot: Snapshot) -> Iterator[str]:
             if in_use != [port] or sum(map(port.conflicts, here[pod.node])) > 1:
                 yield pod.name
                 break
+
+
+def _in_several_domains(snapshot: Snapshot) -> Iterator[str]:
+    """Pods in a ComputeDomain on a node that serves another one, too."""
+    nodes = snapshot.columns
+    members = [(pod, t.compute_domain) for pod, t in _told(snapshot) if t.compute_domain]
+    serves: defaultdict[str, set[str]] = defaultdict(set)
+    for pod, domain in members:
+        serves[pod.node].add(domain)
+    for pod, domain in members:
+        row = nodes.row_of.get(pod.node)
+        said = "" if row is None else nodes.parts[row].compute_domain
+        if len(serves[pod.node]) > 1 or said not in ("", domain):
+            yield pod.name
 
 
 def _kept_apart(snapshot: Snapshot) -> Iterator[str]:

@@ -5,7 +5,8 @@ gangs that may not use all of it (`eviction_rights.Sharing`). What else comes fr
 gangs that it is not for (`kept_back`).
 
 Affinity and spread of a running pod bind nobody else, and itself no longer, so they are dropped. Of
-its anti-affinity what the list of running pods tells remains: it binds those that come.
+its anti-affinity what the list of running pods tells remains: it binds those that come. A pod in a
+ComputeDomain that no waiting pod is in simply avoids all pods in others: that is one rule for all.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.reservations import Reservation
 from placement_service.entities.solution import Assignment
+from placement_service.formulation.compute_domains import AVOIDS_ALL
 from placement_service.formulation.eviction_rights import EvictionRights, for_sharing
 from placement_service.formulation.kept_back import KeptBack
 from placement_service.formulation.open_gangs import MUST_RUN, Freed, opened, others
@@ -47,6 +49,13 @@ def open_for_evictions(
     names = {snapshot.gangs[i].name for i in chosen}
     row = snapshot.columns.row_of
     terms = {pod.name: pod.required_anti_affinity for pod in snapshot.running_pods}
+    wanted = {
+        s.template.compute_domain
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+        if s.pods
+    }
     kept_back = KeptBack(snapshot, chosen, rights)
     gangs: list[PodGang] = []
     homes: list[Assignment] = []
@@ -73,9 +82,11 @@ def open_for_evictions(
                     # Pods with devices of their own are not alike.
                     own = pod.name if pod.devices else ""
                     at_home[pod.node, terms.get(pod.name, ()), own].append(Pod(pod.name))
+                alone = s.template.compute_domain not in ("", *wanted)
                 for (node, mine, _), pods in at_home.items():
+                    rules = (*mine, AVOIDS_ALL) if alone else mine
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
-                    sets.append(PodSet(room.at_home(template, mine), tuple(pods)))
+                    sets.append(PodSet(room.at_home(template, rules, alone=alone), tuple(pods)))
             groups.append(replace(group, pod_sets=tuple(sets)))
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
@@ -146,8 +157,11 @@ class _Room:
             self._charged[key] = replace(template, requests=requests)
         return self._charged[key]
 
-    def at_home(self, template: PodTemplate, terms: Terms) -> PodTemplate:
-        """A charged template with these terms as its only rule about other pods."""
+    def at_home(self, template: PodTemplate, terms: Terms, *, alone: bool) -> PodTemplate:
+        """A charged template with these terms as its only rule about other pods.
+
+        `alone`: they also say what its ComputeDomain does.
+        """
         if not (template.required_affinity or template.spread_constraints) and (
             template.required_anti_affinity == terms
         ):
@@ -159,6 +173,7 @@ class _Room:
                 required_affinity=(),
                 spread_constraints=(),
                 required_anti_affinity=terms,
+                compute_domain="" if alone else template.compute_domain,
             )
         return self._at_home[key]
 

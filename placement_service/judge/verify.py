@@ -61,6 +61,7 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     evictions.queues_reclaim_what_is_guaranteed,
     capacity.what_a_victim_leaves_serves_those_above_it,
     freed.ports_of_victims_serve_those_above_them,
+    freed.nodes_of_victims_serve_the_domains_of_those_above_them,
     freed.places_that_victims_kept_free_serve_those_above_them,
     devices.pods_get_the_devices_that_they_ask_for,
     devices.devices_are_not_overfilled,

@@ -136,6 +136,7 @@ def twin(model: Node, name: str, labels: dict[str, str] | None = None) -> Node:
         unschedulable=False,
         ready=True,
         compute_domain="",
+        compute_domain_pods=0,
         closed_because="",
         taints=tuple(t for t in model.taints if not t.key.startswith(_TROUBLE)),
         devices=tuple(
@@ -247,10 +248,14 @@ def bound(snapshot: Snapshot, nodes: dict[str, str]) -> Snapshot:
 
 def _with_pods(node: Node, templates: Sequence[PodTemplate]) -> Node:
     ports = tuple(port for template in templates for port in template.host_ports)
+    # Of unknown numbers nothing more is known.
+    known = node.compute_domain_pods > 0
+    joined = known * sum(t.compute_domain == node.compute_domain for t in templates)
     return replace(
         node,
         requested=_sum([node.requested, *(template.requests for template in templates)]),
         host_ports=node.host_ports + ports,
+        compute_domain_pods=node.compute_domain_pods + joined,
     )
 
 
@@ -315,13 +320,18 @@ def _left(
                 used_milli=max(0, device.used_milli - compute),
                 used_memory_milli=max(0, device.used_memory_milli - memory),
             )
-    busy = (node.name, node.compute_domain) in staying
+    # Where their number is known, other pods than those of gangs may be in the domain.
+    known = node.compute_domain_pods > 0
+    of_domain = sum(template.compute_domain == node.compute_domain for _, template in pods)
+    members = max(0, node.compute_domain_pods - of_domain)
+    busy = members > 0 if known else (node.name, node.compute_domain) in staying
     return replace(
         node,
         requested={name: max(0, amount) for name, amount in requested.items()},
         host_ports=tuple(ports),
         devices=tuple(devices.values()),
         compute_domain=node.compute_domain if busy else "",
+        compute_domain_pods=members,
     )
 
 

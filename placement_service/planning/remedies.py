@@ -444,4 +444,5 @@ def _likeness(node: Node) -> object:
         node.host_ports,
         node.devices,
         node.compute_domain,
+        node.compute_domain_pods,
     )

@@ -341,6 +341,7 @@ def test_a_claim_on_a_channel_is_membership_of_its_domain() -> None:
         pod("b", resourceClaims=claims("ch-2")), gang(podgroups=[group("w", "a", "b")]),
     )  # fmt: skip
     assert sent.snapshot.nodes[0].compute_domain == "ml/one"
+    assert sent.snapshot.nodes[0].compute_domain_pods == 1
     assert [s.template.compute_domain for s in sent.gangs[0].groups[0].pod_sets] == [
         "ml/one", "ml/two",
     ]  # fmt: skip

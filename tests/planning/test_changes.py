@@ -168,6 +168,18 @@ def test_devices_ports_and_reservations_are_given_back() -> None:
     assert new.snapshot.reservations[0].held.extended[GPU] == 2
 
 
+@pytest.mark.parametrize(("members", "left"), [(1, ("", 0)), (2, ("c", 1))])
+def test_a_compute_domain_ends_with_the_last_of_its_pods(
+    members: int, left: tuple[str, int]
+) -> None:
+    asked = request([node("n1")], [gang("runs", 0, gpus=2, on=["n1"])])
+    n1 = asked.snapshot.nodes[0]
+    n1.compute_domain, n1.compute_domain_pods = "c", members
+    asked.gangs[0].groups[0].pod_sets[0].template.compute_domain = "c"
+    after = changes.without(asked, resource_name("runs")).snapshot.nodes[0]
+    assert (after.compute_domain, after.compute_domain_pods) == left
+
+
 def test_a_gang_gets_another_priority() -> None:
     asked = two_racks()
     new = changes.with_priority(asked, resource_name("waits"), 5)

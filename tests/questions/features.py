@@ -81,6 +81,7 @@ FEATURES: Mapping[str, Test] = {
     ),
     "taints": lambda d: any(node.taints for node in d.snapshot.nodes),
     "host ports of pods that may move": _of_running(lambda t: t.host_ports),
+    "ComputeDomains of pods that may move": _of_running(lambda t: t.compute_domain),
     "rules between pods of pods that may move": _of_running(
         lambda t: t.required_anti_affinity or t.required_affinity or t.spread_constraints
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -158,4 +159,26 @@ def with_compute_domains(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     def told(s: PodSet) -> PodSet:
         return replace(s, template=replace(s.template, compute_domain=draw(names)))
 
-    return replace(snapshot, nodes=nodes, gangs=with_sets(snapshot, told))
+    snapshot = replace(snapshot, nodes=nodes, gangs=with_sets(snapshot, told))
+    return snapshot if draw(rarely) else draw(with_served_domains(snapshot))
+
+
+@st.composite
+def with_served_domains(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
+    """Nodes serve the ComputeDomains of the pods on them, and mostly say how many these are."""
+    members: dict[str, Counter[str]] = {}
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for s in group.pod_sets:
+                for pod in s.bound_pods if s.template.compute_domain else ():
+                    here = members.setdefault(pod.node, Counter())
+                    here[s.template.compute_domain] += 1
+    nodes = []
+    for node in snapshot.nodes:
+        for domain, pods in members.get(node.name, Counter()).most_common(1):
+            untold = draw(rarely)
+            known = not draw(rarely)
+            count = (pods + untold) * known
+            node = replace(node, compute_domain=domain, compute_domain_pods=count)
+        nodes.append(node)
+    return replace(snapshot, nodes=tuple(nodes))

@@ -24,7 +24,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.selectors import LabelSelector
-from tests.strategies.devices import with_devices
+from tests.strategies.devices import with_devices, with_served_domains
 from tests.strategies.nodes import host_ports
 from tests.strategies.pods import affinity_terms, spread_constraints
 from tests.strategies.queues import in_a_queue, memberships, queue_trees
@@ -137,6 +137,7 @@ def with_rules_between_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     }
     gangs = with_sets(snapshot, lambda s: replace(s, template=replace(s.template, **ruled[id(s)])))
     ruled_snapshot = replace(snapshot, gangs=gangs)
+    ruled_snapshot = draw(with_served_domains(ruled_snapshot))
     running = tuple(
         RunningPod(bound.name, bound.node, template.labels, template.required_anti_affinity)
         for bound, template in _told(ruled_snapshot)
@@ -156,6 +157,7 @@ _rules: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(lambda port: {"host_ports": (port,)}, host_ports),
     st.builds(lambda term: {"required_anti_affinity": (term,)}, affinity_terms),
     st.builds(lambda term: {"required_affinity": (term,)}, affinity_terms),
+    st.builds(lambda domain: {"compute_domain": domain}, st.sampled_from("de")),
     st.builds(lambda spread: {"spread_constraints": (spread,)}, spread_constraints),
 )
 

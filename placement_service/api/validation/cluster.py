@@ -92,6 +92,8 @@ def texts_of_nodes_are_short(request: Request) -> Iterator[Violation]:
         problem = lengths.problem(parts.compute_domain, MAX_KEY)
         if problem:
             yield "compute_domain", problem
+        if parts.compute_domain_pods < 0:
+            yield "compute_domain_pods", f"must not be negative, is {parts.compute_domain_pods}"
         problem = lengths.problem(parts.closed_because, MAX_TEXT)
         if problem:
             yield "closed_because", problem

@@ -229,7 +229,7 @@ def _parse_taints(contents: tuple[bytes, ...], found: Found) -> tuple[Taint, ...
 
 
 #: The rare parts of a node, as slices.
-_PartSlices = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], int, str, str]
+_PartSlices = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], int, str, int, str]
 
 
 def _part_slices(slices: Slices) -> list[_PartSlices]:
@@ -245,18 +245,20 @@ def _part_slices(slices: Slices) -> list[_PartSlices]:
                 tuple(part.partitions),
                 part.partition_policy,
                 part.compute_domain,
+                part.compute_domain_pods,
                 part.closed_because,
             )
             for part in slices.parts()
         ]
     policies = [node.partition_policy for node in nodes]
     domains = [node.compute_domain for node in nodes]
+    pods = [node.compute_domain_pods for node in nodes]
     reasons = [node.closed_because for node in nodes]
-    return [((), (), (), *rest) for rest in zip(policies, domains, reasons, strict=True)]
+    return [((), (), (), *rest) for rest in zip(policies, domains, pods, reasons, strict=True)]
 
 
 def _parse_parts(content: _PartSlices, found: Found) -> Parts:
-    host_ports, devices, partitions, policy, compute_domain, closed_because = content
+    host_ports, devices, partitions, policy, compute_domain, pods, closed_because = content
     parsed = map(cluster_pb2.DevicePartition.FromString, partitions)
     return Parts(
         parse_host_ports(map(cluster_pb2.HostPort.FromString, host_ports)),
@@ -264,6 +266,7 @@ def _parse_parts(content: _PartSlices, found: Found) -> Parts:
         tuple([DevicePartition(tuple(p.devices), p.score, p.ring_bandwidth) for p in parsed]),
         _parse_partition_policy(policy, found),
         compute_domain,
+        pods,
         closed_because,
     )
 
@@ -300,6 +303,7 @@ def node_to_proto(node: Node) -> cluster_pb2.Node:
         if node.partition_policy is PartitionPolicy.HONOR
         else cluster_pb2.PARTITION_POLICY_PREFER,
         compute_domain=node.compute_domain,
+        compute_domain_pods=node.compute_domain_pods,
         closed_because=node.closed_because,
     )
 

@@ -33,6 +33,7 @@ class NodeSlices(Protocol):
     not_ready: bool
     partition_policy: int
     compute_domain: str
+    compute_domain_pods: int
     closed_because: str
 
     def HasField(self, name: str) -> bool: ...
@@ -46,6 +47,7 @@ class PartSlices(Protocol):
     partitions: Sequence[bytes]
     partition_policy: int
     compute_domain: str
+    compute_domain_pods: int
     closed_because: str
 
 
@@ -70,6 +72,7 @@ _NODE = {
     "partitions": _Kind(_FIELD.TYPE_BYTES),
     "partition_policy": _Kind(_FIELD.TYPE_INT32),
     "compute_domain": _Kind(_FIELD.TYPE_STRING),
+    "compute_domain_pods": _Kind(_FIELD.TYPE_INT32),
     "closed_because": _Kind(_FIELD.TYPE_STRING),
 }
 _PARTS = {
@@ -78,6 +81,7 @@ _PARTS = {
     "partitions": _Kind(_FIELD.TYPE_BYTES, repeated=True),
     "partition_policy": _Kind(_FIELD.TYPE_INT32),
     "compute_domain": _Kind(_FIELD.TYPE_STRING),
+    "compute_domain_pods": _Kind(_FIELD.TYPE_INT32),
     "closed_because": _Kind(_FIELD.TYPE_STRING),
 }
 

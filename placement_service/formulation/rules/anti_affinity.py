@@ -7,7 +7,8 @@ exclude each other, so with a large K
     K * |A| + |B| <= K      K * |A| + |D| <= K      and B, D not both there.
 
 The first two are knapsack rows, on a node simply a resource; only the last,
-which needs pods that avoid others without being avoided, is a rule of its own.
+which needs pods that avoid others without being avoided, is a rule of its own. Where one side
+are pods that stay at home or go, and one at most on each node, it is such a row, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.entities.request import PodAffinityTerm
-from placement_service.formulation.arrays import MANY, UNLIMITED, Ints
+from placement_service.formulation.arrays import MANY, UNLIMITED, Bools, Ints
 from placement_service.formulation.indices import LevelIdx
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
 from placement_service.formulation.rules.draft import Column, RuleDraft
@@ -38,7 +39,13 @@ def formulate(draft: RuleDraft) -> None:
             sides = [side for side in (carry_only, match_only) if side.any()] or [both & False]
             for side in sides:
                 _limit(draft, number, (both * MANY + side * 1).astype(np.int64))
-        if carry_only.any() and match_only.any():
+        if not (carry_only.any() and match_only.any()):
+            continue
+        pairs = ((carry_only, match_only), (match_only, carry_only))
+        few = next((p for p in pairs if level.is_host and _one_on_each_node(draft, p[0])), None)
+        if few is not None:
+            _limit(draft, number, (few[0] * MANY + few[1] * 1).astype(np.int64))
+        else:
             draft.rules.append(Exclusion(number, carry_only, match_only))
             draft.special |= carry_only | match_only
 
@@ -54,6 +61,15 @@ def _running_pods_avoid(draft: RuleDraft) -> None:
         taken[level.domain[homes]] = True
         taken[-1] = False
         draft.eligible[np.ix_(draft.matched(term), taken[level.domain])] = False
+
+
+def _one_on_each_node(draft: RuleDraft, side: Bools) -> bool:
+    """Whether pods of some classes are at home or nowhere, one at most on each node."""
+    at = draft.at[side]
+    if (at < 0).any():
+        return False
+    counts = np.array(draft.counts, dtype=np.int64)[side]
+    return int(np.bincount(at, counts).max(initial=0)) <= 1
 
 
 def _limit(draft: RuleDraft, number: LevelIdx, weight: Ints) -> None:

@@ -44,8 +44,11 @@ class RuleDraft:
         selectors: PodSelectors,
         owned: Sequence[tuple[int, ...]],
         counts: Sequence[int],
+        at: Ints,
     ) -> None:
-        """Of each pod class: (namespace, template), reservations that it owns, and its pods."""
+        """Of each pod class: (namespace, template), reservations that it owns, its pods, and the
+        one node where they may be, -1 for any.
+        """
         self.snapshot = snapshot
         self.templates = templates
         self.levels = levels
@@ -54,6 +57,7 @@ class RuleDraft:
         self._selectors = selectors
         self.owned = owned
         self.counts = counts
+        self.at = at
         self._positions = np.array(
             [selectors.position(ns, t) for ns, t in templates], dtype=np.int64
         )

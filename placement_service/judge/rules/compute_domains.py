@@ -8,13 +8,21 @@ from placement_service.judge.plan import Plan
 
 
 def nodes_serve_one_compute_domain(plan: Plan) -> Iterator[str]:
-    """Pods of no ComputeDomain do not matter; those that run and stay do."""
+    """Pods of no ComputeDomain do not matter; those that run and stay do.
+
+    The domain of a node ends where all of its pods there are evicted.
+    """
     if not any(template.compute_domain for template in plan.templates):
         return
     running = _running(plan)
     for node, pods in plan.new_by_node:
         new = {pod.template.compute_domain for pod in pods} - {""}
-        there = ({node.compute_domain} | running.get(node.name, set())) - {""}
+        gone = sum(
+            victim.template.compute_domain == node.compute_domain
+            for victim in plan.evicted_by_node.get(node.name, ())
+        )
+        ends = 0 < node.compute_domain_pods <= gone
+        there = ({"" if ends else node.compute_domain} | running.get(node.name, set())) - {""}
         if new and len(new | there) > 1:
             yield (
                 f"node {node.name} would serve the compute domains {', '.join(sorted(new | there))}"

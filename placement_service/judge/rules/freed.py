@@ -1,7 +1,8 @@
 """What victims leave besides room serves only gangs that may use their room.
 
-These are host ports, and places that were closed by required anti-affinity: that of the victim, or
-that of the new pod against it. What moved pods leave is for all.
+These are host ports, nodes for other ComputeDomains, and places that were closed by required
+anti-affinity: that of the victim, or that of the new pod against it. What moved pods leave is for
+all.
 """
 
 from __future__ import annotations
@@ -31,6 +32,25 @@ def ports_of_victims_serve_those_above_them(plan: Plan) -> Iterator[str]:
                     for left in victim.template.host_ports
                 ):
                     yield f"pod {pod.name} gets a host port of {_described(victim)}"
+
+
+def nodes_of_victims_serve_the_domains_of_those_above_them(plan: Plan) -> Iterator[str]:
+    """No new pod is on a node where the ComputeDomain of a victim kept it away that does not stand
+    below it.
+    """
+    if not any(template.compute_domain for template in plan.templates):
+        return
+    reclaiming = _reclaiming(plan)
+    for node, pods in plan.new_by_node:
+        for victim in plan.evicted_by_node.get(node.name, ()):
+            theirs = victim.template.compute_domain
+            for pod in pods if theirs and not victim.moves else ():
+                mine = pod.template.compute_domain
+                if mine not in ("", theirs) and not _may_use(pod, victim, reclaiming):
+                    yield (
+                        f"pod {pod.name} of compute domain {mine} is on node {node.name}, which "
+                        f"served {theirs} until the eviction of {_described(victim)}"
+                    )
 
 
 def places_that_victims_kept_free_serve_those_above_them(plan: Plan) -> Iterator[str]:

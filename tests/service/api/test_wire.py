@@ -147,6 +147,7 @@ EVERYTHING = Request(
                 partitions=(DevicePartition((3, 4), 2, 2**38),),
                 partition_policy=PartitionPolicy.HONOR,
                 compute_domain="imex-0",
+                compute_domain_pods=2,
                 closed_because="pod ml/x holds a claim",
             ),
         ),

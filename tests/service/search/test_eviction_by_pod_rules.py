@@ -19,6 +19,7 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
 from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, opened, running, urgent
 from tests.service.questions import gang, node
 from tests.service.search.test_eviction import answer
@@ -176,3 +177,86 @@ def test_a_gang_near_a_pod_that_it_keeps_away_stays() -> None:
     full = answer(question, PREEMPT)
     admitted = next(t for t in full.solution.tiers if t.name is TierName.ADMITTED)
     assert admitted.bound is None or admitted.bound >= admitted.value
+
+
+# --- ComputeDomains ----------------------------------------------------------------
+
+
+def in_domains(members: int, *gangs: PodGang) -> Snapshot:
+    """Nodes n0 and n1 serve a domain with a pod of a gang of two each, n2 with one of its own.
+
+    So many pods are said to be in the domain of n2. A pod that is in none has room everywhere.
+    """
+    two = asking(running("two", "n0", "n1", gpus=1), compute_domain="ml/two")
+    one = asking(running("one", "n2", gpus=1), compute_domain="ml/one")
+    serves = [("ml/two", 1), ("ml/two", 1), ("ml/one", members)]
+    at = tuple(
+        replace(node(f"n{i}", used=1), compute_domain=domain, compute_domain_pods=pods)
+        for i, (domain, pods) in enumerate(serves)
+    )
+    return Snapshot(at, (two, one, *gangs))
+
+
+@pytest.mark.parametrize(
+    ("members", "evicted"),
+    [
+        pytest.param(1, ["one"], id="the fewest pods"),
+        pytest.param(2, ["two", "two"], id="not where a pod stays in the domain"),
+        pytest.param(0, ["two", "two"], id="not where one may stay"),
+    ],
+)
+def test_a_gang_gives_way_whose_compute_domain_is_in_the_way(
+    members: int, evicted: list[str]
+) -> None:
+    mine = asking(urgent(1), compute_domain="ml/mine")
+    result = answer(in_domains(members, mine), PREEMPT)
+    assert result.evicted() == evicted
+    assert len(result.bindings) == 1
+    assert result.solution.proven
+    # Another pod of that domain needs nobody to go.
+    same = asking(urgent(1), compute_domain="ml/two")
+    assert not answer(in_domains(members, same), PREEMPT).evictions
+
+
+def test_a_gang_in_a_compute_domain_is_not_moved() -> None:
+    """With REPACK nothing is proven, because a rule would let it go."""
+    mine = asking(urgent(1), compute_domain="ml/mine")
+    result = answer(in_domains(1, mine), REPACK)
+    assert not result.evictions
+    assert not result.solution.proven
+
+
+@pytest.mark.parametrize("priority", [0, 1])
+def test_a_node_serves_no_other_domain_of_the_priority_of_its_victim(priority: int) -> None:
+    """A gang without a domain evicts both pods of one, for their GPUs."""
+    old = asking(running("old", "n0", "n0", gpus=4), compute_domain="ml/old")
+    mine = asking(gang("mine", pods=1, gpus=0), compute_domain="ml/mine")
+    at = replace(node("n0", used=8), compute_domain="ml/old", compute_domain_pods=2)
+    question = Snapshot((at,), (old, replace(mine, priority=priority), urgent(8)))
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["old", "old"]
+    assert len(result.bindings) == 1 + priority
+    assert result.solution.proven
+
+
+def test_a_domain_ends_only_with_all_of_its_pods() -> None:
+    """Two pods are in the domain, and one of them is an extra."""
+    old = asking(running("old", "n0", "n0", gpus=1, minimum=1), compute_domain="ml/old")
+    mine = asking(urgent(1), compute_domain="ml/mine")
+    at = replace(node("n0", used=2), compute_domain="ml/old", compute_domain_pods=2)
+    assert answer(Snapshot((at,), (old, mine)), PREEMPT).evicted() == ["old", "old"]
+
+
+def test_a_gang_stays_on_a_node_with_pods_of_two_domains() -> None:
+    one, two = (asking(running(d, "n0", gpus=1), compute_domain=f"ml/{d}") for d in ("one", "two"))
+    question = Snapshot((node("n0", used=2),), (one, two, urgent(8)))
+    assert not opened(question)
+    assert opened(replace(question, gangs=(one, urgent(8)))) == [0]
+
+
+def test_one_pod_on_each_node_that_keeps_others_away_is_a_column() -> None:
+    """So no pod class is under a rule across nodes, which some models leave out."""
+    mine = asking(urgent(1), compute_domain="ml/mine")
+    problem = formulate(in_domains(1, mine), PREEMPT)
+    assert not problem.special.any()
+    assert not problem.rules

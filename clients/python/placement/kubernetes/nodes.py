@@ -76,6 +76,7 @@ def _read_node(
         labels = {**labels, HOSTNAME: one.name}
     told = status.get("allocatable")
     amounts = allocatable.read(status.get("capacity") if told.absent else told)
+    domains = [p.needs.compute_domain for p in bound if p.needs.compute_domain]
     board = around.devices.board(one.name, labels, amounts.get(GPU, 0), bound)
     amounts = _with_gpus(amounts, board.healthy)
     more = around.claimable.get(one.name)
@@ -91,7 +92,8 @@ def _read_node(
         devices=board.devices,
         partitions=board.partitions,
         partition_policy=board.policy,
-        compute_domain=next((p.needs.compute_domain for p in bound if p.needs.compute_domain), ""),
+        compute_domain=domains[0] if domains else "",
+        compute_domain_pods=len(domains),
     )
 
 

@@ -234,7 +234,8 @@ def _release(request: ComputePlacementRequest, pods: Collection[str]) -> None:
                         held = reservations[pod.reservation].held
                         add(held, pod_set.template.requests, 1)
     for node in nodes.values():
-        if node.name in left and (node.name, node.compute_domain) not in staying:
+        known = node.compute_domain_pods
+        if node.name in left and not known and (node.name, node.compute_domain) not in staying:
             node.compute_domain = ""
     keep(request.snapshot.pods, lambda pod: pod.name not in pods)
 
@@ -255,6 +256,10 @@ def _leave(node: Node, pod: BoundPod, template: PodTemplate) -> None:
     for port in template.host_ports:
         if port in node.host_ports:
             node.host_ports.remove(port)
+    if node.compute_domain_pods and template.compute_domain == node.compute_domain:
+        node.compute_domain_pods -= 1
+        if not node.compute_domain_pods:
+            node.compute_domain = ""
 
 
 def add(total: Resources, amount: Resources, sign: int) -> None:
@@ -281,6 +286,7 @@ def _twin(model: Node, name: str, values: Mapping[str, str]) -> Node:
     node.ClearField("host_ports")
     node.unschedulable = node.not_ready = False
     node.compute_domain = node.closed_because = ""
+    node.compute_domain_pods = 0
     keep(node.taints, lambda taint: not taint.key.startswith(_TROUBLE))
     for device in node.devices:
         device.unhealthy = False

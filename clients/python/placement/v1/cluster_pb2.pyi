@@ -66,7 +66,7 @@ class ClusterSnapshot(_message.Message):
     def __init__(self, revision: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., pods: _Optional[_Iterable[_Union[RunningPod, _Mapping]]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[Reservation, _Mapping]]] = ..., disruption_budgets: _Optional[_Iterable[_Union[DisruptionBudget, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "labels", "allocatable", "requested", "taints", "unschedulable", "not_ready", "host_ports", "devices", "partitions", "partition_policy", "compute_domain", "closed_because")
+    __slots__ = ("name", "labels", "allocatable", "requested", "taints", "unschedulable", "not_ready", "host_ports", "devices", "partitions", "partition_policy", "compute_domain", "closed_because", "compute_domain_pods")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class Node(_message.Message):
     PARTITION_POLICY_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_DOMAIN_FIELD_NUMBER: _ClassVar[int]
     CLOSED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_DOMAIN_PODS_FIELD_NUMBER: _ClassVar[int]
     name: str
     labels: _containers.ScalarMap[str, str]
     allocatable: Resources
@@ -100,7 +101,8 @@ class Node(_message.Message):
     partition_policy: PartitionPolicy
     compute_domain: str
     closed_because: str
-    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., unschedulable: _Optional[bool] = ..., not_ready: _Optional[bool] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DevicePartition, _Mapping]]] = ..., partition_policy: _Optional[_Union[PartitionPolicy, str]] = ..., compute_domain: _Optional[str] = ..., closed_because: _Optional[str] = ...) -> None: ...
+    compute_domain_pods: int
+    def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., taints: _Optional[_Iterable[_Union[Taint, _Mapping]]] = ..., unschedulable: _Optional[bool] = ..., not_ready: _Optional[bool] = ..., host_ports: _Optional[_Iterable[_Union[HostPort, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[DevicePartition, _Mapping]]] = ..., partition_policy: _Optional[_Union[PartitionPolicy, str]] = ..., compute_domain: _Optional[str] = ..., closed_because: _Optional[str] = ..., compute_domain_pods: _Optional[int] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("index", "unhealthy", "used_milli", "used_memory_milli", "memory_bytes", "numa_node", "pcie_switch", "nics")

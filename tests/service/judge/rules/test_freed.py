@@ -12,6 +12,7 @@ from tests.scenario import Group, Scenario, near
 from tests.service.judge.rules.asking import accepts, refuses
 
 PREEMPT, MOVE = EvictionKind.PREEMPT, EvictionKind.MOVE
+OLD = {"old_w_runs_0": None}
 
 #: A gang with a host port on a node with much room, and two that want the port.
 PORT = (
@@ -48,6 +49,48 @@ class TestPorts:
         assert accepts(scenario, scenario.bind(equal_w_0="x1"), gone)
         both = scenario.bind(equal_w_0="x2")
         assert refuses(scenario, "both ask for host port 80/TCP on node nodes/x2", both, gone)
+
+
+def in_domain(domain: str) -> dict[str, str]:
+    return {"compute_domain": domain}
+
+
+def served(members: int) -> Scenario:
+    """Half of a node serves a ComputeDomain, and so many pods are said to be in it."""
+    scenario = Scenario("x1=4/8", policy=PORT.policy)
+    [x1] = scenario.nodes
+    there = replace(x1, compute_domain="theirs", compute_domain_pods=members)
+    old = Group("w", gpus=4, told=("x1",), asks=in_domain("theirs"))
+    new = Group("w", pods=1, gpus=1, asks=in_domain("mine"))
+    return (
+        replace(scenario, nodes=(there,))
+        .gang("old", old)
+        .gang("high", new, priority=1)
+        .gang("equal", new)
+        .gang("plain", pods=1, gpus=1, priority=1)
+    )
+
+
+class TestComputeDomains:
+    def test_the_domain_ends_with_its_last_pod(self) -> None:
+        scenario = served(1)
+        bindings, gone = scenario.bind(high_w_0="x1"), scenario.evict(PREEMPT, "high", **OLD)
+        assert refuses(scenario, "would serve & mine, theirs", bindings)
+        assert accepts(scenario, bindings, gone)
+
+    @pytest.mark.parametrize("members", [0, 2])
+    def test_it_does_not_end_while_others_may_be_in_it(self, members: int) -> None:
+        scenario = served(members)
+        gone = scenario.evict(PREEMPT, "high", **OLD)
+        words = "would serve & mine, theirs"
+        assert refuses(scenario, words, scenario.bind(high_w_0="x1"), gone)
+
+    def test_its_node_serves_no_domain_of_its_priority(self) -> None:
+        scenario = served(1)
+        gone = scenario.evict(PREEMPT, "plain", **OLD)
+        words = "equal-w-0 of compute domain mine & served theirs until & priority 0"
+        bindings = scenario.bind(plain_w_0="x1", equal_w_0="x1")
+        assert refuses(scenario, words, bindings, gone)
 
 
 @pytest.mark.parametrize("carrier", ["victim", "new"])

@@ -351,8 +351,12 @@ type Node struct {
 	// such as a pod that holds what cannot be counted. Then the node gets no new
 	// pods, cordoned or not. Empty if it is known.
 	ClosedBecause string `protobuf:"bytes,13,opt,name=closed_because,json=closedBecause,proto3" json:"closed_because,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// compute_domain_pods is how many pods on this node are in compute_domain, 0
+	// where that is not known. When they all go, because all of them may be
+	// evicted, the node may serve another one. Without a number it may not.
+	ComputeDomainPods int32 `protobuf:"varint,14,opt,name=compute_domain_pods,json=computeDomainPods,proto3" json:"compute_domain_pods,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -474,6 +478,13 @@ func (x *Node) GetClosedBecause() string {
 		return x.ClosedBecause
 	}
 	return ""
+}
+
+func (x *Node) GetComputeDomainPods() int32 {
+	if x != nil {
+		return x.ComputeDomainPods
+	}
+	return 0
 }
 
 // Device is one GPU of a node.
@@ -1505,7 +1516,7 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12+\n" +
 	"\x06queues\x18\x05 \x03(\v2\x13.placement.v1.QueueR\x06queues\x12=\n" +
 	"\freservations\x18\x06 \x03(\v2\x19.placement.v1.ReservationR\freservations\x12M\n" +
-	"\x12disruption_budgets\x18\a \x03(\v2\x1e.placement.v1.DisruptionBudgetR\x11disruptionBudgets\"\xad\x05\n" +
+	"\x12disruption_budgets\x18\a \x03(\v2\x1e.placement.v1.DisruptionBudgetR\x11disruptionBudgets\"\xdd\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
 	"\x06labels\x18\x02 \x03(\v2\x1e.placement.v1.Node.LabelsEntryR\x06labels\x129\n" +
@@ -1523,7 +1534,8 @@ const file_placement_v1_cluster_proto_rawDesc = "" +
 	"partitions\x12H\n" +
 	"\x10partition_policy\x18\v \x01(\x0e2\x1d.placement.v1.PartitionPolicyR\x0fpartitionPolicy\x12%\n" +
 	"\x0ecompute_domain\x18\f \x01(\tR\rcomputeDomain\x12%\n" +
-	"\x0eclosed_because\x18\r \x01(\tR\rclosedBecause\x1a9\n" +
+	"\x0eclosed_because\x18\r \x01(\tR\rclosedBecause\x12.\n" +
+	"\x13compute_domain_pods\x18\x0e \x01(\x05R\x11computeDomainPods\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x01\n" +
