@@ -18,8 +18,9 @@ makes the sets larger, so their values are still bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 from math import comb
 from typing import NamedTuple
@@ -87,7 +88,7 @@ class Configurations:
     that take a unit of a pod class, `accepts[S, N]` those that accept a shape, `shape_of` the
     shape of the pod classes that a requirement chooses from, `parts[C, K]` the parts of a gang
     of each class, `extra[C]` the kind of each of its extras or -1, `most[K]` all that could be
-    placed.
+    placed. `open[T, S]` are the shapes that types accept.
     """
 
     def __init__(
@@ -117,7 +118,17 @@ class Configurations:
         self._types()
         self.signatures = self._signatures(parameters)
         self.most_nodes = max((sum(s.nodes) for s in self.signatures), default=0)
-        self._rows = _Rows(self.signatures, self._open, len(masks))
+        self.rows = _Rows(self.signatures, self.open, len(masks))
+
+    def inside(self, domains: Collection[int], most: Ints) -> Configurations:
+        """The same in some of the domains, for so many parts of each kind [K]."""
+        part = copy(self)
+        mine = ((s, tuple(d for d in s.domains if d in domains)) for s in self.signatures)
+        part.signatures = tuple(replace(s, domains=there) for s, there in mine if there)
+        part.most = most
+        part.most_nodes = max((sum(s.nodes) for s in part.signatures), default=0)
+        part.rows = _Rows(part.signatures, part.open, len(part.accepts))
+        return part
 
     @property
     def unlike(self) -> bool:
@@ -184,18 +195,18 @@ class Configurations:
     # --- types and signatures -------------------------------------------------------
 
     def _types(self) -> None:
-        """`type_of[N]`, -1 for nodes that accept nothing; `_open[T, S]` what types accept."""
+        """`type_of[N]`, -1 for nodes that accept nothing; `open[T, S]` what types accept."""
         columns = self.accepts.T
         kinds, inverse = np.unique(columns, axis=0, return_inverse=True)
         self.type_of = np.asarray(inverse).reshape(-1).astype(np.int64)
-        self._open: Bools = kinds.astype(bool)
-        nothing: Bools = np.logical_not(self._open.any(axis=1))
+        self.open: Bools = kinds.astype(bool)
+        nothing: Bools = np.logical_not(self.open.any(axis=1))
         self.type_of[nothing[self.type_of]] = -1
 
     def _signatures(self, parameters: ConfigurationParameters) -> tuple[Signature, ...]:
         usable = np.flatnonzero(self.type_of >= 0)
         place = self.counting.problem.levels[self.level].place_of
-        counts = np.zeros((int(place.max(initial=-1)) + 1, len(self._open)), dtype=np.int64)
+        counts = np.zeros((int(place.max(initial=-1)) + 1, len(self.open)), dtype=np.int64)
         np.add.at(counts, (place[usable], self.type_of[usable]), 1)
         domains: dict[tuple[int, ...], list[int]] = {}
         for domain in np.flatnonzero(counts.any(axis=1)).tolist():
@@ -209,7 +220,7 @@ class Configurations:
     def _told(self, nodes: Sequence[int], most: int) -> tuple[list[int], int]:
         """The types but the widest that can be distinguished in so many ways, and these ways."""
         there = [t for t, n in enumerate(nodes) if n]
-        more = {t: comb(nodes[t] + int(self._open[t].sum()) - 1, nodes[t]) for t in there}
+        more = {t: comb(nodes[t] + int(self.open[t].sum()) - 1, nodes[t]) for t in there}
         del more[self._widest(nodes)]
         told, ways = [], 1
         for t in sorted(more, key=lambda t: more[t]):
@@ -221,13 +232,13 @@ class Configurations:
     def _widest(self, nodes: Sequence[int]) -> int:
         """The type that accepts most; of these the one with most nodes."""
         there = (t for t, n in enumerate(nodes) if n)
-        return max(there, key=lambda t: (int(self._open[t].sum()), nodes[t]))
+        return max(there, key=lambda t: (int(self.open[t].sum()), nodes[t]))
 
     def _signature(self, nodes: tuple[int, ...], domains: tuple[int, ...], most: int) -> Signature:
         told, _ = self._told(nodes, most)
         others = [t for t, n in enumerate(nodes) if n and t not in told]
         ways = tuple(self._ways(nodes, told))
-        open_shapes: Bools = np.any(self._open[others], axis=0)
+        open_shapes: Bools = np.any(self.open[others], axis=0)
         open_nodes = sum(nodes[t] for t in others)
         return Signature(
             nodes, domains, self._type(open_shapes), open_nodes, ways, len(others) == 1
@@ -235,16 +246,16 @@ class Configurations:
 
     def _type(self, shapes: Bools) -> int:
         """The number of the type that accepts these shapes."""
-        same = np.flatnonzero((self._open == shapes).all(axis=1))
+        same = np.flatnonzero((self.open == shapes).all(axis=1))
         if not len(same):
-            self._open = np.vstack([self._open, shapes])
-            return len(self._open) - 1
+            self.open = np.vstack([self.open, shapes])
+            return len(self.open) - 1
         return int(same[0])
 
     def _ways(self, nodes: Sequence[int], types: Iterable[int]) -> Iterable[tuple[int, ...]]:
         shapes = len(self.accepts)
         each = [
-            list(combinations_with_replacement(np.flatnonzero(self._open[t]).tolist(), nodes[t]))
+            list(combinations_with_replacement(np.flatnonzero(self.open[t]).tolist(), nodes[t]))
             for t in types
         ]
         found: dict[tuple[int, ...], None] = {}
@@ -261,7 +272,7 @@ class Configurations:
     def price(self, prices: Ints) -> Priced:
         """What the best sets of parts are worth; `prices[K]` are not negative."""
         worth, chosen = self._knapsacks(prices, self.most_nodes)
-        best, units = self._rows.best(worth, self.signatures)
+        best, units = self.rows.best(worth, self.signatures)
         columns = np.zeros((len(self.signatures), len(self.kinds)), dtype=np.int64)
         for shape in range(len(worth)):
             columns += chosen[shape][units[:, shape]]
@@ -296,7 +307,7 @@ class Configurations:
             shape, size = self.kinds[k]
             for _ in range(int(column[k])):
                 units[shape] += size
-                if give_nodes(units, signature.nodes, self._open) is None:
+                if give_nodes(units, signature.nodes, self.open) is None:
                     units[shape] -= size
                     break
                 kept[k] += 1
@@ -308,8 +319,8 @@ class Configurations:
         by_type: dict[int, list[int]] = {}
         for node in inside[self.type_of[inside] >= 0].tolist():
             by_type.setdefault(int(self.type_of[node]), []).append(node)
-        counts = [len(by_type.get(t, ())) for t in range(len(self._open))]
-        given = give_nodes(units, counts, self._open)
+        counts = [len(by_type.get(t, ())) for t in range(len(self.open))]
+        given = give_nodes(units, counts, self.open)
         if given is None:
             return None
         found: dict[int, list[int]] = {}

@@ -25,7 +25,9 @@ def settle_configurations(state: State, *, unlike: bool) -> bool:
 
     Returns whether it found a better plan.
     """
-    if state.open_tier is not TierName.ADMITTED or state.left <= 0:
+    # Where nodes are alike, rows say nearly the same of gangs of equal value.
+    able = (TierName.ADMITTED, *((TierName.WAITING,) if unlike else ()))
+    if state.open_tier not in able or state.left <= 0:
         return False
     found = configurations(state.counting, state.parameters.configurations)
     if found is None or (state.layout is not None and len(found.accepts) < 2):
@@ -72,7 +74,7 @@ class Configuring:
         p, now = state.parameters, time.monotonic()
         late = now + state.at_most(state.left * p.configuration_bound_share)
         deadline = now + state.at_most(state.left * p.configuration_share)
-        bound = self.master.bound(terms, maximize=True, deadline=late)
+        bound = self.master.columns.bound(terms, maximize=True, deadline=late)
         if self.proves:
             state.learn(i, bound)
             bound = state.bounds[i]
@@ -89,11 +91,11 @@ class Configuring:
         slack = int(p.configuration_slack * bound)
         left = max(deadline - time.monotonic(), p.least_seconds)
         share = self.state.at_most(left * p.configuration_brief_share)
-        best = self.master.fill(terms, bound, maximize=True, seconds=share, slack=slack)
+        best = self.master.columns.fill(terms, bound, maximize=True, seconds=share, slack=slack)
         left = deadline - time.monotonic()
         if best == bound or left <= p.least_seconds:
             return best
-        more = self.master.refill(
+        more = self.master.columns.refill(
             terms,
             bound,
             maximize=True,

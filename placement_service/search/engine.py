@@ -4,7 +4,7 @@
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Assign: blocks for all gangs of the target at once, by counted rows. Where parts share
    domains of unlike nodes, columns of what fits there together sharpen the bounds and make
-   plans.
+   plans; where some of what goes before topology may be spent, of whole gangs block by block.
 3. Decode: place the target greedily, in one order or a few.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
@@ -47,6 +47,7 @@ from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
+from placement_service.search.unlike_blocks import fill_unlike_blocks
 from placement_service.search.victim_stage import settle_victims
 
 __all__ = ["prepare", "search"]
@@ -116,6 +117,8 @@ def _improve(state: State) -> None:
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, unlike=True)
+        with stage(Stage.FILL):
+            fill_unlike_blocks(state)
         with stage(Stage.DECODE):
             if not assigned and not configured:
                 decode(state, first=True)

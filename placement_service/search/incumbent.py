@@ -100,8 +100,11 @@ class State:
 
     @property
     def first_open(self) -> int:
-        """The first goal that could be proven and is not; the number of goals if none."""
-        return self.worth.first_open(self.bounds)
+        """The first goal that could be proven and is not; the number of goals if none. Goals behind
+        a tier of which some may still be spent are not looked at.
+        """
+        at = self.worth.first_open(self.bounds)
+        return at if at < self.known_goals else len(self.goals)
 
     @property
     def open_tier(self) -> TierName | None:
@@ -113,6 +116,11 @@ class State:
     def proven(self) -> bool:
         """Whether every goal that can be proven is."""
         return self.open_tier is None
+
+    def spends_before(self, tier: TierName) -> bool:
+        """Whether some of a tier before this one is still to be spent for later ones."""
+        later = self.goals[self.known_goals :]
+        return any(goal.tier is tier for goal in later)
 
     @property
     def packs(self) -> bool:

@@ -52,6 +52,14 @@ class SearchParameters:
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
 
+    #: Whole gangs for blocks of unlike racks: the share of the time for all blocks; how much of
+    #: what gangs count beyond their parts draws them to the first blocks; rows for small pods; and
+    #: how many of the last blocks are filled together where that is not enough.
+    unlike_share: float = 0.6
+    unlike_surplus: float = 0.0
+    unlike_rows: int = 8
+    unlike_again: tuple[int, ...] = (1, 2, 3, 5, 7)
+
     #: From so many running gangs that may give way on, they have a model of their own.
     victim_gangs: int = 30
     #: Variables up to which whole numbers cost no more than a linear program, and say all.

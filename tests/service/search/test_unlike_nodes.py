@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from bench.instances import Instance
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy
@@ -11,11 +13,13 @@ from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
+from placement_service.search.unlike_blocks import fill_unlike_blocks
 from tests.scenario import Group, Scenario
 
 POLICY = Policy(deterministic=True)
@@ -34,6 +38,29 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     assert settle_configurations(state, unlike=True)
     assert state.worth.values[0] <= state.bounds[0] < before
     assert state.bounds[0] - state.worth.values[0] <= 0.01 * state.bounds[0]
+    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
+    assert verify(snapshot, POLICY, bindings) == ()
+
+
+@pytest.mark.parametrize(("share", "whole"), [(0.06, True), (0.005, False)])
+def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    settle_configurations(state, unlike=True)
+    before = state.worth.of(TierName.TOPOLOGY)[0]
+    assert before > 5 * UNITS_PER_DOMAIN
+    # Nothing may be spent yet.
+    assert not fill_unlike_blocks(state)
+    for tier in (TierName.ADMITTED, TierName.WAITING):
+        state.tolerate(tier, share)
+    assert fill_unlike_blocks(state)
+    # Where little may be spent, the last blocks split gangs.
+    after = state.worth.of(TierName.TOPOLOGY)[0]
+    assert after == 0 if whole else 0 < after < before
+    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
+    both = zip(state.worth.values, state.worth.floors, strict=True)
+    assert all(floor is None or value >= floor for value, floor in list(both)[:at])
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
 

@@ -1,0 +1,174 @@
+"""A linear model of gangs with configurations as columns: bounds, and the best in whole numbers.
+
+Variables of the model ask for parts, columns hold them. Bounds are those of the linear relaxation,
+see `configuration_lp`. Solutions are those of HiGHS or CP-SAT over the configurations found
+there; that these are the best of them proves nothing. The relaxation is so tight that HiGHS often
+has the best before it branches, several times as fast as CP-SAT; where it has not, CP-SAT is
+better at looking for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placement_service.bounds.configurations import Configurations
+from placement_service.cp_sat.configuration_lp import (
+    Column,
+    ConfigurationLp,
+    Duals,
+    Row,
+    Weighted,
+    linear_rows,
+)
+from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, optimise
+from placement_service.formulation.tiers.goal import Terms
+
+#: What lies in domains: {kind: times} for each that holds any.
+Domains = Mapping[int, Mapping[int, int]]
+
+
+class ColumnModel:
+    """`needs[K]` are the parts of each kind that variables of `cp` ask for. `chosen` are the values
+    of its variables in the last solution, and `domains` what lies where there.
+    """
+
+    def __init__(
+        self,
+        configurations: Configurations,
+        cp: cp_model.CpModel,
+        needs: Sequence[Sequence[tuple[Var, int]]],
+        parameters: ModelParameters = MODEL_DEFAULTS,
+        center: Duals | None = None,
+    ) -> None:
+        """Prices are expected near the `center`."""
+        self.configurations, self.cp, self.needs = configurations, cp, needs
+        self.lp = ConfigurationLp(configurations, needs, parameters)
+        self.lp.center = center
+        self.chosen: Sequence[int] = ()
+        self.domains: Domains = {}
+        self._used: Mapping[Column, int] = {}
+
+    def bound(self, terms: Terms[Var], *, maximize: bool, deadline: float) -> int:
+        """A proven bound of a goal under all that is held; `deadline` as `time.monotonic`."""
+        return self.lp.bound(self.cp, terms, maximize=maximize, deadline=deadline)
+
+    def fill(
+        self,
+        terms: Terms[Var],
+        bound: int,
+        *,
+        maximize: bool,
+        seconds: float,
+        slack: int,
+        nodes: int = 1,
+    ) -> int | None:
+        """The value of the best solution with the known configurations that HiGHS finds before it
+        branches, or in so many nodes; None if it finds none.
+
+        `bound` is the proven one, at which the search may end. Configurations are left out that
+        cost more than `slack`, in the goal's units, of the bound where they are used.
+        """
+        columns, goal = self._columns(slack), [(v.index, w) for v, w in terms]
+        model = LinearModel()
+        for low, *_, high in (v.domain for v in self.cp.proto.variables):
+            assert not low, "a variable of the master that cannot be 0"
+            model.variable(high)
+        for column in columns:
+            model.variable(self._domains(column))
+        for row in (*linear_rows(self.cp), *self._rows_of_uses(columns)):
+            least = -math.inf if row.low is None else row.low
+            model.row(row.weights, least, math.inf if row.high is None else row.high)
+        model.row(goal, **{"most" if maximize else "least": bound})
+        found = model.whole(goal, maximize=maximize, seconds=seconds, nodes=nodes).values
+        if found is None:
+            return None
+        counts = np.rint(found).astype(np.int64).tolist()
+        return self._take(goal, columns, counts)
+
+    def refill(
+        self,
+        terms: Terms[Var],
+        bound: int,
+        *,
+        maximize: bool,
+        seconds: float,
+        effort: float,
+        slack: int,
+    ) -> int | None:
+        """The same by CP-SAT, from the solution there is: it takes longer, and sometimes finds
+        more.
+        """
+        cp, columns = self.cp.clone(), self._columns(slack)
+        for column in columns:
+            cp.new_int_var(0, self._domains(column), "")
+        for row in self._rows_of_uses(columns):
+            assert row.high is not None
+            weights = [(cp.get_int_var_from_proto_index(v), w) for v, w in row.weights]
+            cp.add(dot(weights) <= row.high)
+        hold(cp, terms, None if maximize else bound, bound if maximize else None)
+        variables = [cp.get_int_var_from_proto_index(i) for i in range(len(cp.proto.variables))]
+        uses = variables[len(self.cp.proto.variables) :]
+        if self.chosen:
+            # Goals have added variables since, of which nothing is known.
+            for variable, value in zip(variables, self.chosen, strict=False):
+                cp.add_hint(variable, value)
+            for use, column in zip(uses, columns, strict=True):
+                cp.add_hint(use, self._used.get(column, 0))
+        found = optimise(
+            cp, terms, maximize=maximize, seconds=seconds, effort=effort, portfolio=False
+        )
+        if isinstance(found, Answer):
+            return None
+        counts = [int(found.solver.value(v)) for v in variables]
+        return self._take([(v.index, w) for v, w in terms], columns, counts)
+
+    def _columns(self, slack: int) -> list[Column]:
+        both = zip(self.lp.columns, self.lp.reduced, strict=True)
+        return [column for column, cost in both if cost <= slack]
+
+    def _domains(self, column: Column) -> int:
+        return len(self.configurations.signatures[column.signature].domains)
+
+    def _rows_of_uses(self, columns: Sequence[Column]) -> Iterator[Row]:
+        """Columns are used as often as there are domains at most, and hold all parts. How often
+        each is used are the variables after those of the master.
+        """
+        held: list[list[Weighted]] = [[] for _ in self.needs]
+        within: dict[int, list[Weighted]] = {}
+        for use, column in enumerate(columns, len(self.cp.proto.variables)):
+            within.setdefault(column.signature, []).append(Weighted(use, 1))
+            for k, times in column.parts:
+                held[k].append(Weighted(use, -times))
+        for signature, mine in within.items():
+            there = len(self.configurations.signatures[signature].domains)
+            yield Row(tuple(mine), None, there)
+        both = zip(self.needs, held, self.configurations.most, strict=True)
+        for needs, holds, most in both:
+            if needs and most:
+                asked = [Weighted(v.index, n) for v, n in needs]
+                yield Row((*asked, *holds), None, 0)
+
+    def _take(
+        self, goal: Sequence[tuple[int, int]], columns: Sequence[Column], counts: Sequence[int]
+    ) -> int | None:
+        """Keeps a solution and returns its value; None where it uses more domains than there
+        are, as floats may.
+        """
+        chosen = counts[: len(self.cp.proto.variables)]
+        both = zip(columns, counts[len(chosen) :], strict=True)
+        used = {column: times for column, times in both if times}
+        left = [list(s.domains) for s in self.configurations.signatures]
+        domains: dict[int, dict[int, int]] = {}
+        for column, times in used.items():
+            for _ in range(times):
+                if not left[column.signature]:
+                    return None
+                domains[left[column.signature].pop()] = dict(column.parts)
+        self.chosen, self._used, self.domains = chosen, used, domains
+        return sum(w * chosen[v] for v, w in goal)
