@@ -2,27 +2,31 @@
 
 A waiting gang could have the room of gangs of lower priority, of those that its queue may reclaim
 from, or of all that may be moved. Some of them must not be disturbed all the same: they are not
-preemptible, a disruption budget covers them, they have not run long enough, or the guaranteed
-amount of a queue says so. What is named was tried: without these gangs the waiting one fits beside
-all others. There may be other sets, and smaller ones.
+preemptible, a disruption budget covers them, they have not run long enough, the guaranteed
+amount of a queue says so, or they have something that keeps them (`staying_gangs`). What is named
+was tried: without these gangs the waiting one fits beside all others. There may be other sets, and
+smaller ones.
 
-Rules of what runs about other pods count as if it stayed, and devices that a gang has as if it
-kept them; so where they matter nothing is named.
+Rules of what runs about other pods count as if it stayed, and partitions and shares of GPUs that a
+gang has as if it kept them; so where they matter nothing is named. Its host ports and its whole
+GPUs come free with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.entities.devices import Device
 from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
-from placement_service.entities.request import Snapshot
+from placement_service.entities.request import BoundPod, PodTemplate, Snapshot
 from placement_service.explain import wording as words
+from placement_service.explain.staying_gangs import Protection, why_it_stays
 from placement_service.formulation.arrays import Ints
+from placement_service.formulation.device_blocks import FREE
 from placement_service.formulation.eviction_rights import (
     EvictionRights,
     GuaranteeLack,
@@ -31,21 +35,15 @@ from placement_service.formulation.eviction_rights import (
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.rules import host_ports
 from placement_service.formulation.rules.queues import UNITS_PER_GPU
+from placement_service.formulation.running_rules import out_of_place
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Trials of doing without one of the gangs found.
 MAX_RETURNS = 4
-
-
-class Protection(NamedTuple):
-    """What keeps gangs, as said of one and of several; `subject` is the name of what binds."""
-
-    one: str
-    several: str
-    subject: str = ""
 
 
 #: Of gangs that may give way.
@@ -101,6 +99,7 @@ class ProtectedGangs:
             over |= asked.columns.free(resource) < 0
         #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
         self._overbooked = over
+        self._misplaced = out_of_place(asked)
         self._rooms = {
             index: self._room_of(index)
             for index in sorted(range(len(asked.gangs)), key=self._price)
@@ -183,7 +182,9 @@ class ProtectedGangs:
         if self._rights.keeps_its_minimum(theirs):
             return _YOUNG
         if self._moves or right:
-            return NONE if self._problem.gangs[index].home else None
+            if self._problem.gangs[index].home:
+                return NONE
+            return why_it_stays(theirs, self._asked.columns, moves=self._moves)
         return _of_guarantee(lack) if lack else _YOUNG
 
     def _stays(self, index: int) -> bool:
@@ -206,11 +207,18 @@ class ProtectedGangs:
             held[node] = held.get(node, 0) + count * self._problem.request[pod_class]
         if not held:
             for s in (s for group in self._asked.gangs[index].groups for s in group.pod_sets):
-                request = np.array([s.template.requests.get(c, 0) for c in self._problem.columns])
+                columns = self._problem.columns
+                request = np.array([s.template.requests.get(c, 0) for c in columns])
+                # Where others have them as well they do not come free.
+                if not self._misplaced.intersection(pod.name for pod in s.bound_pods):
+                    request[_ports_among(columns, s.template)] = 1
                 for pod in s.bound_pods:
                     if pod.node in nodes.row_of:
                         row = nodes.row_of[pod.node]
                         held[row] = held.get(row, 0) + request
+                        if FREE in columns and s.template.device_share is None:
+                            gpus = _whole_gpus(nodes.parts[row].devices, pod)
+                            held[row][columns.index(FREE)] += gpus
         rows = [row for row in held if not self._overbooked[row]]
         amounts = np.array([held[row] for row in rows]).reshape(len(rows), len(self._whole))
         return _Room(np.array(rows, dtype=np.int64), np.maximum(amounts, amounts[:, self._whole]))
@@ -260,6 +268,21 @@ class ProtectedGangs:
             state=self._state,
             subject=subjects.pop() if len(subjects) == 1 else "",
         )
+
+
+def _whole_gpus(devices: Iterable[Device], pod: BoundPod) -> int:
+    """How many GPUs are wholly free when a pod goes that shares them with nobody."""
+    return sum(d.index in pod.devices and d.healthy for d in devices)
+
+
+def _ports_among(columns: Sequence[str], template: PodTemplate) -> list[int]:
+    """The columns of the host ports that a pod has: of its address, or of all."""
+    found = []
+    for port in template.host_ports:
+        name = host_ports.column_name(port.protocol, port.port, port.host_ip)
+        every = f"{name} " if not port.host_ip else name
+        found += [r for r, c in enumerate(columns) if c == name or c.startswith(every)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

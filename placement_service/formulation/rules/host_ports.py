@@ -20,6 +20,11 @@ class _Address:
     in_use: set[int] = field(default_factory=set)
 
 
+def column_name(protocol: str, port: int, ip: str) -> str:
+    """The column of a port on one address, or on all."""
+    return f"{protocol} host port {port} {ip}".rstrip()
+
+
 def formulate(draft: RuleDraft) -> None:
     """A column per (port, protocol, address): one pod at most.
 
@@ -61,5 +66,4 @@ def formulate(draft: RuleDraft) -> None:
             kinds = np.zeros(len(nodes.parts.kinds), dtype=bool)
             kinds[list(address.in_use)] = True
             capacity = (~kinds[nodes.parts.number]).astype(np.int64)
-            name = f"{protocol} host port {port} {ip}".rstrip()
-            draft.columns.append(Column(name, capacity, take))
+            draft.columns.append(Column(column_name(protocol, port, ip), capacity, take))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from placement_service.entities.devices import Device
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.entities.queues import GPUS
 from placement_service.entities.request import Policy
+from placement_service.entities.reservations import ReservationSelector
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.named_plan import name_plan
@@ -18,7 +22,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
-from tests.scenario import NOW, Group, Scenario
+from tests.scenario import NOW, Group, Scenario, near, spread
 
 
 def ask(
@@ -202,3 +206,75 @@ def test_a_budget_with_room_protects_nobody() -> None:
     )
     reasons = ask(scenario, EvictionPolicy.PREEMPT, nothing_goes=True)
     assert not [r for r in reasons if "budget" in r.message]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"on": ("x1",)}, "has 1 pod whose requests are not told"),
+        ({"min": 2}, "waits for 1 pod of its minimum itself"),
+        ({"asks": {"same_pcie_nics": 2}}, "has pods with 2 network devices each"),
+        (
+            {"asks": {"required_reservation": ReservationSelector("reservations/r")}},
+            "has pods that require a reservation",
+        ),
+    ],
+)
+def test_a_gang_that_cannot_give_way_says_why(fields: dict[str, Any], said: str) -> None:
+    scenario = FULL.gang("old", replace(old("old", "x1"), **fields))
+    assert preempt(scenario) == [
+        f"gang old (priority 0) {said}; without it the gang would fit; its own priority is 100."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"asks": {"compute_domain": "ml/d"}}, "in ComputeDomain ml/d"),
+        ({"near": (near("rack", app="x"),)}, "with required affinity"),
+        ({"away": (near("rack", app="x"),)}, "with required anti-affinity"),
+        ({"spread": (spread("rack", app="x"),)}, "that are spread"),
+    ],
+)
+def test_a_gang_that_cannot_be_moved_says_why(fields: dict[str, Any], said: str) -> None:
+    scenario = Scenario("r1: x1=4/8 x2=0/4").gang(
+        "old", replace(old("old", "x1", gpus=4), **fields)
+    )
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
+    assert reason.message == (
+        f"gang old (priority 0) has pods {said}, which are not moved; without it the gang would "
+        "fit; its own priority is 0."
+    )
+
+
+def test_a_host_port_comes_free_with_a_protected_gang() -> None:
+    group = replace(old("old", "x1", gpus=1), ports=(80,))
+    scenario = Scenario("r1: x1=7/8").node("x1", ports=[80])
+    scenario = scenario.gang("old", group, not_preemptible=True)
+    urgent = Group("w", pods=1, gpus=1, ports=(80,))
+    *_, reason = ask(scenario.gang("urgent", urgent, priority=100), EvictionPolicy.PREEMPT)
+    assert reason.message == (
+        "gang old (priority 0) is not preemptible; without it the gang would fit; "
+        "its own priority is 100."
+    )
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_listed_gpus_come_free_with_a_protected_gang(told: bool) -> None:
+    """Where it is said which of them it has."""
+    devices = (Device(i, used_milli=1000 if i < 4 else 0) for i in range(8))
+    scenario = Scenario("r1: x1=4/8").with_devices("x1", *devices)
+    scenario = scenario.gang("old", old("old", "x1", gpus=4), not_preemptible=True)
+    [one] = scenario.gangs
+    [group] = one.groups
+    [pods] = group.pod_sets
+    [pod] = pods.bound_pods
+    pods = replace(pods, bound_pods=(replace(pod, devices=(0, 1, 2, 3) if told else ()),))
+    one = replace(one, groups=(replace(group, pod_sets=(pods,)),))
+    assert (
+        preempt(replace(scenario, gangs=(one,)))
+        == [
+            "gang old (priority 0) is not preemptible; without it the gang would fit; "
+            "its own priority is 100."
+        ][: int(told)]
+    )
