@@ -33,6 +33,7 @@ class BlockAssignment:
 
     `takes` [C, R] and `room` [B, R] are rows, `nowhere` [C] what a gang costs that has no block.
     `load` [R, B + 1] is what blocks hold, and `cost` what is above the rows and gangs nowhere cost.
+    `steps` were made so far.
     """
 
     def __init__(self, takes: Ints, room: Ints, nowhere: Ints, *, seed: int) -> None:
@@ -47,7 +48,7 @@ class BlockAssignment:
         self.load: Ints = np.zeros_like(self._room)
         self._random = random.Random(seed)
         self._closed = np.zeros_like(self._apart)
-        self._steps = 0
+        self.steps = 0
         self._measure()
 
     def begin(self, count: Ints) -> None:
@@ -122,7 +123,7 @@ class BlockAssignment:
 
     def _step(self, best: int) -> None:
         """Make the best change of a block with too much, or of gangs nowhere."""
-        self._steps += 1
+        self.steps += 1
         full = np.flatnonzero(self._over).tolist()
         if self.count[:, -1].any() and (not full or self._random.random() < FROM_NOWHERE):
             full = [self._blocks]
@@ -135,7 +136,7 @@ class BlockAssignment:
         elsewhere = at != block
         others, at = others[elsewhere], at[elsewhere]
         swaps = self._swaps(block, mine, here, beyond, others, at)
-        closed = self._closed > self._steps
+        closed = self._closed > self.steps
         limit = best - self.cost
         moves[closed[mine] & (moves >= limit)] = NEVER
         swaps[(closed[mine][:, at] | closed[others, block]) & (swaps >= limit)] = NEVER
@@ -187,7 +188,7 @@ class BlockAssignment:
     def _leave(self, gang: int, block: int, there: int) -> None:
         self._change(gang, block, -1)
         self._change(gang, there, 1)
-        self._closed[gang, block] = self._steps + self._random.randint(*CLOSED)
+        self._closed[gang, block] = self.steps + self._random.randint(*CLOSED)
 
 
 def _above(beyond: Ints) -> Ints:

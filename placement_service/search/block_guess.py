@@ -87,6 +87,7 @@ class BlockGuess:
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: How many gangs the last answer tears.
         self.torn = 0
+        self._steps = 0
         state = mine.state
         share = state.at_most(state.left * self.parameters.assign_share)
         #: The time that is left for others.
@@ -144,14 +145,17 @@ class BlockGuess:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
         rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
-        # Where no gang is torn yet, a result that comes twice is likely to be the least.
-        enough = rounds if self.torn else 2
+        # A result that comes again is likely to be the least.
+        enough = 3 if self.torn else 2
+        # Strict ones hardly ever find room for pieces.
+        strict = 4 if self.torn else 2
         best: _Try | None = None
         times = 0
         for i in range(rounds):
             if self._is_over():
                 break
-            found = self._guess(gangs, torn, strict=not i % 2, more=i // p.assign_torn_more)
+            more, longer = i // p.assign_torn_more, 1 + i // p.assign_longer
+            found = self._guess(gangs, torn, strict=not i % strict, more=more, longer=longer)
             if found is None:
                 continue
             times += best is not None and found.cost == best.cost
@@ -162,7 +166,7 @@ class BlockGuess:
         return best
 
     def _is_over(self) -> bool:
-        return self.mine.state.left <= self._kept
+        return self.mine.state.left <= self._kept or self._steps > self.parameters.assign_all_steps
 
     def _item(self, i: int) -> _Item:
         """What a bundle takes."""
@@ -178,11 +182,12 @@ class BlockGuess:
         )
 
     def _guess(
-        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int
+        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int, longer: int
     ) -> _Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one places all gangs. Of the torn ones some are cut into `more` pieces.
+        A strict one places all gangs. Of the torn ones some are cut into `more` pieces. It takes so
+        many times as many steps.
         """
         rows, classes = self.rows, self.mine.classes
         some = [i for i, n in sorted(gangs.items()) if n]
@@ -204,7 +209,10 @@ class BlockGuess:
         for k in np.argsort(-hard * luck, kind="stable").tolist():
             for _ in range(times[k]):
                 search.add(k)
-        if not self._settle(search, items, strict=strict):
+        steps = longer * self.parameters.assign_steps
+        settled = self._settle(search, items, steps, strict=strict)
+        self._steps += search.steps
+        if not settled:
             return None
         count = search.count
         nowhere = [k for k, n in enumerate(count[:, -1].tolist()) for _ in range(n)]
@@ -224,11 +232,13 @@ class BlockGuess:
         guess = Guess(whole, list(zip(torn, parts, strict=True)))
         return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
 
-    def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
+    def _settle(
+        self, search: BlockAssignment, items: Sequence[_Item], steps: int, *, strict: bool
+    ) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
         tearable = np.array([item.tearable for item in items], dtype=bool)
         for _ in range(self.parameters.assign_corrections):
-            search.run(self.parameters.assign_steps, until=self._is_over)
+            search.run(steps, until=self._is_over)
             if self._is_over():
                 return False
             if not strict:

@@ -54,7 +54,7 @@ def broken(snapshot: Snapshot, state: State, plan: Plan) -> object:
 
 
 def test_parts_of_racks_come_together() -> None:
-    snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}).snapshot()
+    snapshot = Instance("rack_parts", {"blocks": 4, "gangs": 60}, 2).snapshot()
     state = begun(snapshot)
     before = domains(state)
     assert state.packs
