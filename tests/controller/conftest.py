@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from controller.settings import Settings
 from controller.steps import StepObserver, ignored
 from placement.testing import serve
 from tests.cluster.fixtures import Cluster
+from tests.controller.cycle_setting import Setting
 from tests.controller.witness import Witness
 from tests.waiting import LONG
 
@@ -81,3 +83,14 @@ def start(cluster: Cluster, service: str) -> Iterator[Start]:
             stack.enter_context(controller(kubeconfig, address, **settings))
 
         yield begin
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def setting(pool: ThreadPoolExecutor) -> Setting:
+    return Setting(pool)

@@ -19,7 +19,7 @@ from controller.apply import (
 )
 from controller.cache import ClusterCache
 from placement import v1
-from tests.controller.test_cache import INITIALIZED, OURS, pod
+from tests.controller.bodies import INITIALIZED, OURS, pod
 from tests.kubernetes import build
 
 

@@ -13,21 +13,8 @@ from controller.cache import KINDS, ClusterCache
 from controller.gang_state import Lifecycle, node_of, state_of
 from placement.kubernetes import Objects, translate
 from placement.kubernetes.trimming import Trimmer
+from tests.controller.bodies import INITIALIZED, OURS, pod
 from tests.kubernetes import build
-
-OURS = "placement-service"
-INITIALIZED = {"conditions": [{"type": "Initialized", "status": "True"}]}
-
-
-def pod(name: str, *, uid: str = "1", node: str = "", **spec: Any) -> build.Body:
-    placed: build.Body = {"nodeName": node}
-    return build.pod(
-        name,
-        metadata={"uid": uid},
-        schedulerName=OURS,
-        **(placed if node else {}),
-        **spec,
-    )
 
 
 def gang(*pods: str, least: int | None = None) -> build.Body:

@@ -12,7 +12,7 @@ from controller.device_notes import DeviceNotes
 from placement import v1
 from placement.advice_marks import ADVICE
 from placement.kubernetes.device_annotations import ALLOCATED
-from tests.controller.test_cache import OURS, pod
+from tests.controller.bodies import OURS, pod
 
 BOARD = {
     "spec": {

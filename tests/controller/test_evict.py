@@ -15,8 +15,7 @@ from controller.eviction_plan import EvictionPlan, Victim, eviction_plans
 from controller.gang_state import Key
 from placement import v1
 from placement.cluster import ApiError
-from tests.controller.test_cache import OURS, pod
-from tests.controller.test_request import gang
+from tests.controller.bodies import OURS, gang, pod
 from tests.kubernetes import build
 
 URGENT = ("ml", "urgent")

@@ -10,8 +10,8 @@ from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
 from controller.gated_gangs import GATE, GatedGangs, Kept
 from controller.request import Query, build_query
-from tests.controller.test_cache import OURS
-from tests.controller.test_request import gang, member, sent
+from tests.controller.bodies import OURS, gang
+from tests.controller.test_request import member, sent
 from tests.kubernetes import build
 
 BASE, SCALED = ("ml", "base"), ("ml", "scaled")

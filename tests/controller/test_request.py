@@ -8,18 +8,8 @@ from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
 from controller.request import Query, build_query, without
 from placement.errors import InvalidRequestError, Violation
-from tests.controller.test_cache import INITIALIZED, OURS, pod
+from tests.controller.bodies import OURS, gang, pod
 from tests.kubernetes import build
-
-
-def gang(name: str, *pods: str, **spec: Any) -> build.Body:
-    return build.gang(
-        name,
-        metadata={"uid": name, "generation": 1},
-        status=INITIALIZED,
-        podgroups=[build.group("worker", *pods)],
-        **spec,
-    )
 
 
 def member(name: str, *, base: str = "", **more: Any) -> build.Body:
