@@ -1,4 +1,4 @@
-"""What a watch does about errors, as a value, and when it lists anew. See also test_faults."""
+"""What a watch does about errors, as a value, and when it lists anew (see `test_watch_faults`)."""
 
 from __future__ import annotations
 
