@@ -1,0 +1,56 @@
+"""Controller and service know each other by certificates, which openssl makes here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.service_client import ServiceClient
+from placement import v1
+from placement.errors import PlacementError
+from placement.testing import serve
+from placement_service.api.healthcheck import ailment
+from placement_service.api.settings import Settings as ServiceSettings
+from tests.certificates import issue
+from tests.waiting import LONG
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, and what it signs for service and controller."""
+    return issue(tmp_path_factory.mktemp("certificates"), "service", "controller")
+
+
+def test_controller_and_service_know_each_other_by_certificates(certificates: Path) -> None:
+    files = {
+        "tls_certificate": certificates / "service.crt",
+        "tls_key": certificates / "service.key",
+        "tls_client_ca": certificates / "ca.crt",
+    }
+    question = v1.ComputePlacementRequest(label="hello")
+    with serve(**files) as address:
+        port = int(address.rpartition(":")[2])
+        known = ServiceClient(
+            f"localhost:{port}",
+            ca=certificates / "ca.crt",
+            certificate=certificates / "controller.crt",
+            key=certificates / "controller.key",
+        )
+        assert known.ask(question, timeout=LONG).label == "hello"
+        # Renewed while both run, by another authority at that: the next question goes over a
+        # new connection, and there the service shows its new certificate.
+        issue(certificates, "service", "controller")
+        assert known.ask(question, timeout=LONG).label == "hello"
+        # Half of a renewal is none.
+        (certificates / "service.key").write_bytes(b"")
+        (certificates / "controller.crt").touch()
+        assert known.ask(question, timeout=LONG).label == "hello"
+        issue(certificates, "service", "controller")
+        known.cancel()
+        stranger = ServiceClient(f"localhost:{port}", ca=certificates / "ca.crt")
+        with pytest.raises(PlacementError):
+            stranger.ask(question, timeout=3)
+        settings = ServiceSettings(host="127.0.0.1", port=port, **files)  # type: ignore[arg-type]
+        assert ailment(settings, timeout=LONG) == ""
+    assert "no answer" in ailment(settings, timeout=1)
