@@ -1,8 +1,8 @@
 """Asks the pipeline, with stages of which some are replaced.
 
 Problem, greedy answer, verifier and score are the real ones; the search is a function in this
-process, because a process of its own is tested in `test_pool` and the real engine in
-`test_rules`.
+process, because a process of its own is tested in `test_pool`, and the real engine in
+`tests/service/formulation/rules`.
 """
 
 from __future__ import annotations
