@@ -1,4 +1,4 @@
-"""The pooled model by itself: without exact model and neighbourhoods to make up for it.
+"""The aggregate model by itself: without exact model and neighbourhoods to make up for it.
 
 What it says of whole problems is compared with answers known by hand, and on
 random tiny ones with brute force.
@@ -7,8 +7,6 @@ random tiny ones with brute force.
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,25 +14,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.aggregate_model import AggregateModel
-from placement_service.cp_sat.domain_forest import ROOT, Forest
-from placement_service.cp_sat.part_types import Content, Kind, Kinds, is_plain
 from placement_service.cp_sat.solving import Var
-from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy, Snapshot
-from placement_service.entities.solution import Solution, TierName
+from placement_service.entities.request import Snapshot
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, units_of
-from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.formulation.tiers.goal import Terms
-from placement_service.heuristic.domain_facts import Topology
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import Score, score
-from placement_service.judge.verify import verify
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.incumbent import State
 from placement_service.search.lns import Improver
@@ -42,172 +30,22 @@ from placement_service.search.master_stage import count
 from tests.brute import TooLarge, no_bound_cuts_off, optimum
 from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario
+from tests.service.cp_sat.aggregate_asking import (
+    POLICY,
+    Stage,
+    after,
+    counted,
+    judged,
+    rack,
+    values_and_bounds,
+)
 from tests.strategies import PACKING_ONLY, TINY, snapshots
 from tests.waiting import LONG
-
-POLICY = Policy(deterministic=True, starvation_after=1000)
-
-Stage = Callable[[State], None]
-
-
-class Searched(State):
-    """A search, and the question behind it."""
-
-    snapshot: Snapshot
-
-
-def after(scenario: Scenario | Snapshot, *stages: Stage, plan: Plan | None = None) -> Searched:
-    """What is known after some stages, from a plan or from the first answer."""
-    snapshot = scenario if isinstance(scenario, Snapshot) else scenario.snapshot()
-    problem = formulate(snapshot, POLICY)
-    start = first_answer(problem) if plan is None else to_solution(problem, plan)
-    state = Searched(problem, start, time.monotonic() + LONG, lambda solution: None)
-    state.snapshot = snapshot
-    for stage in stages:
-        stage(state)
-    return state
-
-
-def judged(state: Searched) -> Score:
-    """The score of a plan that keeps the rules and is worth what it claims."""
-    snapshot, solution = state.snapshot, state.solution()
-    bindings = name_pods(snapshot, solution.assignments)
-    assert verify(snapshot, POLICY, bindings) == ()
-    result = score(snapshot, POLICY, bindings)
-    assert [t.value for t in solution.tiers] == [result.value(t.name) for t in solution.tiers]
-    return result
 
 
 def admitted(model: AggregateModel) -> Terms[Var]:
     """The first goal of the model, where all gangs have one priority."""
     return goals(model.problem)[0].terms(model) or []
-
-
-def values_and_bounds(solution: Solution) -> list[tuple[float, float | None]]:
-    """Of admitted, extra and topology."""
-    asked = (TierName.ADMITTED, TierName.EXTRA, TierName.TOPOLOGY)
-    return [(t.value, t.bound) for t in solution.tiers if t.name in asked]
-
-
-def counted(problem: Problem) -> tuple[Counting, Forest]:
-    return Counting(Topology(problem)), Forest(problem)
-
-
-def rack(name: str, size: int, block: str = "") -> str:
-    return f"{block}/{name}: " + " ".join(f"{name}n{i}=8" for i in range(size))
-
-
-# --- forest -------------------------------------------------------------------------
-
-
-def test_hierarchies_of_different_hardware_stand_side_by_side() -> None:
-    scenario = (
-        Scenario("b1/r1: x1=8 | b1/r2: x2=8 | -/r3: y1=8 | -/r3: y2=8")
-        .gang("a", pods=1, gpus=8, pack="block", prefer="rack")
-        .gang("b", pods=2, gpus=8, pack="rack")
-    )
-
-    forest = Forest(formulate(scenario.snapshot(), POLICY))
-
-    block, r1, r2, r3 = (int(forest.holds[d, n]) for d, n in ((1, 0), (2, 0), (2, 1), (2, 2)))
-    assert forest.above[r1] == (ROOT, block, r1)
-    assert forest.above[r2] == (ROOT, block, r2)
-    assert forest.above[r3] == (ROOT, r3)
-
-
-def test_a_level_that_cuts_across_stays_out() -> None:
-    # Block b1 has nodes of racks r1 and r2, and so has b2.
-    scenario = (
-        Scenario("b1/r1: x1=8 | b2/r1: x2=8 | b1/r2: x3=8 | b2/r2: x4=8")
-        .gang("a", pods=2, gpus=8, pack="block")
-        .gang("b", pods=2, gpus=8, pack="rack")
-    )
-    problem = formulate(scenario.snapshot(), POLICY)
-
-    counting, forest = counted(problem)
-
-    assert len(forest.levels) == 1
-    assert sum(is_plain(counting, forest, gang) for gang in problem.gangs) == 1
-
-
-# --- kinds --------------------------------------------------------------------------
-
-
-def test_gangs_alike_but_in_name_are_one_group_and_their_parts_one_kind() -> None:
-    scenario = Scenario(" | ".join(rack(f"r{i}", 4) for i in range(3)))
-    for i in range(5):
-        scenario = scenario.gang(f"g{i}", pods=2, gpus=8, pack="rack")
-    problem = formulate(scenario.snapshot(), POLICY)
-
-    kinds = Kinds(*counted(problem), problem.gangs, {})
-
-    assert [len(group.gangs) for group in kinds.groups] == [5]
-    assert len(kinds.kinds) == 1
-
-
-def test_a_base_and_its_scaled_gang_stay_apart_though_they_ask_for_the_same() -> None:
-    scenario = (
-        Scenario(f"{rack('r1', 4)} | {rack('r2', 4)}")
-        .gang("base", pods=2, gpus=8, pack="rack")
-        .gang("scaled", pods=2, gpus=8, pack="rack", base="base")
-    )
-    problem = formulate(scenario.snapshot(), POLICY)
-
-    kinds = Kinds(*counted(problem), problem.gangs, {})
-
-    assert [group.gangs for group in kinds.groups] == [[0], [1]]
-    assert values_and_bounds(after(scenario, count, settle_aggregate).solution()) == [
-        (32, 32),
-        (0, 0),
-        (0, 0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("bound", "apart"),
-    [((), 1), ((5,), 1), ((5, 6), 1), ((5, 6, 7), 2), ((-9,), 0)],
-    ids=["nothing", "a rack", "two racks", "three racks", "a node in no rack"],
-)
-def test_a_part_that_is_split_costs_no_more_than_it_must(
-    bound: tuple[int, ...], apart: int
-) -> None:
-    nothing = Content((), ())
-    kind = Kind(
-        at=0,
-        preferred=1,
-        pin=-1,
-        running=bound,
-        fixed=max(0, len(bound) - 1),
-        least=max(1, len(bound)),
-        apart=nothing,
-        whole=nothing,
-    )
-
-    assert kind.cost_apart == apart
-
-
-def test_sets_near_at_different_levels_are_no_family_though_their_bases_ask_for_the_same() -> None:
-    # To a base of one pod a preferred level says nothing, but to its set it does.
-    scenario = (
-        Scenario("b1/r1: x1=8 | b1/r2: x2=8 | b1/r3: x3=8 x4=8")
-        .gang("wide", pods=1, gpus=8, prefer="block")
-        .gang("wide-x", pods=1, gpus=8, base="wide")
-        .gang("narrow", pods=1, gpus=8, prefer="rack")
-        .gang("narrow-x", pods=1, gpus=8, base="narrow")
-        .gang("free", pods=1, gpus=8)
-        .gang("free-x", pods=1, gpus=8, base="free")
-    )
-    problem = formulate(scenario.snapshot(), POLICY)
-
-    kinds = Kinds(*counted(problem), problem.gangs, {})
-    state = after(scenario, settle_aggregate, plan={})
-
-    assert [len(family.sets) for family in kinds.families] == [1, 1, 1]
-    judged(state)
-    assert values_and_bounds(state.solution()) == [(32, 32), (0, 0), (0, 0)]
-
-
-# --- answers known by hand -------------------------------------------------------------
 
 
 def test_whole_sets_are_dealt_to_domains_that_they_fill() -> None:
@@ -432,9 +270,6 @@ def test_neighbourhoods_take_in_gangs_worth_as_much_that_need_no_split() -> None
     assert sorted(state.plan) == [0, 2, 3]
 
 
-# --- random questions -------------------------------------------------------------------
-
-
 def no_longer_set_apart(snapshot: Snapshot) -> Snapshot:
     """The same without previous nodes, which kinds do not describe."""
     return replace(snapshot, gangs=tuple(replace(g, previous_nodes=()) for g in snapshot.gangs))
@@ -464,7 +299,7 @@ def begin_to_improve(state: State) -> None:
         ]
     ),
 )
-def test_what_the_pooled_model_claims_alone_is_never_refuted(
+def test_what_the_aggregate_model_claims_alone_is_never_refuted(
     snapshot: Snapshot, stages: tuple[Stage, ...]
 ) -> None:
     try:
