@@ -7,21 +7,14 @@
         .expect(placed=["train"], nodes={"train": {"x1": 2, "x3": 2}})
     )
 
-Racks are separated by ``|``. In front of the colon stand a rack's domains, from
-broad to narrow, the last one of level "rack", the one before of level "block",
-before that "zone"; ``-`` or nothing stands for no label. Behind it stand the
-nodes: ``x1=8`` has 8 GPUs, all free, ``x1=2/8`` has 2 of 8 free and ``x1=0`` has
-none. Every node has `CPUS` cores.
-
-A scenario is a value: each method returns a new one. `place` runs the real
-stages of the engine in this process, without the service around them.
+`tests.drawing` says how to draw a cluster. A scenario is a value: each method returns a
+new one. `place` runs the real stages of the engine in this process, without the service
+around them.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +24,6 @@ from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     CPU,
-    HOSTNAME,
     PODS,
     Binding,
     BoundPod,
@@ -54,23 +46,17 @@ from placement_service.entities.request import (
 )
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
-from placement_service.entities.solution import Solution, TierName
-from placement_service.formulation.formulate import formulate
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import Score, score
+from placement_service.entities.solution import TierName
+from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from placement_service.search.engine import search
+from tests.drawing import CPUS, GPU, level_key, parse
+from tests.placed import Placed, solve
 from tests.waiting import LONG
 
 NAMESPACE = "ml"
-GPU = "nvidia.com/gpu"
-CPUS = 64
 
 #: When snapshots are taken, in seconds.
 NOW = 1_000_000
-
-#: Levels in front of the colon, the narrowest last.
-LEVELS = ("zone", "block", "rack")
 
 
 def gang_name(short: str) -> str:
@@ -79,11 +65,6 @@ def gang_name(short: str) -> str:
 
 def pod_name(short: str) -> str:
     return f"namespaces/{NAMESPACE}/pods/{short}"
-
-
-def level_key(level: str) -> str:
-    """The label key of a level: "host" is short for the hostname label."""
-    return HOSTNAME if level == "host" else level
 
 
 def near(level: str, **labels: str) -> PodAffinityTerm:
@@ -180,7 +161,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            object.__setattr__(self, "nodes", tuple(_parse(self.drawing)))
+            object.__setattr__(self, "nodes", tuple(parse(self.drawing)))
 
     def node(
         self,
@@ -379,106 +360,7 @@ class Scenario:
         assert verify(snapshot, self.policy, bindings) == ()
         result = score(snapshot, self.policy, bindings)
         assert {t.name: t.value for t in solution.tiers} == {n: result.value(n) for n in TierName}
-        return Placed(self, solution, bindings, result)
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """What became of a scenario. Gangs, groups and nodes go by their short names."""
-
-    scenario: Scenario
-    solution: Solution
-    bindings: tuple[Binding, ...]
-    score: Score
-
-    @property
-    def placed(self) -> set[str]:
-        return {_short(gang.gang) for gang in self.score.gangs if gang.placed}
-
-    def new(self, gang: str) -> int:
-        """How many pods of a gang the plan binds."""
-        return sum(_short(b.gang) == gang for b in self.bindings)
-
-    def nodes(self, gang: str, group: str = "") -> dict[str, int]:
-        """How many new pods of a gang, or one group of it, each node gets."""
-        return dict(
-            Counter(
-                _short(b.node)
-                for b in self.bindings
-                if _short(b.gang) == gang and group in ("", b.group)
-            )
-        )
-
-    def domains(self, level: str, *gangs: str) -> set[str | None]:
-        """Domains of a level under the new pods of these gangs."""
-        labels = {node.short_name: node.labels for node in self.scenario.nodes}
-        return {labels[n].get(level_key(level)) for gang in gangs for n in self.nodes(gang)}
-
-    def expect(
-        self,
-        *,
-        placed: Iterable[str] | None = None,
-        new: Mapping[str, int] | None = None,
-        nodes: Mapping[str, Mapping[str, int]] | None = None,
-        admitted: float | None = None,
-        waiting: int | None = None,
-        extra: int | None = None,
-        topology: float | None = None,
-        disruption: int | None = None,
-        fragmentation: int | None = None,
-        proven: bool = True,
-    ) -> Placed:
-        """Assert what is said and nothing else; that it is proven unless told otherwise.
-
-        `placed` are all placed gangs. `admitted` is in GPUs, `topology` in domains.
-        """
-        if placed is not None:
-            assert self.placed == set(placed)
-        for gang, count in (new or {}).items():
-            assert self.new(gang) == count, gang
-        for gang, where in (nodes or {}).items():
-            assert self.nodes(gang) == where, gang
-        for tier, want in (
-            (TierName.ADMITTED, admitted),
-            (TierName.WAITING, waiting),
-            (TierName.EXTRA, extra),
-            (TierName.TOPOLOGY, topology),
-            (TierName.DISRUPTION, disruption),
-            (TierName.FRAGMENTATION, fragmentation),
-        ):
-            if want is not None:
-                assert self.score.value(tier) == want, tier
-        if proven:
-            assert self.solution.proven, self.solution.tiers
-        return self
-
-
-def solve(snapshot: Snapshot, policy: Policy, *, seconds: float = LONG) -> list[Solution]:
-    """Every answer on the way, the first, greedy one in front and the final one last."""
-    deadline = time.monotonic() + seconds
-    problem = formulate(snapshot, policy)
-    first = first_answer(problem, deadline=deadline)
-    answers = [first]
-    answers.append(search(problem, first, deadline=deadline, report=answers.append))
-    return answers
-
-
-def _parse(drawing: str) -> Iterable[Node]:
-    for rack in drawing.split("|"):
-        path, colon, nodes = rack.rpartition(":")
-        domains = path.strip().split("/") if colon and path.strip() else []
-        levels = LEVELS[len(LEVELS) - len(domains) :]
-        labels = {k: v for k, v in zip(levels, domains, strict=True) if v not in ("", "-")}
-        for text in nodes.split():
-            name, _, gpus = text.partition("=")
-            free, slash, total = gpus.partition("/")
-            size = int(total if slash else free)
-            yield Node(
-                name=f"nodes/{name}",
-                labels={HOSTNAME: name, **labels},
-                allocatable={CPU: CPUS * 1000, PODS: 110, **({GPU: size} if size else {})},
-                requested={GPU: size - int(free)} if slash else {},
-            )
+        return Placed(self.nodes, solution, bindings, result)
 
 
 def _scopes(name: str, groups: tuple[str, ...], pack: str, prefer: str) -> tuple[PackingScope, ...]:
@@ -486,7 +368,3 @@ def _scopes(name: str, groups: tuple[str, ...], pack: str, prefer: str) -> tuple
         return ()
     required, preferred = (level_key(level) if level else "" for level in (pack, prefer))
     return (PackingScope(name, groups, required, preferred),)
-
-
-def _short(name: str) -> str:
-    return name.rpartition("/")[2]

@@ -13,7 +13,8 @@ from placement_service.entities.solution import Solution
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.score import score
-from tests.scenario import Group, Scenario, near, solve
+from tests.placed import solve
+from tests.scenario import Group, Scenario, near
 
 _RACKS = "r1: x1=8 x2=8 x3=8 | r2: x4=8 x5=8"
 

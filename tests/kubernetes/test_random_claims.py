@@ -30,7 +30,7 @@ from tests.kubernetes.test_claims import (
 )
 from tests.kubernetes.test_claims import template as claim_template
 from tests.kubernetes.test_volumes import ZONE, claim, mounts, storage_class, volume
-from tests.scenario import solve
+from tests.placed import solve
 
 NODES = ("n1", "n2", "n3")
 MODELS = ("old", "new")

@@ -30,7 +30,8 @@ from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.engine import search
 from placement_service.search.exact_stage import settle_exact
 from placement_service.search.incumbent import State
-from tests.scenario import GPU, Group, Scenario
+from tests.drawing import GPU
+from tests.scenario import Group, Scenario
 from tests.waiting import LONG
 
 

@@ -11,7 +11,8 @@ import pytest
 from placement_service.cp_sat.node_classes import NodeClass, classify
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from tests.scenario import Group, Scenario, solve
+from tests.placed import solve
+from tests.scenario import Group, Scenario
 
 #: What pods ask for, (GPUs, cores); some hundred mixtures of them fill a node.
 SHAPES = ((1, 2), (1, 3), (1, 7), (1, 9), (2, 17), (2, 28), (4, 31))

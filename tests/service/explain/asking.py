@@ -16,7 +16,8 @@ from placement_service.entities.solution import Assignment, Solution
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.score import score
-from tests.scenario import Scenario, solve
+from tests.placed import solve
+from tests.scenario import Scenario
 
 POLICY = Policy()
 

@@ -26,7 +26,8 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from tests.brute import TooLarge, gang_plans
-from tests.scenario import Scenario, solve
+from tests.placed import solve
+from tests.scenario import Scenario
 from tests.service.explain.asking import POLICY, reasons_of
 from tests.strategies import EVERYTHING, PACKING_ONLY, TINY, permuted, renamed, snapshots
 

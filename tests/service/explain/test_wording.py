@@ -12,7 +12,7 @@ from placement_service.entities.request import (
     PodTemplate,
 )
 from placement_service.explain.wording import amount, asks, closed, gang_word, listed, pod_rules
-from tests.scenario import GPU
+from tests.drawing import GPU
 from tests.service.explain.asking import POLICY
 
 Code, State = ReasonCode, ReasonState

@@ -13,7 +13,8 @@ from placement_service.entities.request import CPU, BoundPod
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.score import score
-from tests.scenario import Group, Scenario, gang_name, solve
+from tests.placed import solve
+from tests.scenario import Group, Scenario, gang_name
 from tests.waiting import LONG
 
 NODES = "x1=8 x2=8 x3=8"

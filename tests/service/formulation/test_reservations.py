@@ -16,7 +16,9 @@ from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.score import score
 from tests.brute import no_bound_cuts_off, optimum
-from tests.scenario import GPU, Group, Placed, Scenario, gang_name, pod_name, solve
+from tests.drawing import GPU
+from tests.placed import Placed, solve
+from tests.scenario import Group, Scenario, gang_name, pod_name
 from tests.waiting import LONG
 
 #: A node of eight GPUs, of which four are held for pods of group "own".

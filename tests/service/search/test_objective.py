@@ -10,7 +10,8 @@ from hypothesis import given
 from placement_service.entities.request import ExtrasPolicy, Policy, Snapshot, Tolerance
 from placement_service.entities.solution import TierName
 from tests.brute import no_bound_cuts_off
-from tests.scenario import Group, Scenario, near, solve
+from tests.placed import solve
+from tests.scenario import Group, Scenario, near
 from tests.service.search.test_properties import judged, oracle, tiny
 
 HOUR = 3600

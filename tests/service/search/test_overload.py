@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import PodGang, Policy
-from tests.scenario import NOW, Scenario, solve
+from tests.placed import solve
+from tests.scenario import NOW, Scenario
 
 #: Every three hours for a week gangs arrive and all that runs ends.
 CYCLE = 3 * 3600

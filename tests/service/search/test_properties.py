@@ -24,8 +24,9 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score, score
 from placement_service.judge.verify import verify
 from tests.brute import Optimum, TooLarge, fewest_domains, no_bound_cuts_off, optimum, rank
+from tests.placed import solve
 from tests.planned import Taste, questions
-from tests.scenario import Group, Scenario, solve
+from tests.scenario import Group, Scenario
 from tests.strategies import (
     EVERYTHING,
     PACKING_ONLY,

@@ -12,7 +12,8 @@ from placement_service.entities.request import (
     PodSet,
 )
 from placement_service.entities.selectors import NodeSelectorTerm, Operator, Requirement
-from tests.scenario import GPU, Group, Scenario
+from tests.drawing import GPU
+from tests.scenario import Group, Scenario
 from tests.service.judge.rules.plans import ONE, accepts, refuses
 
 
