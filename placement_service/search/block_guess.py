@@ -245,6 +245,9 @@ class BlockGuess:
                 search.relieve(tearable)
             if search.cost if strict else search.over:
                 return False
+            if search.count[:, -1].sum() > self.parameters.assign_torn:
+                # It is given up, whatever the racks say.
+                return True
             if not self._learn_small(search, items) and not self._learn_racks(search, items):
                 return True
         return False
