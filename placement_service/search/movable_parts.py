@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.bounds.configurations import give_nodes
 from placement_service.bounds.counting import bound_parts
+from placement_service.bounds.node_matching import give_nodes
 from placement_service.cp_sat.admission_master import whole_units
 from placement_service.formulation.arrays import Bools, Ints
 from placement_service.formulation.indices import ClassIdx, GangIdx

@@ -13,7 +13,7 @@ import random
 
 import numpy as np
 
-from placement_service.bounds.configurations import give_nodes
+from placement_service.bounds.node_matching import give_nodes
 from placement_service.search.movable_parts import MovablePart, MovableParts, Vector, unpacked
 
 #: Steps after which the owners in several blocks are determined again.
