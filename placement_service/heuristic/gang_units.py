@@ -29,6 +29,20 @@ class NodeUnits(NamedTuple):
     units: int
 
 
+class DemandUnits(NamedTuple):
+    """So many units of a demand."""
+
+    demand: int
+    units: int
+
+
+class Mark(NamedTuple):
+    """A moment to go back to: how much the residual capacity and the gang had written down."""
+
+    residual: int
+    taken: int
+
+
 class GangUnits:
     """Takes and gives back units of one gang."""
 
@@ -56,12 +70,12 @@ class GangUnits:
         self.residual.take(self.gang.demands[demand].pod_class, nodes, counts)
         self._note(demand, list(map(NodeUnits, nodes.tolist(), counts.tolist())))
 
-    def take_in_turn(self, parts: Sequence[tuple[int, int]], chosen: Chosen) -> None:
+    def take_in_turn(self, parts: Sequence[DemandUnits], chosen: Chosen) -> None:
         """Place units of one demand after another, all of one pod class, on nodes in their order.
 
-        `parts` are demands and how many units of each; together as many as are chosen.
+        `parts` together are as many units as are chosen.
         """
-        self.residual.take(self.gang.demands[parts[0][0]].pod_class, *chosen)
+        self.residual.take(self.gang.demands[parts[0].demand].pod_class, *chosen)
         on_nodes = zip(chosen.nodes.tolist(), chosen.counts.tolist(), strict=True)
         node, room = next(on_nodes)
         for demand, missing in parts:
@@ -88,14 +102,14 @@ class GangUnits:
                 self.residual.take(pod_class, np.array([node]), np.array([-count]))
         self.taken.clear()
 
-    def mark(self) -> tuple[int, int]:
+    def mark(self) -> Mark:
         """Where `undo` goes back to."""
-        return self.residual.mark(), len(self.journal)
+        return Mark(self.residual.mark(), len(self.journal))
 
-    def undo(self, mark: tuple[int, int]) -> None:
+    def undo(self, mark: Mark) -> None:
         """Gives back all that was taken since a mark."""
-        self.residual.undo(mark[0])
-        while len(self.journal) > mark[1]:
+        self.residual.undo(mark.residual)
+        while len(self.journal) > mark.taken:
             demand, on_nodes = self.journal.pop()
             for node, units in on_nodes:
                 self.taken[demand, node] -= units
