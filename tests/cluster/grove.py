@@ -22,30 +22,25 @@ gangs that fail, OnDelete, and autoscaling.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from urllib3.exceptions import HTTPError
 
-from placement.kubernetes import Objects, expand
 from tests.cluster.api import POD_GANGS, PODS, Api, ApiError, Body, Resource
-from tests.cluster.rollout import HASH, Clique, is_current, is_true, next_old
+from tests.cluster.grove_gangs import CLIQUE, GATE, Key, WantedGang, wanted_gangs
+from tests.cluster.rollout import Clique, is_current, is_true, next_old
 
-GATE: Final = "grove.io/podgang-pending-creation"
 SCHEDULER: Final = "placement-service"
 #: Seconds after which Grove looks again at the gates of a scaled gang.
 GATE_DELAY: Final = 5.0
 
 _BASE: Final = "grove.io/base-podgang"
-_CLIQUE: Final = "grove.io/podclique"
 _GANG: Final = "grove.io/podgang"
 _INDEX: Final = "grove.io/podclique-pod-index"
 _REPLICA: Final = "grove.io/podcliqueset-replica-index"
@@ -53,20 +48,6 @@ _PART_OF: Final = "app.kubernetes.io/part-of"
 _INITIALIZED: Final = "Initialized"
 _PAUSE_SECONDS: Final = 0.05
 _MOST_STEPS: Final = 1000
-
-_Key = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gang:
-    """A PodGang that should exist, with the pods of each clique by their index."""
-
-    body: Body
-    cliques: Mapping[str, Sequence[Body]]
-
-    @property
-    def key(self) -> _Key:
-        return self.body["metadata"]["namespace"], self.body["metadata"]["name"]
 
 
 class GroveStandIn:
@@ -84,13 +65,13 @@ class GroveStandIn:
         self._scheduler = scheduler
         self._gate_delay = gate_delay
         #: When the gates of each scaled gang were found to be due, in the background.
-        self._due_since: dict[_Key, float] = {}
+        self._due_since: dict[Key, float] = {}
         self._lock = threading.Lock()
-        self._sets: dict[_Key, Body] = {}
+        self._sets: dict[Key, Body] = {}
         self._topologies: list[Body] = []
-        self._gangs: dict[_Key, _Gang] = {}
+        self._gangs: dict[Key, WantedGang] = {}
         #: How many gates each clique loses next: 1, 2, 4 ... as Grove starts slowly.
-        self._pace: dict[_Key, int] = defaultdict(lambda: 1)
+        self._pace: dict[Key, int] = defaultdict(lambda: 1)
         #: Whether the stages see everything that has happened, or what a cache knows of it.
         self._is_sure = True
         self._stopping = threading.Event()
@@ -111,7 +92,9 @@ class GroveStandIn:
                 sets[metadata["namespace"], metadata["name"]] = body
             else:
                 topologies.append(body)
-        gangs = {gang.key: gang for gang in self._expand([*sets.values(), *topologies])}
+        gangs = {
+            gang.key: gang for gang in wanted_gangs([*sets.values(), *topologies], self._scheduler)
+        }
         with self._lock:
             self._sets, self._topologies, self._gangs = sets, topologies, gangs
 
@@ -171,7 +154,7 @@ class GroveStandIn:
         there = self._pods()
         present = {_key(gang): gang for gang in self._present()}
 
-        def is_whole(gang: _Gang) -> bool:
+        def is_whole(gang: WantedGang) -> bool:
             return all(
                 sum(not _is_ending(pod) for pod in there[gang.key[0], name]) >= len(templates)
                 for name, templates in gang.cliques.items()
@@ -223,7 +206,7 @@ class GroveStandIn:
         """Delete gangs that no set asks for, and pods too many; pending ones go first."""
         wanted = {gang.key: gang for gang in self._wanted()}
         stray = [gang for gang in self._ours(POD_GANGS) if _key(gang) not in wanted]
-        sizes: dict[_Key, int] = {
+        sizes: dict[Key, int] = {
             (gang.key[0], name): len(templates)
             for gang in wanted.values()
             for name, templates in gang.cliques.items()
@@ -308,39 +291,7 @@ class GroveStandIn:
         except Exception as error:  # told by `stop`, in the thread of the test
             self._error = error
 
-    def _expand(self, bodies: Iterable[Body]) -> Iterable[_Gang]:
-        current: Body = {}
-        cliques: dict[str, list[Body]] = {}
-        for body in expand(Objects.of(bodies)):
-            if body["kind"] == "Pod":
-                name = body["metadata"]["labels"][_CLIQUE]
-                cliques.setdefault(name, []).append(self._pod(body))
-                continue
-            if body["kind"] != "PodGang":
-                # ComputeDomains, which no API server here knows. Grove's pods name their claims.
-                continue
-            if current:
-                yield _Gang(current, cliques)
-            current, cliques = self._gang(body), {}
-        if current:
-            yield _Gang(current, cliques)
-
-    def _gang(self, body: Body) -> Body:
-        # Without its owner, the PodCliqueSet, which is in no API server here: a garbage collector
-        # deletes what belongs to nobody.
-        return {key: body[key] for key in ("apiVersion", "kind", "metadata", "spec")}
-
-    def _pod(self, body: Body) -> Body:
-        metadata = {key: one for key, one in body["metadata"].items() if key != "name"}
-        metadata["generateName"] = f"{metadata['labels'][_CLIQUE]}-"
-        # The host's name tells pods of one template apart.
-        template = {key: one for key, one in body["spec"].items() if key != "hostname"}
-        digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
-        metadata["labels"] = {**metadata["labels"], HASH: digest[:10]}
-        held = {"schedulerName": self._scheduler, "schedulingGates": [{"name": GATE}]}
-        return {**body, "metadata": metadata, "spec": {**body["spec"], **held}}
-
-    def _write_initialized(self, key: _Key, done: bool) -> Body:
+    def _write_initialized(self, key: Key, done: bool) -> Body:
         """The condition with everything else forgotten, as Grove's merge patch has it."""
         condition = {
             "type": _INITIALIZED,
@@ -356,7 +307,7 @@ class GroveStandIn:
         return self._api.merge(POD_GANGS, name, {"status": status}, namespace, "status")
 
     def _base_is_scheduled(
-        self, pod: Body, gangs: Mapping[_Key, Body], there: Mapping[_Key, Sequence[Body]]
+        self, pod: Body, gangs: Mapping[Key, Body], there: Mapping[Key, Sequence[Body]]
     ) -> bool:
         """Whether each group of the base has its minimum scheduled; so it is without base."""
         name = pod["metadata"]["labels"].get(_BASE)
@@ -370,14 +321,14 @@ class GroveStandIn:
             for group in base["spec"]["podgroups"]
         )
 
-    def _was_looked_at(self, gang: _Key, pod: Body) -> bool:
+    def _was_looked_at(self, gang: Key, pod: Body) -> bool:
         """Whether Grove has come back to the gates of a scaled gang since they are due."""
         if self._thread is None or _BASE not in pod["metadata"]["labels"]:
             return True
         since = self._due_since.setdefault(gang, time.monotonic())
         return time.monotonic() - since >= self._gate_delay
 
-    def _wanted(self) -> list[_Gang]:
+    def _wanted(self) -> list[WantedGang]:
         with self._lock:
             return list(self._gangs.values())
 
@@ -393,11 +344,11 @@ class GroveStandIn:
         read = self._api.items if self._is_sure else self._api.latest
         return read(resource, **parameters)
 
-    def _pods(self) -> defaultdict[_Key, list[Body]]:
+    def _pods(self) -> defaultdict[Key, list[Body]]:
         """The pods there are, by namespace and clique."""
-        found: defaultdict[_Key, list[Body]] = defaultdict(list)
+        found: defaultdict[Key, list[Body]] = defaultdict(list)
         for pod in self._ours(PODS):
-            found[pod["metadata"]["namespace"], pod["metadata"]["labels"][_CLIQUE]].append(pod)
+            found[pod["metadata"]["namespace"], pod["metadata"]["labels"][CLIQUE]].append(pod)
         return found
 
     def _delete_as_seen(self, pod: Body) -> Body:
@@ -434,7 +385,7 @@ STAGES: Final = (
 )
 
 
-def _key(body: Body) -> _Key:
+def _key(body: Body) -> Key:
     return body["metadata"]["namespace"], body["metadata"]["name"]
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.cluster.api import POD_GANGS, PODS, Body, Resource
 from tests.cluster.build import clique, clique_set, node, scaling_group
 from tests.cluster.fixtures import Cluster
-from tests.cluster.grove import GATE, GroveStandIn
+from tests.cluster.grove import GroveStandIn
+from tests.cluster.grove_gangs import GATE
 from tests.cluster.kubelet import FakeKubelet
 
 
