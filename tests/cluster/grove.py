@@ -41,7 +41,6 @@ SCHEDULER: Final = "placement-service"
 GATE_DELAY: Final = 5.0
 
 _BASE: Final = "grove.io/base-podgang"
-_GANG: Final = "grove.io/podgang"
 _INDEX: Final = "grove.io/podclique-pod-index"
 _REPLICA: Final = "grove.io/podcliqueset-replica-index"
 _PART_OF: Final = "app.kubernetes.io/part-of"
