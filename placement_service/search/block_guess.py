@@ -145,17 +145,14 @@ class BlockGuess:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
         rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
-        # A result that comes again is likely to be the least.
-        enough = 3 if self.torn else 2
-        # Strict ones hardly ever find room for pieces.
-        strict = 4 if self.torn else 2
+        # Where no gang is torn yet, a result that comes twice is likely to be the least.
+        enough = rounds if self.torn else 2
         best: _Try | None = None
         times = 0
         for i in range(rounds):
             if self._is_over():
                 break
-            more, longer = i // p.assign_torn_more, 1 + i // p.assign_longer
-            found = self._guess(gangs, torn, strict=not i % strict, more=more, longer=longer)
+            found = self._guess(gangs, torn, strict=not i % 2, more=i // p.assign_torn_more)
             if found is None:
                 continue
             times += best is not None and found.cost == best.cost
@@ -182,12 +179,11 @@ class BlockGuess:
         )
 
     def _guess(
-        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int, longer: int
+        self, gangs: Counter[int], torn: Sequence[int], *, strict: bool, more: int
     ) -> _Try | None:
         """Blocks for all gangs and for pieces of torn ones; None where they do not fit.
 
-        A strict one places all gangs. Of the torn ones some are cut into `more` pieces. It takes so
-        many times as many steps.
+        A strict one places all gangs. Of the torn ones some are cut into `more` pieces.
         """
         rows, classes = self.rows, self.mine.classes
         some = [i for i, n in sorted(gangs.items()) if n]
@@ -209,8 +205,7 @@ class BlockGuess:
         for k in np.argsort(-hard * luck, kind="stable").tolist():
             for _ in range(times[k]):
                 search.add(k)
-        steps = longer * self.parameters.assign_steps
-        settled = self._settle(search, items, steps, strict=strict)
+        settled = self._settle(search, items, strict=strict)
         self._steps += search.steps
         if not settled:
             return None
@@ -232,13 +227,11 @@ class BlockGuess:
         guess = Guess(whole, list(zip(torn, parts, strict=True)))
         return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
 
-    def _settle(
-        self, search: BlockAssignment, items: Sequence[_Item], steps: int, *, strict: bool
-    ) -> bool:
+    def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
         tearable = np.array([item.tearable for item in items], dtype=bool)
         for _ in range(self.parameters.assign_corrections):
-            search.run(steps, until=self._is_over)
+            search.run(self.parameters.assign_steps, until=self._is_over)
             if self._is_over():
                 return False
             if not strict:

@@ -101,8 +101,7 @@ class SearchParameters:
     assign_torn_more: int = 6
     #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
     assign_steps: int = 150
-    #: Guesses after which each takes so many steps more, and steps of all guesses together.
-    assign_longer: int = 2
+    #: Steps of all guesses together.
     assign_all_steps: int = 10_000
     assign_corrections: int = 30
     #: By how much luck moves gangs in the order in which they choose blocks.
