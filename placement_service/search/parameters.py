@@ -102,7 +102,7 @@ class SearchParameters:
     #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
     assign_steps: int = 150
     #: Steps of all guesses together.
-    assign_all_steps: int = 10_000
+    assign_all_steps: int = 4_000
     assign_corrections: int = 30
     #: By how much luck moves gangs in the order in which they choose blocks.
     assign_luck: float = 0.3
