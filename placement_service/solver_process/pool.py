@@ -29,12 +29,12 @@ from placement_service.entities.stages import Passed, tell
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.child import start_child
 from placement_service.solver_process.jobs import (
-    DROP,
     Better,
-    Coming,
     Done,
     Failed,
+    Head,
     Job,
+    Kind,
     Message,
     Ready,
     Returned,
@@ -122,8 +122,12 @@ class SolverPool:
         if process is None:
             yield
             return
-        with interrupter.calling(process.kill):
-            process.expect(problem, deadline)
+        try:
+            with interrupter.calling(process.kill):
+                process.expect(problem, deadline)
+        except BaseException:
+            self._give_back(process)
+            raise
         if not process.is_idle:
             self._give_back(process)
             yield
@@ -326,14 +330,14 @@ class _Process:
         """Sends a problem ahead. What goes wrong shows when it is searched."""
         self.is_idle = False
         with contextlib.suppress(OSError):
-            self._send(Coming(problem), deadline)
+            self._send(problem, Kind.EXPECTED, deadline)
             self.is_idle = True
 
     def drop(self, deadline: float) -> None:
         """Says that what was expected does not come."""
         self.is_idle = False
         with contextlib.suppress(OSError):
-            self._send_bytes(DROP, deadline)
+            self._send(None, Kind.DROPPED, deadline)
             self.is_idle = True
 
     def search(self, job: Job, deadline: float, report: Callable[[Solution], None]) -> Found:
@@ -341,7 +345,7 @@ class _Process:
         self.is_idle = False
         best, memory = job.start, 0
         try:
-            self._send(job, deadline)
+            self._send(job, Kind.ASKED, deadline)
             while True:
                 message = self._receive(deadline)
                 match message:
@@ -367,7 +371,7 @@ class _Process:
         """What a task returned; `is_idle` says whether the process can go on."""
         self.is_idle = False
         try:
-            self._send(task, deadline)
+            self._send(task, Kind.ASKED, deadline)
             message = self._receive(deadline)
         except (EOFError, OSError):
             return None
@@ -380,14 +384,12 @@ class _Process:
                 logger.error("%s failed: %s", task.function, traceback)
         return None
 
-    def _send(self, job: Coming | Job | Task, deadline: float) -> None:
-        self._send_bytes(pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL), deadline)
-
-    def _send_bytes(self, payload: bytes, deadline: float) -> None:
+    def _send(self, message: Job | Task | Problem | None, kind: Kind, deadline: float) -> None:
+        payload = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
         self._limit_io(socket.SO_SNDTIMEO, deadline)
         self._connection.send_bytes(payload)
         left = deadline - time.monotonic()
-        self._connection.send_bytes(str(left - min(GRACE_SECONDS, 0.1 * left)).encode())
+        self._connection.send(Head(kind, left - min(GRACE_SECONDS, 0.1 * left)))
 
     def _receive(self, deadline: float) -> Message | None:
         """The next message, or None when the deadline passes first."""

@@ -19,9 +19,8 @@ Its module may also have
 
     def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> object: ...
 
-which is called while the first answer is still made. When `until` says so, nobody will ask for it:
-then it should return soon.
-What it returns is given to the engine as `prepared`.
+which is called while the first answer is still made. What it returns is given to the engine as
+`prepared`. When `until` says so, nobody will ask for it: then it should return soon.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from placement_service.entities.solution import Solution
 from placement_service.entities.stages import Passed, told
 from placement_service.formulation.problem import Problem
 from placement_service.solver_process.jobs import (
-    DROP,
     Better,
-    Coming,
     Done,
     Failed,
+    Head,
     Job,
+    Kind,
     Message,
     Ready,
     Returned,
@@ -130,13 +129,14 @@ def main(arguments: list[str] | None = None) -> None:
     threading.Thread(target=inbox.receive, daemon=True).start()
     work = _Work(connection, engine, prepare, inbox)
     while True:
-        work.do(*inbox.jobs.get())
+        work.do(inbox.jobs.get())
 
 
 class _Sent(NamedTuple):
-    """A pickled message, its number, and the deadline."""
+    """A pickled message, what it is, its number, and the deadline."""
 
     payload: bytes
+    kind: Kind
     number: int
     deadline: float
 
@@ -156,14 +156,19 @@ class _Inbox:
         try:
             while True:
                 payload = self._connection.recv_bytes()
-                seconds = float(self._connection.recv_bytes())
-                if payload == DROP:
+                head: Head = self._connection.recv()
+                if head.kind is Kind.DROPPED:
                     self.dropped = number
                     continue
                 number += 1
-                self.jobs.put(_Sent(payload, number, time.monotonic() + seconds))
+                deadline = time.monotonic() + head.seconds
+                self.jobs.put(_Sent(payload, head.kind, number, deadline))
         except (EOFError, OSError):
             os._exit(0)
+        except BaseException:
+            # Without this thread nothing is heard any more.
+            traceback.print_exc()
+            os._exit(1)
 
 
 class _Work:
@@ -177,42 +182,43 @@ class _Work:
         self._coming: Problem | None = None
         self._prepared: dict[str, object] = {}
 
-    def do(self, payload: bytes, number: int, deadline: float) -> None:
-        """Answers a job; prepares one that comes."""
+    def do(self, sent: _Sent) -> None:
+        """Answers what is asked; prepares what is expected."""
         _forget_peak_memory()
-        answer: Message
-        try:
-            job: Coming | Job | Task = pickle.loads(payload)
-            match job:
-                case Coming(problem):
-                    self._expect(problem, deadline, number)
-                    return
-                case Task(function, argument):
-                    answer = Returned(load_task(function)(argument, deadline=deadline))
-                case Job():
-                    answer = Done(self._search(job, deadline), _peak_memory())
-        except Exception:
-            answer = Failed(traceback.format_exc(), _peak_memory())
-        _send(self._connection, answer)
-
-    def _expect(self, problem: Problem, deadline: float, number: int) -> None:
-        self._coming, self._prepared = problem, {}
-
-        def until() -> bool:
-            return self._inbox.dropped >= number
-
-        if self._prepare is not None and not until():
+        if sent.kind is Kind.EXPECTED:
+            self._coming, self._prepared = None, {}
             # What fails here fails again in the search, which says so.
             with contextlib.suppress(Exception):
-                found = self._prepare(problem, deadline=deadline, until=until)
-                self._prepared = {"prepared": found}
+                self._expect(sent)
+        else:
+            _send(self._connection, self._answer(sent))
+
+    def _answer(self, sent: _Sent) -> Message:
+        try:
+            job: Job | Task = pickle.loads(sent.payload)
+            match job:
+                case Task(function, argument):
+                    return Returned(load_task(function)(argument, deadline=sent.deadline))
+                case Job():
+                    return Done(self._search(job, sent.deadline), _peak_memory())
+        except Exception:
+            return Failed(traceback.format_exc(), _peak_memory())
+
+    def _expect(self, sent: _Sent) -> None:
+        def until() -> bool:
+            return self._inbox.dropped >= sent.number
+
+        self._coming = pickle.loads(sent.payload)
+        if self._prepare is not None and not until():
+            found = self._prepare(self._coming, deadline=sent.deadline, until=until)
+            self._prepared = {"prepared": found}
 
     def _search(self, job: Job, deadline: float) -> Solution:
         problem = job.problem or self._coming
         prepared = self._prepared if job.problem is None else {}
         self._coming, self._prepared = None, {}
         if problem is None:
-            raise ValueError("a search without a problem")
+            raise ValueError("the problem that was expected could not be read")
 
         def report(solution: Solution) -> None:
             _send(self._connection, Better(solution, _peak_memory()))

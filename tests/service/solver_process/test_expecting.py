@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -91,4 +92,52 @@ def test_a_process_that_dies_meanwhile_is_replaced() -> None:
             found = search(pool, problem, first_answer(problem))
             assert found.limit in (Limit.SOLVER_LOST, Limit.NONE)
         wait_until(lambda: process not in pool.process_ids(), "another process")
+        assert phase(pool, problem) == "nothing prepared, asked 3"
+
+
+class Unreadable(Problem):
+    """A problem that the solver process has no memory to read."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return raise_memory_error, ()
+
+
+class Unsendable(Problem):
+    """A problem that cannot be sent."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("cannot be sent")
+
+
+def raise_memory_error() -> None:
+    raise MemoryError
+
+
+def turned_into(kind: type[Problem], problem: Problem) -> Problem:
+    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Problem) if f.init}
+    return kind(**fields)
+
+
+def test_a_problem_that_cannot_be_read_disturbs_no_other() -> None:
+    problem, unreadable = problem_of(3), turned_into(Unreadable, problem_of(3))
+    with pool_with(PREPARING) as pool:
+        assert pool.wait_until_ready(LONG)
+        before = pool.process_ids()
+        with pool.expecting(unreadable, deadline=late()):
+            found = search(pool, unreadable, first_answer(problem))
+            assert found.limit is Limit.SOLVER_LOST
+            assert "could not be read" in found.failure
+        with pool.expecting(unreadable, deadline=late()):
+            pass
+        assert phase(pool, problem) == "nothing prepared, asked 3"
+        assert pool.process_ids() == before
+
+
+def test_a_problem_that_cannot_be_sent_leaves_the_pool_whole() -> None:
+    problem = problem_of(3)
+    with pool_with(PREPARING) as pool:
+        assert pool.wait_until_ready(LONG)
+        unsendable = turned_into(Unsendable, problem)
+        with pytest.raises(TypeError), pool.expecting(unsendable, deadline=late()):
+            pass
         assert phase(pool, problem) == "nothing prepared, asked 3"
