@@ -83,6 +83,13 @@ class _Alone(NamedTuple):
     beyond: int
 
 
+class _RoundedNeed(NamedTuple):
+    """How many times `t[K]` parts need, each rounded down: `need[K]`."""
+
+    t: Ints
+    need: Ints
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """sum weight[C] * admitted[C] + sum extra[C] * extras[C] <= capacity."""
@@ -310,14 +317,20 @@ class Counting:
         )
         if (whole > self.total).any():
             return False
-        for level in self.levels[1:]:
-            parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
-            large = {w.tobytes(): w for w, _ in parts if (w > 1).any()}
-            for t in (np.maximum(w, 1) for w in large.values()):
-                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
-                if (need > self._rounded(level, t)).any():
-                    return False
-        return True
+        return not any(
+            (need > self._rounded(level, t)).any()
+            for level in self.levels[1:]
+            for t, need in self._rounded_needs(gang, level)
+        )
+
+    def _rounded_needs(self, gang: Gang, level: int) -> Iterator[_RoundedNeed]:
+        """What the parts of a gang at a level need, rounded by each of them that counts more than
+        one.
+        """
+        parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
+        for w in {w.tobytes(): w for w, _ in parts if (w > 1).any()}.values():
+            t = np.maximum(w, 1)
+            yield _RoundedNeed(t, sum((w // t * times for w, times in parts), np.zeros_like(t)))
 
     def _rounded(self, level: int, t: Ints) -> Ints:
         """Room for parts of t, in all domains of a level together [K]."""
@@ -372,9 +385,7 @@ class Counting:
         for level in self.levels[1:]:
             if level == preferred or not self.within(level, preferred):
                 continue
-            parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
-            for t in {w.tobytes(): np.maximum(w, 1) for w, _ in parts if (w > 1).any()}.values():
-                need = sum((w // t * times for w, times in parts), np.zeros_like(t))
+            for t, need in self._rounded_needs(gang, level):
                 least = max(least, _places_needed(need, self._rounded_sums(level, preferred, t)))
         return least
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.indices import ClassIdx, DemandIdx
+from placement_service.formulation.problem import DemandUnits
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_choice import DomainChoice
-from placement_service.heuristic.gang_units import DemandUnits
 from placement_service.heuristic.regions import Region
 
 
@@ -94,4 +94,5 @@ def place_alike(
     regions = [gang.topology.narrowed(region, alike.level, home.domain) for home in homes]
     counts = [home.times * alike.units for home in homes]
     chosen = gang.topology.choice.best_in_each(gang.residual, alike.pod_class, regions, counts)
-    gang.take_in_turn([DemandUnits(_wanted(gang, part)[0], alike.units) for part in parts], chosen)
+    demands = [DemandIdx(_wanted(gang, part)[0]) for part in parts]
+    gang.take_in_turn([DemandUnits(demand, alike.units) for demand in demands], chosen)

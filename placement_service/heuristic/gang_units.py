@@ -11,7 +11,7 @@ import numpy as np
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.plan import Units, units_of
-from placement_service.formulation.problem import Gang
+from placement_service.formulation.problem import DemandUnits, Gang
 from placement_service.heuristic.domain_facts import Topology
 from placement_service.heuristic.node_choice import Chosen
 from placement_service.heuristic.regions import EVERYWHERE, Region
@@ -26,13 +26,6 @@ class NodeUnits(NamedTuple):
     """So many units on a node."""
 
     node: int
-    units: int
-
-
-class DemandUnits(NamedTuple):
-    """So many units of a demand."""
-
-    demand: int
     units: int
 
 

@@ -27,7 +27,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.scarcity import somebody_waits
+from placement_service.heuristic.scarcity import somebody_waits
 from placement_service.pipeline.candidates import Candidate, Candidates
 from placement_service.pipeline.results import gang_results, nothing_yet, termination
 from placement_service.pipeline.stages import (

@@ -131,7 +131,7 @@ class State:
     def is_fresh(self) -> bool:
         """Whether nothing is proven yet, and nothing may be spent."""
         nothing_spent = all(floor is None for floor in self.worth.floors)
-        return nothing_spent and self.bounds == trivial_bounds(self.goals)
+        return nothing_spent and self.bounds == self._trivial
 
     def reaches(self, i: int) -> bool:
         """Whether the plan reaches the bound of the i-th goal."""

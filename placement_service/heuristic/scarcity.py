@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.formulation.problem import Problem
+from placement_service.heuristic.domain_choice import minimum_units
 
 
 def somebody_waits(problem: Problem) -> bool:
@@ -14,11 +15,7 @@ def somebody_waits(problem: Problem) -> bool:
     """
     units = np.zeros(problem.class_count, dtype=np.int64)
     for gang in problem.pending:
-        for requirement in gang.requirements:
-            left = requirement.missing
-            for d in requirement.demands:
-                demand = gang.demands[d]
-                units[demand.pod_class] += min(left, demand.count)
-                left -= min(left, demand.count)
+        for each in minimum_units(gang):
+            units[gang.demands[each.demand].pod_class] += each.units
     open_nodes = problem.eligible.any(axis=0)
     return bool((units @ problem.request > problem.free[open_nodes].sum(axis=0)).any())

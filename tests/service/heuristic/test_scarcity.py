@@ -8,7 +8,7 @@ import pytest
 
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.scarcity import somebody_waits
+from placement_service.heuristic.scarcity import somebody_waits
 from tests.scenario import Scenario
 
 
