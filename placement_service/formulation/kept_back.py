@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from placement_service.entities.node import HostPort
 from placement_service.entities.nodes import of_labels
 from placement_service.entities.request import PodGang, PodTemplate, RunningPod, Snapshot
@@ -69,7 +71,9 @@ class KeptBack:
     ) -> dict[Victim, list[_Holder]]:
         sets = [s for gang in snapshot.gangs for group in gang.groups for s in group.pod_sets]
         # Without any term nobody looks at labels.
-        looked_at = any(s.template.required_anti_affinity for s in sets)
+        looked_at = any(s.template.required_anti_affinity for s in sets) or any(
+            pod.required_anti_affinity for pod in snapshot.running_pods
+        )
         listed = {pod.name: pod for pod in snapshot.running_pods} if looked_at else {}
         found: defaultdict[Victim, dict[object, _Holder]] = defaultdict(dict)
         for index in sorted(chosen):
@@ -101,6 +105,9 @@ class KeptBack:
             t for t in template.required_anti_affinity if t.matches(pod.namespace, pod.labels)
         ]
         for key in dict.fromkeys(term.topology_key for term in terms):
-            domain = self._levels[self._levels.index(key)].domain
-            near = set(domain[holder.rows].tolist()) - {-1}
-            yield from (row for row, d in enumerate(domain.tolist()) if d in near)
+            level = self._levels[self._levels.index(key)]
+            near = np.zeros(level.count + 1, dtype=bool)
+            near[level.domain[holder.rows]] = True
+            # Nodes without a domain stand last.
+            near[-1] = False
+            yield from np.flatnonzero(near[level.domain]).tolist()

@@ -2,7 +2,9 @@
 
 Kubernetes asks these rules only when a pod comes to a node. So pods may run near each other that no
 plan could put there: labels change, and a pod may name its node by itself. The problem cannot
-express that such a pod stays, so its gang does not give way.
+express that such a pod stays, so its gang does not give way. Nor does one of which the list of
+running pods says something else than its pod sets: whom the rules of others see would depend on
+which of the two is asked.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from placement_service.formulation.pod_selectors import PodSelectors
 
 def out_of_place(snapshot: Snapshot) -> frozenset[str]:
     """The names of these pods, among those in pod sets."""
-    several = (_on_shared_ports, _kept_apart, _in_several_domains)
+    several = (_on_shared_ports, _kept_apart, _in_several_domains, _listed_otherwise)
     return frozenset(name for rule in several for name in rule(snapshot))
 
 
@@ -48,6 +50,15 @@ def _on_shared_ports(snapshot: Snapshot) -> Iterator[str]:
             if in_use != [port] or sum(map(port.conflicts, here[pod.node])) > 1:
                 yield pod.name
                 break
+
+
+def _listed_otherwise(snapshot: Snapshot) -> Iterator[str]:
+    """Pods that the list of running pods has on another node or with other labels."""
+    listed = {pod.name: pod for pod in snapshot.running_pods}
+    for pod, template in _told(snapshot) if listed else ():
+        said = listed.get(pod.name)
+        if said is not None and (said.node, said.labels) != (pod.node, template.labels):
+            yield pod.name
 
 
 def _in_several_domains(snapshot: Snapshot) -> Iterator[str]:

@@ -150,6 +150,37 @@ def test_a_place_serves_nobody_of_the_priority_of_its_victim(carrier: str) -> No
     assert len(answer(Snapshot(at, (old, high, urgent(8)), listed(old)), PREEMPT).bindings) == 2
 
 
+def test_a_rule_counts_that_only_the_list_of_running_pods_tells() -> None:
+    old, mine = running("old", "n0", gpus=8), asking(gang("mine", pods=1, gpus=1))
+    keeping = replace(listed(old)[0], required_anti_affinity=away("mine", "rack"))
+    at = (node("n0", used=8, rack="r0"), node("n1", gpus=2, rack="r0"))
+    mine = asking(mine, labels={"app": "mine"})
+    result = answer(Snapshot(at, (old, mine, urgent(8)), (keeping,)), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert [b.gang[-6:] for b in result.bindings] == ["urgent"]
+
+
+@pytest.mark.parametrize("policy", [PREEMPT, REPACK])
+@pytest.mark.parametrize(
+    ("said", "avoided", "bound"),
+    [
+        pytest.param({"labels": {"app": "friend"}}, "friend", 0, id="with other labels"),
+        pytest.param({"node": "nodes/n1"}, "old", 1, id="on another node"),
+    ],
+)
+def test_a_gang_stays_that_is_listed_otherwise_than_in_its_sets(
+    policy: Policy, said: dict[str, Any], avoided: str, bound: int
+) -> None:
+    """What the list says decides where the gang that waits has room."""
+    old = running("old", "n0", gpus=1)
+    mine = asking(urgent(1), required_anti_affinity=away(avoided))
+    other = replace(listed(old)[0], **said)
+    at = (node("n0", used=1), node("n1", gpus=0))
+    result = answer(Snapshot(at, (old, mine), (other,)), policy)
+    assert not result.evictions
+    assert len(result.bindings) == bound
+
+
 def test_what_a_running_pod_asked_of_others_when_it_came_does_not_matter() -> None:
     """It requires a pod that is gone, and is spread worse than it may be."""
     gone = (PodAffinityTerm(LabelSelector((("app", "gone"),)), HOSTNAME, ("ml",)),)
