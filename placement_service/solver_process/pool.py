@@ -101,6 +101,10 @@ class SolverPool:
         """
         with self._changed:
             process = self._expecting.pop(id(problem), None)
+        if process is not None and not process.is_alive:
+            # It died since, so this search begins with another one.
+            self._give_back(process)
+            process = None
         knows = process is not None
         process = process or self._take(deadline, interrupter)
         if process is None:
