@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from placement_service.entities.queues import GPUS, Amounts, Queue, in_millis
-from placement_service.entities.request import Node, PodGang, PodTemplate
+from placement_service.entities.request import Node, PodGang, PodSet, PodTemplate
 from placement_service.judge.plan import Plan
 
 #: A GPU, in what is counted of the resource `GPUS`.
@@ -34,17 +34,25 @@ class Usage:
         for gang in plan.snapshot.gangs:
             for group in gang.groups:
                 for pod_set in group.pod_sets:
-                    for pod in pod_set.bound_pods:
-                        self.add(gang, pod_set.template, plan.outcome.question.node.get(pod.node))
+                    self._add_set(gang, pod_set)
 
-    def add(self, gang: PodGang, template: PodTemplate, node: Node | None, sign: int = 1) -> None:
-        """Counts a pod of a gang; with the sign -1 it goes."""
-        if self._fixed and not gang.not_preemptible:
+    def _add_set(self, gang: PodGang, pod_set: PodSet) -> None:
+        """Counts the running pods of a set; only shares of devices depend on the node."""
+        if pod_set.template.device_share is None:
+            self.add(gang, pod_set.template, None, len(pod_set.bound_pods))
             return
-        for queue in self._above.get(gang.queue, ()):
-            used = self._used[queue.name]
-            for resource in {*template.requests, GPUS}:
-                used[resource] += sign * queue_amount(self._plan, template, node, resource)
+        for pod in pod_set.bound_pods:
+            self.add(gang, pod_set.template, self._plan.outcome.question.node.get(pod.node))
+
+    def add(self, gang: PodGang, template: PodTemplate, node: Node | None, pods: int = 1) -> None:
+        """Counts some pods of a gang on a node; a negative number goes."""
+        above_it = self._above.get(gang.queue, ())
+        if not pods or not above_it or (self._fixed and not gang.not_preemptible):
+            return
+        for resource in {*template.requests, GPUS}:
+            amount = pods * queue_amount(self._plan, template, node, resource)
+            for queue in above_it:
+                self._used[queue.name][resource] += amount
 
     def of(self, queue: str, resource: str) -> int:
         """What runs of a resource in a queue and below it."""
@@ -69,7 +77,7 @@ def guaranteed_amounts_hold_what_is_not_preemptible(plan: Plan) -> Iterator[str]
 
 
 def _over(plan: Plan, *, fixed: bool) -> Iterator[str]:
-    if not plan.snapshot.queues:
+    if not any(_limited(queue, fixed) for queue in plan.snapshot.queues):
         return
     bound = [pod for pod in plan.new if not pod.moved]
     if fixed:
