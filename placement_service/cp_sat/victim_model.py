@@ -47,6 +47,7 @@ from placement_service.cp_sat.victim_nodes import (
     node_classes,
     taken_whole,
     that_bind,
+    told_apart,
 )
 from placement_service.cp_sat.victim_reach import most_that_come
 from placement_service.cp_sat.waiting_parts import parts_of
@@ -120,6 +121,8 @@ class VictimModel(LinearModel):
         levels = {p.level for p in self.parts} | {k.level for k in self.kinds}
         levels |= {units.level for units in bound}
         self.classes = node_classes(problem, self.asked, sorted(levels))
+        if not self.moves:
+            self.classes = told_apart(problem, self.classes, self.asked)
         #: At most so many units of each pod class that is asked for fit a node of each class.
         self._fits = most_that_come(
             problem,

@@ -53,6 +53,43 @@ def node_classes(
     return [NodeClass(np.array(nodes), pods[nodes[0]]) for nodes in found.values()]
 
 
+def told_apart(
+    problem: Problem, classes: Sequence[NodeClass], asked: Sequence[ClassIdx]
+) -> list[NodeClass]:
+    """The same with nodes one by one where a sum over them may say less than each by itself: six
+    GPUs left on each of two nodes hold two units of four, and not three.
+    """
+    found: list[NodeClass] = []
+    for one in classes:
+        if len(one.nodes) > 1 and not _adds_up(problem, one, asked):
+            found += [NodeClass(node, one.pods) for node in one.nodes.reshape(-1, 1)]
+        else:
+            found.append(one)
+    return found
+
+
+def _adds_up(problem: Problem, node_class: NodeClass, asked: Sequence[ClassIdx]) -> bool:
+    """Whether nodes alike hold together what they hold one by one, whatever stays on them: of what
+    runs out, pods that run there and units that come take multiples of each other.
+    """
+    node = node_class.nodes[0]
+    free = problem.free[node]
+    able = [s for s in asked if problem.eligible[s, node] and (problem.request[s] <= free).all()]
+    if not able or not node_class.pods:
+        return True
+    come = problem.request[able]
+    each = problem.request[[s for _, s in node_class.pods]]
+    together = each * np.array(list(node_class.pods.values()))[:, None]
+    for r in that_bind(np.concatenate([come, each]), free):
+        used = each[:, r] > 0
+        amounts = np.append(together[used, r], free[r])
+        for size in come[:, r][come[:, r] > 0].tolist():
+            larger, smaller = np.maximum(each[used, r], size), np.minimum(each[used, r], size)
+            if (amounts % size).any() or (larger % smaller).any():
+                return False
+    return True
+
+
 def covered_by(problem: Problem, budget: Budget) -> Mapping[GangIdx, set[ClassIdx]]:
     """The pod classes that a budget counts, by gang."""
     covered: defaultdict[GangIdx, set[ClassIdx]] = defaultdict(set)

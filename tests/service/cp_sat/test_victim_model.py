@@ -89,6 +89,19 @@ def test_extras_that_move_stay_in_the_domain_of_their_gang() -> None:
     assert fewest_moves(question) == 3
 
 
+def test_rooms_of_two_nodes_do_not_add_up() -> None:
+    """Beside the pods of a gang, two nodes have six GPUs each, which is room for two pods of four
+    and not three.
+    """
+    spread = running("spread", "n0", "n1", gpus=2)
+    new = replace(urgent(), groups=gang("new", pods=3, gpus=4).groups)
+    question = Snapshot((node("n0", used=2), node("n1", used=2)), (spread, new))
+    model = model_of(question, PREEMPT)
+    [coming, staying] = [*model.waiting, *model.running]
+    both = [(model.placed[g.index], 1) for g in (coming, staying)]
+    assert model.whole(both, maximize=True, seconds=10).bound == 1
+
+
 def test_parts_in_parts_are_counted_once() -> None:
     """Three nodes of a block hold three pods, two of which share a rack."""
     racks = [("n0", "r0"), ("n1", "r0"), ("n2", "r1")]
