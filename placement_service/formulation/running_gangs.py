@@ -19,8 +19,9 @@ there, when nothing says which of the listed devices of its nodes it has, or wha
 those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
 its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
 require reservations or want network devices. Pods with rules about other pods may be evicted but
-not moved: the request does not list whom only their rules see. Neither are pods in a ComputeDomain:
-each that moves would be a kind of pods of its own for every model.
+not moved: the request does not list whom only their rules see. Neither are pods that such a rule of
+running pods keeps away, nor pods in a ComputeDomain: each that moves would be a kind of pods of its
+own for every model.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -54,7 +55,7 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.running_rules import out_of_place
+from placement_service.formulation.running_rules import kept_away, out_of_place
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
@@ -114,7 +115,9 @@ def _able(
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     growing = _growing(snapshot)
-    misplaced = out_of_place(snapshot)
+    staying = out_of_place(snapshot)
+    if moves:
+        staying |= kept_away(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -123,7 +126,7 @@ def _able(
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
-            and not any(p.name in misplaced for g in gang.groups for p in g.running_pods)
+            and not any(p.name in staying for g in gang.groups for p in g.running_pods)
             and _tells_devices(gang, nodes, policy)
             and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
             and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))

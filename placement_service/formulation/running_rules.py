@@ -26,6 +26,32 @@ def out_of_place(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(name for rule in several for name in rule(snapshot))
 
 
+def kept_away(snapshot: Snapshot) -> frozenset[str]:
+    """The names of running pods, among those in pod sets, that others keep away by required
+    anti-affinity of which the list of running pods says nothing: it need not, where no pod waits
+    that the rule sees. So the problem does not know where these pods may go.
+    """
+    listed = {pod.name: set(pod.required_anti_affinity) for pod in snapshot.running_pods}
+    untold = dict.fromkeys(
+        term
+        for pod, template in _told(snapshot)
+        for term in template.required_anti_affinity
+        if term not in listed.get(pod.name, ())
+    )
+    if not untold:
+        return frozenset()
+    selectors = PodSelectors(snapshot)
+    avoided = np.any([selectors.matched(term) for term in untold], axis=0)
+    return frozenset(
+        pod.name
+        for gang in snapshot.gangs
+        for group in gang.groups
+        for s in group.pod_sets
+        if s.bound_pods and avoided[selectors.position(gang.namespace, s.template)]
+        for pod in s.bound_pods
+    )
+
+
 def _told(snapshot: Snapshot) -> Iterator[tuple[BoundPod, PodTemplate]]:
     """The running pods in pod sets."""
     for gang in snapshot.gangs:

@@ -41,6 +41,7 @@ RULES: tuple[Callable[[Plan], Iterable[str]], ...] = (
     nodes.pods_go_where_their_template_allows,
     pods.host_ports_are_taken_once,
     pods.anti_affinity_keeps_pods_apart,
+    pods.moved_pods_come_near_nobody_that_keeps_them_away,
     pods.affinity_brings_pods_together,
     pods.spread_stays_within_the_skew,
     queues.queues_are_known,

@@ -142,6 +142,20 @@ def test_running_pods_whose_own_rule_sees_a_waiting_pod_are_sent_with_that_rule(
     }
 
 
+def test_a_running_pod_is_sent_that_keeps_away_one_that_may_be_moved() -> None:
+    """Where that one belongs to a gang; what pods of gangs keep away, their templates say."""
+    found = running(
+        node("n1"),
+        pod("r", nodeName="n1", affinity=away_from("team", "blue")),
+        pod("b", nodeName="n1", labels={"team": "blue"}),
+        pod("c", nodeName="n1", labels={"team": "red"}, affinity=away_from("team", "blue")),
+        pod("a"),
+        gang(podgroups=[group("w", "a", "b", "c")]),
+    )
+    assert set(found) == {"r"}
+    assert found["r"].required_anti_affinity
+
+
 def test_a_running_pods_rule_over_some_namespaces_is_taken_to_cover_all() -> None:
     """Namespaces are not read. Too many pods are kept away, never too few."""
     affinity = away_from("team", "blue", namespaceSelector={"matchLabels": {"a": "b"}})

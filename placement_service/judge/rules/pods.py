@@ -63,6 +63,34 @@ def anti_affinity_keeps_pods_apart(plan: Plan) -> Iterator[str]:
                 )
 
 
+def moved_pods_come_near_nobody_that_keeps_them_away(plan: Plan) -> Iterator[str]:
+    """No pod is moved into a domain of a pod that stays and whose term keeps it away.
+
+    The list of running pods need not tell terms that no waiting pod meets; the pod sets do.
+    """
+    moved = [pod for pod in plan.new if pod.moved]
+    if not moved:
+        return
+    gone = {evicted.pod.name for evicted in plan.evicted}
+    node = plan.outcome.question.node
+    kept_free: defaultdict[PodAffinityTerm, dict[str, str]] = defaultdict(dict)
+    for pod_set in plan.outcome.question.sets:
+        for term in pod_set.template.required_anti_affinity:
+            for bound in pod_set.bound_pods:
+                if bound.name not in gone and bound.node in node:
+                    domain = node[bound.node].labels.get(term.topology_key)
+                    if domain is not None:
+                        kept_free[term][domain] = bound.name
+    for term, pods in kept_free.items():
+        for pod in moved:
+            domain = pod.node.labels.get(term.topology_key, "")
+            if domain in pods and term.matches(pod.namespace, pod.labels):
+                yield (
+                    f"required anti-affinity of pod {pods[domain]} keeps pod {pod.name} away, "
+                    f"which is moved to {term.topology_key}={domain}"
+                )
+
+
 def affinity_brings_pods_together(plan: Plan) -> Iterator[str]:
     """Each term of a new pod finds a matching pod in the pod's domain.
 

@@ -20,6 +20,7 @@ from placement_service.entities.request import (
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.judge.verify import verify
 from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, opened, running, urgent
 from tests.service.questions import gang, node
 from tests.service.search.test_eviction import answer
@@ -179,6 +180,25 @@ def test_a_gang_stays_that_is_listed_otherwise_than_in_its_sets(
     result = answer(Snapshot(at, (old, mine), (other,)), policy)
     assert not result.evictions
     assert len(result.bindings) == bound
+
+
+def test_a_gang_is_not_moved_near_a_pod_that_keeps_it_away() -> None:
+    """A rule that no waiting pod meets need not be listed; its gang tells it all the same."""
+    old = running("old", "n0", gpus=1)
+    keeper = asking(running("keeper", "n1", gpus=1), required_anti_affinity=away("old"))
+    at = (node("n0", used=1), node("n1", used=1))
+    question = Snapshot(at, (old, keeper, urgent(8)))
+    assert not answer(question, REPACK).bindings
+    careless = answer(
+        replace(question, gangs=(old, running("keeper", "n1", gpus=1), urgent(8))), REPACK
+    )
+    (broken,) = verify(question, REPACK, careless.bindings, careless.evictions)
+    assert "keeps pod namespaces/ml/pods/old-0 away" in broken
+    assert not opened(question, REPACK)
+    # Where it is listed, the problem knows where else the gang may go.
+    elsewhere = replace(question, nodes=(*at, node("n2", gpus=1)), running_pods=listed(keeper))
+    result = answer(elsewhere, REPACK)
+    assert [e.to_node for e in result.evictions] == ["nodes/n2"]
 
 
 def test_what_a_running_pod_asked_of_others_when_it_came_does_not_matter() -> None:

@@ -26,6 +26,7 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 class Templates:
     """Makes templates of pods, and lists the `running` pods that `pending` ones must know.
 
+    `movable` are the running ones that may be moved, so that others may keep them away, too.
     `watched` are further selectors that look at labels, each with its namespace ("" for all).
     """
 
@@ -34,10 +35,12 @@ class Templates:
         *,
         pending: Iterable[Pod],
         running: Iterable[Pod],
+        movable: Iterable[Pod] = (),
         watched: Iterable[tuple[str, LabelSelector]] = (),
     ) -> None:
         self._pending = tuple(pending)
         self._running = tuple(running)
+        self._movable = {pod.key: pod for pod in movable}
         everywhere = _seen_keys(self._pending, self._running)
         own: dict[str, set[str]] = {}
         for namespace, selector in watched:
@@ -60,13 +63,14 @@ class Templates:
         return template
 
     def running_pods(self) -> list[v1.RunningPod]:
-        """The running pods that a pending pod's rule sees, or whose own rule sees one."""
+        """The running pods that a pending pod's rule sees, or whose own rule sees one that may
+        come.
+        """
         looks = self._looks()
-        pending: _Anchored[_Identity] = _Anchored()
-        for identity in dict.fromkeys(map(self._identity, self._pending)):
-            pending.add(identity, identity[1])
+        pending = self._anchored(self._pending)
+        all_that_come = self._anchored((*self._pending, *self._movable.values()))
         seen: dict[_Identity, bool] = {}
-        away: dict[tuple[int, _Identity], list[v1.PodAffinityTerm]] = {}
+        away: dict[tuple[int, _Identity, bool], list[v1.PodAffinityTerm]] = {}
         result = []
         for pod in self._running:
             identity = self._identity(pod)
@@ -77,9 +81,12 @@ class Templates:
                 )
             own: list[v1.PodAffinityTerm] = []
             if pod.spec.anti_affinity:
-                key = (id(pod.spec), identity)
+                # What a movable pod itself keeps away, its template says.
+                told = pod.key in self._movable
+                key = (id(pod.spec), identity, told)
                 if key not in away:
-                    away[key] = _keeping_away(pod.spec, identity, pending)
+                    others = pending if told else all_that_come
+                    away[key] = _keeping_away(pod.spec, identity, others)
                 own = away[key]
             if seen[identity] or own:
                 result.append(
@@ -91,6 +98,13 @@ class Templates:
                     )
                 )
         return result
+
+    def _anchored(self, pods: Iterable[Pod]) -> _Anchored[_Identity]:
+        """The identities of pods, each once."""
+        found: _Anchored[_Identity] = _Anchored()
+        for identity in dict.fromkeys(map(self._identity, pods)):
+            found.add(identity, identity[1])
+        return found
 
     def _looks(self) -> _Anchored[_Look]:
         """Every rule between pods of a pending pod, each once."""
@@ -180,9 +194,9 @@ def _seen_keys(pending: Iterable[Pod], running: Iterable[Pod]) -> set[str]:
 
 
 def _keeping_away(
-    spec: PodSpec, identity: _Identity, pending: _Anchored[_Identity]
+    spec: PodSpec, identity: _Identity, coming: _Anchored[_Identity]
 ) -> list[v1.PodAffinityTerm]:
-    """The anti-affinity terms of a running pod that match some pending pod."""
+    """The anti-affinity terms of a running pod that match some pod that may come."""
     namespace, labels = identity
     own = dict(labels)
     terms = [term.resolved(own) for term in spec.anti_affinity]
@@ -192,7 +206,7 @@ def _keeping_away(
         if term.selector is not None
         and any(
             term.matches(namespace, other, dict(theirs))
-            for other, theirs in pending.near(term.selector.anchors)
+            for other, theirs in coming.near(term.selector.anchors)
         )
     ]
 

@@ -140,6 +140,7 @@ def translate(
     templates = Templates(
         pending=waiting,
         running=(p for several in by_node.values() for p in several),
+        movable=(pod for pod in members.values() if pod.node),
         watched=_watched(budgets, reservations),
     )
     messages = GangMessages(
