@@ -164,9 +164,8 @@ def _ports_in_use(
     gone = Counter(
         port for v in plan.evicted_by_node.get(node.name, ()) for port in v.template.host_ports
     )
-    left = Counter(node.host_ports)
-    left.subtract(gone)
-    return tuple(p for p, count in left.items() if count > 0 or p in staying.get(node.name, ()))
+    listed, theirs = Counter(node.host_ports), staying.get(node.name, ())
+    return tuple(p for p, count in listed.items() if count > gone[p] or p in theirs)
 
 
 def _ports_of_pods_that_stay(plan: Plan) -> Mapping[str, Collection[HostPort]]:

@@ -43,6 +43,13 @@ class TestPorts:
         gone = scenario.evict(PREEMPT, "high", old_w_runs_0=None)
         assert refuses(scenario, "in use on node nodes/x1", scenario.bind(high_w_0="x1"), gone)
 
+    def test_a_port_that_no_node_lists_is_in_use_neither_before_an_eviction_nor_after(self) -> None:
+        scenario = PORT.gang("too", Group("w", gpus=1, ports=(80,), told=("x2",)))
+        scenario = scenario.gang("left", Group("w", gpus=1, ports=(80,), told=("x2",)))
+        bindings = scenario.bind(high_w_0="x2")
+        assert accepts(scenario, bindings)
+        assert accepts(scenario, bindings, scenario.evict(PREEMPT, "high", left_w_runs_0=None))
+
     def test_a_moved_pod_leaves_its_port_to_all_and_needs_another(self) -> None:
         scenario = replace(PORT, policy=Policy(eviction=EvictionPolicy.REPACK))
         gone = scenario.evict(MOVE, "equal", old_w_runs_0="x2")
