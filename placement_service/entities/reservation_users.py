@@ -2,51 +2,24 @@
 on the node of a reservation use it as far as it goes. Pods that require a reservation come first.
 An allocate-once reservation gets one pod that fits, a restricted one as many as fit, and any other
 all owners. An allocate-once one that no pod fits gets a pod that no other reservation helps. A pod
-that a reservation names changes places with a pod of its set on that node.
+that a reservation names changes places with a pod of its set on that node. Where this holds back
+room that other pods of the node have, any choice that does not is as good (`reservation_choice`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from placement_service.entities.request import Binding, Pod, PodTemplate, Snapshot
+from placement_service.entities.eviction import Eviction
+from placement_service.entities.request import Binding, Pod, Snapshot
+from placement_service.entities.reservation_choice import Amounts, BoundHere, Choices
 from placement_service.entities.reservations import Reservation
 
 
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    """A bound pod; `binding` is its place among the bindings."""
-
-    binding: int
-    name: str
-    gang: str
-    namespace: str
-    template: PodTemplate
-
-    def owns(self, reservation: Reservation) -> bool:
-        wanted = self.template.required_reservation
-        if self.template.ignores_reservations or reservation.closed:
-            return False
-        if wanted is not None and not wanted.matches(reservation):
-            return False
-        return any(
-            owner.matches(
-                gang=self.gang,
-                pod=self.name,
-                namespace=self.namespace,
-                labels=self.template.labels,
-            )
-            for owner in reservation.owners
-        )
-
-    def asks(self, reservation: Reservation) -> tuple[int, ...]:
-        """Of each resource that is held, in order of their names."""
-        return tuple(self.template.requests.get(r, 0) for r in sorted(reservation.held))
-
-
-def use_reservations(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
+def use_reservations(
+    snapshot: Snapshot, bindings: Sequence[Binding], evictions: Sequence[Eviction] = ()
+) -> tuple[Binding, ...]:
     """The bindings with the reservations that they use, in the same order."""
     if not snapshot.reservations:
         return tuple(bindings)
@@ -58,10 +31,10 @@ def use_reservations(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[B
         for s in group.pod_sets
         for pod in s.pods
     }
-    beside: dict[str, list[_Pod]] = {}
+    beside: dict[str, list[BoundHere]] = {}
     for i, binding in enumerate(found):
         gang, template = sets[binding.pod]
-        pod = _Pod(i, binding.pod, gang.name, gang.namespace, template)
+        pod = BoundHere(i, binding.pod, gang.name, gang.namespace, template)
         beside.setdefault(binding.node, []).append(pod)
     running = {
         pod.reservation
@@ -71,19 +44,64 @@ def use_reservations(snapshot: Snapshot, bindings: Sequence[Binding]) -> tuple[B
     }
     on_node: dict[str, list[Reservation]] = {}
     for reservation in sorted(snapshot.reservations, key=lambda r: r.name):
-        if not (reservation.allocate_once and reservation.name in running):
-            on_node.setdefault(reservation.node, []).append(reservation)
+        on_node.setdefault(reservation.node, []).append(reservation)
+    room = _Room(snapshot, evictions)
     for node, reservations in on_node.items():
         if node in beside:
-            for i, name in _Users(beside[node], reservations).users.items():
+            taken = [r for r in reservations if r.allocate_once and r.name in running]
+            some = [r for r in reservations if r not in taken]
+            for i, name in _choose(beside[node], some, room.of(node, some, taken)).items():
                 found[i] = found[i]._replace(reservation=name)
     return tuple(found)
+
+
+def _choose(
+    pods: Sequence[BoundHere], reservations: Sequence[Reservation], room: Amounts
+) -> Mapping[int, str]:
+    """The reservation of each pod of a node that uses one, by its binding."""
+    users = _Users(pods, reservations).users
+    choices = Choices(pods, reservations, room)
+    return users if choices.fit(users) else choices.first_that_fits() or users
+
+
+class _Room:
+    """What nodes have for new pods once those that go have left and those that move have come."""
+
+    def __init__(self, snapshot: Snapshot, evictions: Sequence[Eviction]) -> None:
+        self._nodes = snapshot.columns
+        #: What comes free by the evictions, by node and resource.
+        self._back: Counter[tuple[str, str]] = Counter()
+        running = {
+            pod.name: (pod, s.template)
+            for gang in (snapshot.gangs if evictions else ())
+            for group in gang.groups
+            for s in group.pod_sets
+            for pod in s.bound_pods
+        }
+        for eviction in evictions:
+            pod, template = running[eviction.pod]
+            for resource, amount in template.requests.items():
+                # What a reservation held for a pod stays held.
+                self._back[eviction.node, resource] += 0 if pod.reservation else amount
+                self._back[eviction.to_node, resource] -= amount
+
+    def of(
+        self, node: str, reservations: Sequence[Reservation], taken: Sequence[Reservation]
+    ) -> Amounts:
+        """Of each resource that the reservations hold; `taken` ones serve no new pod."""
+        there = self._nodes[self._nodes.row_of[node]]
+        return {
+            resource: there.free(resource)
+            + self._back[node, resource]
+            - sum(r.held.get(resource, 0) for r in taken)
+            for resource in {s for r in reservations for s in r.held}
+        }
 
 
 class _Users:
     """The reservation of each pod of a node that uses one, by its binding."""
 
-    def __init__(self, pods: Iterable[_Pod], reservations: Sequence[Reservation]) -> None:
+    def __init__(self, pods: Iterable[BoundHere], reservations: Sequence[Reservation]) -> None:
         self.users: dict[int, str] = {}
         self._waiting = list(pods)
         self._used: Counter[str] = Counter()
@@ -105,7 +123,7 @@ class _Users:
         self._fill(others, lambda pod, r: any(pod.asks(r)))
 
     def _fill(
-        self, reservations: Iterable[Reservation], suits: Callable[[_Pod, Reservation], bool]
+        self, reservations: Iterable[Reservation], suits: Callable[[BoundHere, Reservation], bool]
     ) -> None:
         for r in reservations:
             while users := [
@@ -113,25 +131,25 @@ class _Users:
             ]:
                 self._take(self._largest(users, r), r)
 
-    def _helps(self, pod: _Pod, r: Reservation) -> bool:
+    def _helps(self, pod: BoundHere, r: Reservation) -> bool:
         """Whether it has any of what the pod asks for."""
         return any(map(min, pod.asks(r), self._left[r.name]))
 
-    def _largest(self, pods: Iterable[_Pod], r: Reservation) -> _Pod:
+    def _largest(self, pods: Iterable[BoundHere], r: Reservation) -> BoundHere:
         return max(pods, key=lambda p: (self._fits(p, r), p.asks(r), p.name))
 
-    def _take(self, pod: _Pod, r: Reservation) -> None:
+    def _take(self, pod: BoundHere, r: Reservation) -> None:
         self.users[pod.binding] = r.name
         self._used[r.name] += 1
         self._waiting.remove(pod)
         left = zip(self._left[r.name], pod.asks(r), strict=True)
         self._left[r.name] = [max(0, there - asked) for there, asked in left]
 
-    def _fits(self, pod: _Pod, r: Reservation) -> bool:
+    def _fits(self, pod: BoundHere, r: Reservation) -> bool:
         left = zip(self._left[r.name], pod.asks(r), strict=True)
         return all(asked <= there for there, asked in left)
 
-    def _able(self, pod: _Pod, r: Reservation) -> bool:
+    def _able(self, pod: BoundHere, r: Reservation) -> bool:
         if r.allocate_once and self._used[r.name]:
             return False
         return pod.owns(r) and (not r.restricted or self._fits(pod, r))

@@ -76,7 +76,7 @@ class PlanNames:
         """
         request, policy, prepared = self._request, self._policy, self._prepared
         if not self._running:
-            bindings = self._bindings(assignments)
+            bindings = use_reservations(request, self._bindings(assignments))
             return NamedPlan(name_devices(request, policy, bindings), ())
         new = [a for a in assignments if (a.gang, a.group, a.pod_set) not in self._running]
         bindings = self._bindings(new)
@@ -88,6 +88,7 @@ class PlanNames:
         else:
             lost = list(_gone(prepared, placed))
         evictions = tuple(_evictions(request, policy, bindings, lost))
+        bindings = use_reservations(request, bindings, evictions)
         return _with_devices(request, policy, bindings, evictions)
 
     def _bindings(self, assignments: Sequence[Assignment]) -> tuple[Binding, ...]:
@@ -97,7 +98,7 @@ class PlanNames:
                 b._replace(group=b.group.removesuffix(WAITING)) if b.group.endswith(WAITING) else b
                 for b in bindings
             )
-        return use_reservations(self._request, bindings)
+        return bindings
 
 
 def _with_devices(

@@ -214,7 +214,7 @@ class _Search:
         found = self._enough(exact)
         if found <= self.best:
             return
-        given = asked.devices.give(use_reservations(asked.snapshot, plan), evictions)
+        given = asked.devices.give(use_reservations(asked.snapshot, plan, evictions), evictions)
         if given is None:
             return
         for named in _with_winners(asked, plan, given.evictions):

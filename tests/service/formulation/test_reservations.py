@@ -71,6 +71,20 @@ def test_an_owner_uses_what_gives_it_most_and_not_what_serves_one_pod() -> None:
     assert used(scenario.place().expect(placed=("a", "b"))) == {"a-own-0": "most"}
 
 
+def test_where_the_usual_choice_holds_back_room_that_others_have_another_is_made() -> None:
+    """It would give "once" to the last pod and so hold a GPU of "more" for nobody."""
+    scenario = Scenario("x1=3").hold("more", "x1", 2, "own")
+    once = replace(
+        scenario.hold("once", "x1", 0, "own", allocate_once=True).reservations[-1],
+        held={CPU: 1_000},
+    )
+    scenario = replace(scenario, reservations=(*scenario.reservations, once))
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=1, cpus=1))
+    scenario = scenario.gang("b", Group("own", pods=1, gpus=2, cpus=1))
+    placed = scenario.place().expect(placed=("a", "b"))
+    assert used(placed)["b-own-0"] == "more"
+
+
 def test_a_closed_reservation_holds_its_room_and_serves_nobody() -> None:
     scenario = Scenario("x1=8").hold("held", "x1", 4, "own", closed=True)
     scenario.gang("a", Group("own", pods=8, gpus=1, min=1)).place().expect(new={"a": 4})

@@ -1,0 +1,54 @@
+"""Which pod uses which reservation, where the usual choice holds back room that pods have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from placement_service.entities import reservation_choice
+from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.request import CPU, Binding
+from placement_service.entities.reservation_users import use_reservations
+from tests.scenario import Group, Scenario
+
+
+def question(drawing: str) -> Scenario:
+    """Two pods of three GPUs together beside "more", which holds two, and "once", without any."""
+    scenario = Scenario(drawing).hold("more", "x1", 2, "own")
+    scenario = scenario.hold("once", "x1", 0, "own", allocate_once=True)
+    more, once = scenario.reservations
+    scenario = replace(scenario, reservations=(more, replace(once, held={CPU: 1_000})))
+    scenario = scenario.gang("a", Group("own", pods=1, gpus=1, cpus=1))
+    return scenario.gang("b", Group("own", pods=1, gpus=2, cpus=1))
+
+
+def used(bindings: tuple[Binding, ...]) -> tuple[str, ...]:
+    """The short names of the reservations."""
+    return tuple(b.reservation.rpartition("/")[2] for b in bindings)
+
+
+def test_the_usual_choice_stays_where_there_is_room() -> None:
+    scenario = question("x1=8")
+    both = scenario.bind(a_own_0="x1", b_own_0="x1")
+    assert used(use_reservations(scenario.snapshot(), both)) == ("more", "once")
+
+
+def test_another_is_made_where_there_is_none() -> None:
+    scenario = question("x1=3")
+    both = scenario.bind(a_own_0="x1", b_own_0="x1")
+    assert used(use_reservations(scenario.snapshot(), both)) == ("more", "more")
+
+
+def test_what_victims_leave_is_room() -> None:
+    scenario = question("x1=2/3").gang("v", Group("w", gpus=1, told=("x1",)))
+    both = scenario.bind(a_own_0="x1", b_own_0="x1")
+    victims = scenario.evict(EvictionKind.PREEMPT, "a", v_w_runs_0=None)
+    assert used(use_reservations(scenario.snapshot(), both, victims)) == ("more", "more")
+
+
+def test_it_stays_where_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation_choice, "MOST_CHOICES", 1)
+    scenario = question("x1=3")
+    both = scenario.bind(a_own_0="x1", b_own_0="x1")
+    assert used(use_reservations(scenario.snapshot(), both)) == ("more", "once")
