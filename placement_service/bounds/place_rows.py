@@ -56,7 +56,8 @@ class PlaceRows:
             c for c, mine in enumerate(classes) if all(requires(g, level) for g in mine)
         ]
 
-    def rows(self) -> Iterator[PlaceRow]:
+    @cached_property
+    def rows(self) -> tuple[PlaceRow, ...]:
         """Those that can be broken, no two with equal weights."""
         best: dict[bytes, PlaceRow] = {}
         for row in self._all_rows:
@@ -71,7 +72,7 @@ class PlaceRows:
                 room = np.minimum(room, best[key].room)
             best[key] = PlaceRow(weight, room)
         gangs = np.array([len(c.gangs) for c in self.counting.classes], dtype=np.int64)
-        yield from (row for row in best.values() if (row.weight @ gangs > row.room).any())
+        return tuple(row for row in best.values() if (row.weight @ gangs > row.room).any())
 
     def rows_against(self, classes: Sequence[int]) -> Iterator[PlaceRow]:
         """Those that keep gangs of some classes out of a place, with the parts of gangs in their

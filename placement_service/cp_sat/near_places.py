@@ -8,7 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.place_rows import PlaceRows
-from placement_service.cp_sat.solving import Var, dot
+from placement_service.cp_sat.solving import Var, limit
 from placement_service.cp_sat.wide_gangs import WideGangs
 
 
@@ -19,9 +19,8 @@ class NearPlaces:
         self, cp: cp_model.CpModel, places: PlaceRows, admitted: Sequence[Var], *, wide: bool
     ) -> None:
         classes = places.counting.classes
-        rows = list(places.rows())
         most = np.array([[len(c.gangs)] * places.count for c in classes], dtype=np.int64)
-        for row in rows:
+        for row in places.rows:
             heavy = row.weight > 0
             room = row.room[None, :] // row.weight[heavy, None]
             most[heavy] = np.minimum(most[heavy], room)
@@ -36,15 +35,13 @@ class NearPlaces:
                 some.append(cp.new_int_var(0, len(classes[c].gangs), ""))
             cp.add(cp_model.LinearExpr.sum(some) == whole)
             cp.add(whole == admitted[c] if c in places.require else whole <= admitted[c])
-        for row in rows:
-            taken = row.weight @ most
-            for p in np.flatnonzero(taken > row.room).tolist():
-                terms = [
-                    (at[c, p], int(row.weight[c]))
-                    for c in np.flatnonzero(row.weight).tolist()
-                    if (c, p) in at
-                ]
-                cp.add(dot(terms) <= int(row.room[p]))
+        index = np.full(most.shape, -1, dtype=np.int64)
+        for (c, p), variable in at.items():
+            index[c, p] = variable.index
+        for row in places.rows:
+            for p in np.flatnonzero(row.weight @ most > row.room).tolist():
+                there = np.flatnonzero((row.weight > 0) & (index[:, p] >= 0))
+                limit(cp, index[there, p], row.weight[there], int(row.room[p]))
         for c in places.require:
             self.near.pop(c)
         #: By class, the places of gangs that lie whole in none of them.

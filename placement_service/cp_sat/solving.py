@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.tiers.goal import Terms
 
@@ -41,6 +42,16 @@ class Found:
 def dot(terms: Sequence[tuple[Var, int]]) -> Expr:
     """A sum of variables with weights."""
     return cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w for _, w in terms])
+
+
+def limit(model: cp_model.CpModel, variables: Ints, weights: Ints, most: int) -> None:
+    """Keeps a sum of variables, told by their indices, at most so large. For models of a million
+    terms: this takes a fifth of the time that expressions take.
+    """
+    linear = model.proto.constraints.add().linear
+    linear.vars.extend(variables)
+    linear.coeffs.extend(weights)
+    linear.domain.extend([cp_model.INT_MIN, most])
 
 
 def hold(

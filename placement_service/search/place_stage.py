@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.solving import span
 from placement_service.entities.solution import TierName
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
+
+#: The time that a model takes, as a multiple of counting its rows.
+BUILDING = 3.0
 
 
 def count_places(state: State) -> None:
@@ -64,8 +69,9 @@ def _is_open(state: State) -> bool:
 
 def _master(state: State, *, wide: bool) -> AdmissionMaster | None:
     """The master with places of the levels that gangs prefer, held at all goals before topology."""
+    begin = time.monotonic()
     every = _places(state)
-    if not every:
+    if not every or state.left <= BUILDING * (time.monotonic() - begin):
         return None
     master = AdmissionMaster(state.counting, state.parameters.model, every, wide=wide)
     before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
@@ -82,6 +88,6 @@ def _places(state: State) -> list[PlaceRows]:
     for level in sorted(preferred):
         if levels[level].count * len(counting.classes) <= state.parameters.place_variables:
             rows = PlaceRows(counting, level)
-            if rows.prefer or rows.beyond:
+            if (rows.prefer and rows.rows) or rows.beyond:
                 found.append(rows)
     return found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.search import place_stage
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.place_stage import confirm_places, count_places
@@ -39,6 +42,14 @@ def fewest_domains(scenario: Scenario, *, by_place: bool = True) -> int:
 
 def test_one_gang_of_such_parts_has_the_only_block_for_it() -> None:
     assert fewest_domains(Scenario(CLUSTER).gang("a", *PARTS, prefer="block")) == 0
+
+
+def test_no_model_is_begun_that_would_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place_stage, "BUILDING", 1e9)
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    assert fewest_domains(scenario) == 0
 
 
 def test_of_two_gangs_of_such_parts_one_is_split() -> None:

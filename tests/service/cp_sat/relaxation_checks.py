@@ -116,7 +116,7 @@ def place_rows_hold(case: Case, met: Met) -> None:
                     near[c, place] += 1
                 else:
                     assert c not in rows.require
-        for row in rows.rows():
+        for row in rows.rows:
             taken = row.weight @ near
             assert (taken <= row.room).all()
             met["tight place"] += int(((taken == row.room) & (taken > 0)).any())
