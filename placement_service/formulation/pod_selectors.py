@@ -37,8 +37,9 @@ class PodSelectors:
         self._index = {key: i for i, key in enumerate(templates)}
         terms = dict.fromkeys(term for t in templates.values() for term in _terms(t))
         terms |= dict.fromkeys(t for p in snapshot.running_pods for t in p.required_anti_affinity)
-        self._keys = {key for term in terms for key in keys_of(term.selector)}
-        pods = _Pods([(namespace, t.labels) for (namespace, _), t in templates.items()], self._keys)
+        #: All labels that they look at.
+        self.keys = {key for term in terms for key in keys_of(term.selector)}
+        pods = _Pods([(namespace, t.labels) for (namespace, _), t in templates.items()], self.keys)
         self._matched = {term: pods.matched(term) for term in terms}
         table = np.array(list(self._matched.values()), dtype=bool).reshape(
             len(terms), len(templates)
@@ -63,7 +64,7 @@ class PodSelectors:
 
     @cached_property
     def _running(self) -> _Pods:
-        return _Pods([(p.namespace, p.labels) for p in self._running_pods], self._keys)
+        return _Pods([(p.namespace, p.labels) for p in self._running_pods], self.keys)
 
 
 class _Pods:

@@ -79,11 +79,19 @@ def _on_shared_ports(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _listed_otherwise(snapshot: Snapshot) -> Iterator[str]:
-    """Pods that the list of running pods has on another node or with other labels."""
+    """Pods that the list of running pods has on another node, or with other labels by which rules
+    find pods.
+    """
     listed = {pod.name: pod for pod in snapshot.running_pods}
-    for pod, template in _told(snapshot) if listed else ():
+    if not listed:
+        return
+    keys = PodSelectors(snapshot).keys
+    for pod, template in _told(snapshot):
         said = listed.get(pod.name)
-        if said is not None and (said.node, said.labels) != (pod.node, template.labels):
+        if said is not None and (
+            said.node != pod.node
+            or any(said.labels.get(key) != template.labels.get(key) for key in keys)
+        ):
             yield pod.name
 
 

@@ -201,6 +201,14 @@ def test_a_gang_is_not_moved_near_a_pod_that_keeps_it_away() -> None:
     assert [e.to_node for e in result.evictions] == ["nodes/n2"]
 
 
+def test_labels_that_no_rule_looks_at_may_be_listed_otherwise() -> None:
+    old = running("old", "n0", gpus=8)
+    listed_old = replace(listed(old)[0], labels={"app": "old", "pod-index": "0"})
+    mine = asking(urgent(8), required_anti_affinity=away("friend"))
+    result = answer(Snapshot((node("n0", used=8),), (old, mine), (listed_old,)), PREEMPT)
+    assert result.evicted() == ["old"]
+
+
 def test_what_a_running_pod_asked_of_others_when_it_came_does_not_matter() -> None:
     """It requires a pod that is gone, and is spread worse than it may be."""
     gone = (PodAffinityTerm(LabelSelector((("app", "gone"),)), HOSTNAME, ("ml",)),)
