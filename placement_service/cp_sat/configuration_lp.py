@@ -205,8 +205,11 @@ class _Relaxation:
         for k, times in column.parts:
             self._kind_limits[k].SetCoefficient(x, -times)
 
-    def _solve(self) -> tuple[float, Duals, Floats] | None:
-        """The value, the duals of rows and kinds, and those of signatures."""
+    def _solve(self, seconds: float) -> tuple[float, Duals, Floats] | None:
+        """The value, the duals of rows and kinds, and those of signatures; None if that takes
+        longer.
+        """
+        self.solver.SetTimeLimit(max(1, round(1000 * seconds)))
         if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
             return None
         # All of them are read now: once a column is added they are no longer valid.
@@ -225,8 +228,8 @@ class _Relaxation:
         if len(center.rows) != len(self.rows):
             center = Duals(np.resize(center.rows, len(self.rows)) * 0, center.kinds)
         self._try(center)
-        while time.monotonic() < deadline:
-            solved = self._solve()
+        while (left := deadline - time.monotonic()) > 0:
+            solved = self._solve(left)
             if solved is None:
                 break
             value, duals, signatures = solved

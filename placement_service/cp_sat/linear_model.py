@@ -112,7 +112,7 @@ class LinearModel:
         """The optimum without integers; its bound is computed anew from the dual values."""
         measure = self._measure(terms)
         proto, matrix = self._proto(terms, measure, maximize, whole=False)
-        parameters = mathopt.SolveParameters(time_limit=_limit(seconds))
+        parameters = mathopt.SolveParameters(time_limit=time_limit(seconds))
         result = _solve(proto, mathopt.SolverType.GLOP, parameters)
         values = self._read(result)
         best = _best(result)
@@ -130,7 +130,7 @@ class LinearModel:
         measure = self._measure(terms)
         proto, _ = self._proto(terms, measure, maximize, whole=True)
         parameters = mathopt.SolveParameters(
-            time_limit=_limit(seconds),
+            time_limit=time_limit(seconds),
             node_limit=nodes,
             relative_gap_tolerance=0.0,
             absolute_gap_tolerance=0.5,
@@ -268,7 +268,8 @@ def _dense(found: sparse_containers_pb2.SparseDoubleVectorProto, size: int) -> F
     return values
 
 
-def _limit(seconds: float) -> datetime.timedelta:
+def time_limit(seconds: float) -> datetime.timedelta:
+    """The same for MathOpt, and not so little that it cannot begin."""
     return datetime.timedelta(seconds=max(0.01, seconds))
 
 

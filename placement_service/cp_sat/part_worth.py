@@ -12,10 +12,13 @@ from ortools.math_opt.python import mathopt
 
 from placement_service.cp_sat.admission_master import maximal_patterns
 from placement_service.cp_sat.block_shapes import Blocks, Class, Kind
+from placement_service.cp_sat.linear_model import time_limit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 
 
-def class_worths(blocks: Blocks, classes: Sequence[Class], most_patterns: int) -> list[float]:
+def class_worths(
+    blocks: Blocks, classes: Sequence[Class], most_patterns: int, *, seconds: float
+) -> list[float]:
     """What the parts and pods of each class are worth, in GPUs; the value of its gangs where that
     is unknown."""
     values = [blocks.problem.gangs[c.gangs[0]].value / UNITS_PER_GPU for c in classes]
@@ -71,8 +74,9 @@ def class_worths(blocks: Blocks, classes: Sequence[Class], most_patterns: int) -
         row = lp.add_linear_constraint(mathopt.fast_sum(terms) <= int(every.room[k]))
         ways.append((weights, row))
     lp.maximize(mathopt.fast_sum(w * v for w, v in zip(values, placed, strict=True)))
-    result = mathopt.solve(lp, mathopt.SolverType.GLOP)
-    if not result.has_dual_feasible_solution():
+    limits = mathopt.SolveParameters(time_limit=time_limit(seconds))
+    result = mathopt.solve(lp, mathopt.SolverType.GLOP, params=limits)
+    if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
         return values
     duals = result.dual_values()
     return [

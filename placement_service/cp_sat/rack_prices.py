@@ -11,6 +11,7 @@ from ortools.math_opt.python import mathopt
 
 from placement_service.cp_sat.admission_master import maximal_patterns
 from placement_service.cp_sat.block_shapes import Blocks, Kind
+from placement_service.cp_sat.linear_model import time_limit
 
 #: Parts of so many nodes that are left over are an error of floats.
 ROUNDING = 1e-6
@@ -25,10 +26,10 @@ class _Pool(NamedTuple):
 
 
 def prices_against(
-    blocks: Blocks, block: int, parts: Mapping[Kind, int], most_patterns: int
+    blocks: Blocks, block: int, parts: Mapping[Kind, int], most_patterns: int, *, seconds: float
 ) -> Prices | None:
     """Prices at which these parts are worth more than all that racks of a block can hold; None
-    where racks hold them all, if these may be mixed.
+    where racks hold them all, if these may be mixed, or where that takes longer.
     """
     lp = mathopt.Model()
     used: dict[int, dict[int, list[mathopt.Variable]]] = {}
@@ -47,8 +48,10 @@ def prices_against(
         q: _post_pool(lp, blocks, block, q, by_size, most_patterns) for q, by_size in used.items()
     }
     lp.minimize(mathopt.fast_sum(left_over))
-    result = mathopt.solve(lp, mathopt.SolverType.GLOP)
-    if not result.has_dual_feasible_solution() or result.objective_value() < ROUNDING:
+    limits = mathopt.SolveParameters(time_limit=time_limit(seconds))
+    result = mathopt.solve(lp, mathopt.SolverType.GLOP, params=limits)
+    settled = result.termination.reason is mathopt.TerminationReason.OPTIMAL
+    if not settled or result.objective_value() < ROUNDING:
         return None
     duals = result.dual_values()
     found: dict[int, dict[int, float]] = {}

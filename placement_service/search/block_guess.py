@@ -274,7 +274,7 @@ class BlockGuess:
     ) -> bool:
         """Obey a row that a block breaks which holds these parts; false if none is found."""
         blocks, most = self.mine.blocks, self.parameters.model.master_patterns
-        prices = prices_against(blocks, blocks.order[b], inside, most)
+        prices = prices_against(blocks, blocks.order[b], inside, most, seconds=self.mine.state.left)
         if prices is None:
             return False
         row = rack_row(blocks, self.rows.kinds, prices, self.rows.unit)

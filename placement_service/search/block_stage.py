@@ -134,7 +134,7 @@ def _weights(mine: BlockProblem) -> list[int]:
     take it.
     """
     classes, p = mine.classes, mine.parameters
-    worths = class_worths(mine.blocks, classes, p.model.master_patterns)
+    worths = class_worths(mine.blocks, classes, p.model.master_patterns, seconds=mine.state.left)
     largest = max(1, *(c.shape.size for c in classes))
     pools = len({pool for _, pool in mine.blocks.room})
     found = []

@@ -32,6 +32,7 @@ from placement_service.search.rack_content import RackContent
 from placement_service.search.rack_fitting import RackFitting
 from tests.scenario import Group, Scenario
 from tests.service.search.test_block_stage import question
+from tests.waiting import LONG
 
 
 def counted(snapshot: Snapshot, parameters: SearchParameters = DEFAULTS) -> State:
@@ -221,7 +222,7 @@ def test_prices_say_why_racks_do_not_hold_what_rows_allow() -> None:
     two, three = rows.kinds
 
     def against(parts: Counter[Kind]) -> Prices | None:
-        return prices_against(mine.blocks, roomy, parts, 100)
+        return prices_against(mine.blocks, roomy, parts, 100, seconds=LONG)
 
     assert against(Counter({two: 3, three: 1})) is None
     prices = against(Counter({two: 1, three: 2}))
