@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-from placement_service.bounds.configurations import configurations
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.solving import Var, span
 from placement_service.entities.solution import TierName
@@ -29,7 +28,7 @@ def settle_configurations(state: State, *, unlike: bool) -> bool:
     able = (TierName.ADMITTED, *((TierName.WAITING,) if unlike else ()))
     if state.open_tier not in able or state.left <= 0:
         return False
-    found = configurations(state.counting, state.parameters.configurations)
+    found = state.configurations
     if found is None or (state.layout is not None and len(found.accepts) < 2):
         # The patterns of the master say the same.
         return False

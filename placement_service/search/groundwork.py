@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 
+from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.formulation.objective import trivial_bounds
@@ -34,6 +35,11 @@ class Groundwork:
     def counting(self) -> Counting:
         """Rows of the problem."""
         return Counting(self.builder.topology, self.parameters.counting)
+
+    @cached_property
+    def configurations(self) -> Configurations | None:
+        """What domains with most parts hold; None where nothing tells it."""
+        return configurations(self.counting, self.parameters.configurations)
 
     @cached_property
     def forest(self) -> Forest:

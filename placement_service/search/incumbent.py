@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from placement_service.bounds.configurations import Configurations
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.entities.solution import Limit, Solution, TierName
@@ -79,6 +80,11 @@ class State:
     def counting(self) -> Counting:
         """Rows of the problem, counted when first asked for."""
         return self.ground.counting
+
+    @property
+    def configurations(self) -> Configurations | None:
+        """What domains with most parts hold, found out when first asked for."""
+        return self.ground.configurations
 
     @property
     def forest(self) -> Forest:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.bounds.configurations import Configurations, configurations
+from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.configuration_lp import Floats, linear_rows
 from placement_service.cp_sat.configuration_master import ConfigurationMaster, Filling
 from placement_service.cp_sat.gang_columns import Elsewhere, GangColumns, Limit
@@ -43,7 +43,7 @@ def fill_unlike_blocks(state: State) -> bool:
         return False
     if state.left <= state.parameters.least_seconds:
         return False
-    found = configurations(state.counting, state.parameters.configurations)
+    found = state.configurations
     if found is None or not found.unlike:
         return False
     blocks = _blocks(state, found)
