@@ -13,7 +13,7 @@ from placement_service.entities.solution import FewestDomains, Solution, Tier, T
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, assignments, home_plan
 from placement_service.formulation.problem import Problem
-from placement_service.formulation.tiers import goals
+from placement_service.formulation.tiers import bound_beside, goals
 from placement_service.formulation.tiers.goal import Goal
 
 #: A proven bound for each goal. It holds for plans that reach the bounds before it.
@@ -96,9 +96,14 @@ def worth(problem: Problem, plan: Plan, floors: tuple[int | None, ...] = ()) -> 
     return Worth(every, values, floors or (None,) * len(every))
 
 
-def trivial_bounds(every: Sequence[Goal]) -> Bounds:
-    """Bounds before anything is counted: as if all gangs with all extras fitted together."""
-    return tuple(goal.trivial_bound() for goal in every)
+def trivial_bounds(every: Sequence[Goal], known: Sequence[int] = ()) -> Bounds:
+    """Bounds before anything is counted, or only of the first goals, which are `known`: as if all
+    other gangs with all extras fitted together.
+    """
+    bounds = list(known)
+    for goal in every[len(known) :]:
+        bounds.append(bound_beside(goal, zip(every, bounds, strict=False)))
+    return tuple(bounds)
 
 
 def tiers(
@@ -112,7 +117,7 @@ def tiers(
     give a lower one more than its best: then sums over priorities say nothing.
     """
     known = mine.first_open(bounds) + 1
-    valid = [*bounds[:known], *trivial_bounds(mine.goals[known:])]
+    valid = [*trivial_bounds(mine.goals, bounds[:known])]
     for i, bound in best.items():
         valid[i] = bound
     reported = []

@@ -60,7 +60,7 @@ class State:
         self.worth: Worth = worth(problem, self.plan)
         self.goals = self.worth.goals
         self._home = worth_at_home(problem, self.goals)
-        self.bounds = self._trivial = trivial_bounds(self.goals)
+        self.bounds = trivial_bounds(self.goals)
         #: Bounds of goals of which later ones may spend some, by their place.
         self._best: dict[int, int] = {}
         self.target: tuple[GangIdx, ...] = ()
@@ -137,7 +137,7 @@ class State:
     def is_fresh(self) -> bool:
         """Whether nothing is proven yet, and nothing may be spent."""
         nothing_spent = all(floor is None for floor in self.worth.floors)
-        return nothing_spent and self.bounds == self._trivial
+        return nothing_spent and self.bounds == self._after()
 
     def reaches(self, i: int) -> bool:
         """Whether the plan reaches the bound of the i-th goal."""
@@ -162,8 +162,14 @@ class State:
             return False
         # All that was proven about later goals assumed the old bound: less of one goal may leave
         # room for more of those below.
-        self.bounds = (*self.bounds[:i], bound, *self._trivial[i + 1 :])
+        self.bounds = self._after(*self.bounds[:i], bound)
         return True
+
+    def _after(self, *known: int) -> Bounds:
+        """Bounds of all goals when only those of the first ones are known."""
+        later = trivial_bounds(self.goals, known)[len(known) :]
+        floors = self.worth.floors[len(known) :]
+        return (*known, *(b if f is None else f for b, f in zip(later, floors, strict=True)))
 
     def trust(self, bounds: Sequence[int]) -> None:
         """Take bounds of all goals that were proven of a looser problem."""
@@ -178,16 +184,12 @@ class State:
         """
         floors = self.worth.spending(tier, share)
         known = self.first_open + 1
-        valid = (*self.bounds[:known], *self._trivial[known:])
+        valid = self._after(*self.bounds[:known])
         fresh = [i for i, floor in enumerate(floors) if floor != self.worth.floors[i]]
         self._best |= {i: valid[i] for i in fresh}
-        self._trivial = tuple(
-            bound if floor is None else floor
-            for bound, floor in zip(self._trivial, floors, strict=True)
-        )
-        before = min(fresh, default=len(floors))
-        self.bounds = (*self.bounds[:before], *self._trivial[before:])
         self.worth = replace(self.worth, floors=floors)
+        before = min(fresh, default=len(floors))
+        self.bounds = self._after(*self.bounds[:before])
 
     # --- plans ----------------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class State:
             self.problem,
             self.plan,
             self.worth,
-            (*self.bounds[:said], *self._trivial[said:]),
+            self._after(*self.bounds[:said]),
             home=self._home,
             phase=self.phase,
             fewest=self.fewest,

@@ -20,7 +20,10 @@ from placement_service.formulation.tiers import (
     topology,
     waiting,
 )
+from placement_service.formulation.tiers.admitted import bound_beside
 from placement_service.formulation.tiers.goal import Goal
+
+__all__ = ["bound_beside", "goals"]
 
 TIERS: tuple[Callable[[Problem], Sequence[Goal]], ...] = (
     admitted.goals,

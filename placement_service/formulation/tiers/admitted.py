@@ -9,7 +9,7 @@ come before all that. These goals only choose among gangs; the value of all is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -115,6 +115,18 @@ class InsideGuarantees:
     def _has(self, gang: GangIdx) -> bool:
         mine = self.problem.gangs[gang]
         return mine.placeable and mine.priority >= self.priority
+
+
+def bound_beside(goal: Goal, others: Iterable[tuple[Goal, int]]) -> int:
+    """What a goal can be at most beside others with their bounds: where it counts all gangs of
+    another one, that bound and the value of the rest.
+    """
+    bound = goal.trivial_bound()
+    if isinstance(goal, Admitted):
+        for other, most in others:
+            if isinstance(other, Admitted) and other.gangs <= goal.gangs:
+                bound = min(bound, most + goal.trivial_bound() - other.trivial_bound())
+    return bound
 
 
 def goals(problem: Problem) -> tuple[Goal, ...]:

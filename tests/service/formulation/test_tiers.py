@@ -5,9 +5,10 @@ from __future__ import annotations
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import trivial_bounds
 from placement_service.formulation.tiers import goals
 from placement_service.judge import score
-from tests.scenario import Scenario
+from tests.scenario import Group, Scenario
 
 TWO_PRIORITIES = (
     Scenario("r1: x1=8 x2=8")
@@ -33,3 +34,18 @@ def test_the_judge_knows_every_tier_in_the_units_of_the_engine() -> None:
 
 def test_nobody_is_disturbed() -> None:
     TWO_PRIORITIES.place().expect(disruption=0, proven=True)
+
+
+def test_gangs_that_two_goals_count_are_bounded_in_both() -> None:
+    """Of what runs in part two GPUs at most are made whole, so of all gangs ten are."""
+    scenario = Scenario("x1=8 y1=0/8").gang("big", pods=1, gpus=8)
+    scenario = scenario.gang("lost-one", Group("w", pods=4, gpus=1, on=("y1",)))
+    snapshot = scenario.snapshot()
+    every = goals(formulate(snapshot, Policy()))
+    [runs, both] = [g for g in every if g.tier is TierName.ADMITTED]
+    known = 2 * runs.unit
+    assert trivial_bounds(every)[:2] == (runs.trivial_bound(), both.trivial_bound())
+    bounds = trivial_bounds(every, [known])
+    assert bounds[0] == known
+    assert bounds[1] == known + both.trivial_bound() - runs.trivial_bound()
+    assert bounds[2:] == trivial_bounds(every)[2:]
