@@ -46,6 +46,8 @@ class Clearing:
         self._needed = needed
         #: The resources that it asks for, as columns.
         self._asked = np.flatnonzero(standing.problem.request[needed.pod_class])
+        self._prices = prices
+        self._nodes = nodes
         self._inside = set(nodes.tolist())
         self._nodes_of: dict[int, int] = {}
         self.left: dict[GangIdx, Units] = {}
@@ -58,6 +60,9 @@ class Clearing:
             homes = {home.node for home in self._standing.problem.gangs[index].home}
             self._nodes_of[index] = len(homes & self._inside)
         return max(1, self._nodes_of[index])
+
+    def _again(self, victim: Gang, demand: int) -> float:
+        return float(self._prices.again[victim.demands[demand].pod_class])
 
     def _price(self, node: int) -> _Price | None:
         """The price of clearing a node; None if it would not help."""
@@ -79,8 +84,10 @@ class Clearing:
             extras = _without(victim, units, node)
             if extras is not None:
                 cost += here * (A_POD if standing.moves else AN_EXTRA + A_POD)
+                cost += sum(c * self._again(victim, d) for d, n, c in units if n == node)
             elif prices.may_go_whole(victim, self._gang):
-                whole = prices.value[index] + A_POD * sum(c for _, _, c in units)
+                whole = prices.value[index]
+                whole += sum(c * (A_POD + self._again(victim, d)) for d, _, c in units)
                 cost += whole / min(self._nodes_inside(index), needed.count)
             else:
                 continue
@@ -113,14 +120,15 @@ class Clearing:
             if priced.each > price * (1 + 1e-9):
                 heapq.heappush(self._heap, (priced.each, node))
                 continue
-            before = int(row(self._needed.pod_class)[node])
+            freed = int(row(self._needed.pod_class)[self._nodes].sum())
             touched: set[int] = set()
             for index, keeps in priced.keeps.items():
                 units = self.left.get(index, self._standing.plan.get(index, ()))
                 self._standing.release(index, units, keeps)
                 self.left[index] = keeps
                 touched |= {home.node for home in problem.gangs[index].home}
-            slots -= int(row(self._needed.pod_class)[node]) - before
+            # A gang that goes whole frees other nodes, too.
+            slots -= int(row(self._needed.pod_class)[self._nodes].sum()) - freed
             # Other nodes of the same gangs are cheaper to clear now.
             for other in (touched & self._inside) - {node}:
                 self._push(other)

@@ -29,10 +29,23 @@ NOBODYS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePrices:
-    """What clearing each node costs for each slot that it gives [N], and the slots [N]."""
+    """What clearing each node costs for each slot that it gives [N], and the slots [N].
+
+    `again` is what a unit of each pod class costs besides [S], where it takes slots elsewhere.
+    """
 
     each: Floats
     slots: Ints
+    again: Floats
+
+    def last_of(self, count: int) -> float:
+        """What the dearest of the `count` cheapest slots costs; 0 where there are none."""
+        order = np.argsort(self.each, kind="stable")
+        order = order[self.each[order] < np.inf]
+        if not len(order):
+            return 0.0
+        at = int(np.searchsorted(np.cumsum(self.slots[order]), count))
+        return float(self.each[order[min(at, len(order) - 1)]])
 
     def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
         """The least that `count` slots cost in each domain [D], besides those that are free now."""
@@ -63,6 +76,7 @@ class Prices:
         self._node = np.array([home.node for _, home in homes], dtype=np.int64)
         classes = [g.demands[home.demand].pod_class for g, home in homes]
         self._request = problem.request[classes]
+        self._class = np.array(classes, dtype=np.int64)
         self._entry = {(g.index, h.demand, h.node): e for e, (g, h) in enumerate(homes)}
         self._entries: defaultdict[int, list[int]] = defaultdict(list)
         for e, (g, _) in enumerate(homes):
@@ -109,9 +123,26 @@ class Prices:
         return bool(self._priority[victim.index] <= gang.priority)
 
     def of_nodes(
-        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int
+        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int, lacking: int = 0
     ) -> NodePrices:
-        """The prices of all nodes, each as if it were cleared alone."""
+        """The prices of all nodes, each as if it were cleared alone.
+
+        With moves, so many slots are `lacking` for all that wait. Then a pod that moves and takes
+        slots elsewhere gains none: each costs as much as the last of the cheapest that are lacking.
+        """
+        request = self._problem.request
+        takes = pods_that_fit(request, request[needed.pod_class])
+        nothing = np.zeros(len(request))
+        if lacking <= 0:
+            return self._of_nodes(residual, gang, needed, level, nothing)
+        never = np.where(takes > 0, np.inf, nothing)
+        others = self._of_nodes(residual, gang, needed, level, never)
+        again = takes.astype(np.float64) * others.last_of(lacking)
+        return self._of_nodes(residual, gang, needed, level, again)
+
+    def _of_nodes(
+        self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int, again: Floats
+    ) -> NodePrices:
         problem, units, count = self._problem, self._units, self._problem.node_count
         there = np.bincount(self._requirement, units, len(self._least))
         left = (there - self._least)[self._requirement]
@@ -123,15 +154,17 @@ class Prices:
         at = problem.levels[level].domain[self._node] if level >= 0 else np.zeros_like(self._node)
         places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
         _, place, together = np.unique(places, return_inverse=True, return_counts=True)
-        pods = np.bincount(self._gang, units, len(self.value))[self._gang]
-        whole = (self.value[self._gang] + A_POD * pods) / np.minimum(together[place], needed.count)
-        cost = np.where(is_extra, units * self._an_extra, whole)
+        # Where nobody is, nobody needs another place, whatever that costs.
+        more = units * np.where(units > 0, again[self._class], 0)
+        pods = np.bincount(self._gang, A_POD * units + more, len(self.value))[self._gang]
+        whole = (self.value[self._gang] + pods) / np.minimum(together[place], needed.count)
+        cost = np.where(is_extra, units * self._an_extra + more, whole)
         total = np.bincount(self._node[may_go], cost[may_go], count)
         request = problem.request[needed.pod_class]
         slots = pods_that_fit(residual.free + freed, request) - residual.row(needed.pod_class)
         slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
         able = slots > 0
-        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots)
+        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots, again)
 
 
 def least_of(gang: Gang, requirement: int) -> int:

@@ -5,7 +5,8 @@ where it fits best. For each other gang, nodes are cleared one after another in 
 could hold it, the cheapest for the room that it gives first, until the gang fits. Then every victim
 stays whose room is not needed after all. The domain whose victims cost least is chosen. Extras of a
 gang are evicted before the whole gang. With moves every victim has to fit elsewhere; a gang that
-does not stays, and the domain is tried again without it.
+does not stays, and the domain is tried again without it. Where too few nodes are free for all that
+wait, a pod that moves to one of these frees none, so it costs as much as to free another.
 
 A domain that costs little for one gang may be the only cheap one for another. So beforehand each
 gang of the narrowest domains gets a domain in mind, so that the sum of the estimated costs is
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.formulation.arrays import Ints
+from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
@@ -254,7 +255,20 @@ class _Search:
 
     def _prices(self, gang: Gang) -> NodePrices:
         need = self._need(gang)
-        return self.now.prices.of_nodes(self.now.residual, gang, need.demand, need.level)
+        lacking = self._lacking(need.demand) if self.now.moves else 0
+        return self.now.prices.of_nodes(self.now.residual, gang, need.demand, need.level, lacking)
+
+    def _lacking(self, needed: Demand) -> int:
+        """Slots that those who wait need besides those that are free everywhere."""
+        request = self.problem.request
+        takes = pods_that_fit(request, request[needed.pod_class])
+        wanted = sum(
+            int(takes[d.pod_class]) * d.count
+            for g in self.problem.pending
+            if not g.home and g.index not in self.now.plan
+            for d in g.demands
+        )
+        return wanted - int(self.now.residual.row(needed.pod_class).sum())
 
     def _estimate(self, gang: Gang, prices: NodePrices) -> Floats:
         """The estimated cost of room for a gang in each domain of its level."""

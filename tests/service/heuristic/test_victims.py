@@ -87,6 +87,32 @@ def test_what_fits_nowhere_else_stays() -> None:
     assert evicted(first_plan(question, REPACK)) == ["one", "other"]
 
 
+def test_a_gang_that_goes_frees_all_its_nodes() -> None:
+    """In rack a three nodes are enough, of which one is free, and the pair leaves two."""
+    nodes = [node(f"a{i}", used=8 * (i < 3), rack="a") for i in range(4)]
+    nodes += [node(f"b{i}", rack="b") for i in range(2)]
+    halves = running("halves", "a0", "a0")
+    pair = running("pair", "a1", "a2", gpus=8)
+    waits = in_one_rack(replace(gang("waits", pods=3, gpus=8), priority=0))
+    plan = first_plan(Snapshot(tuple(nodes), (halves, pair, waits)), REPACK)
+    assert evicted(plan) == ["pair", "pair"]
+
+
+def test_no_pod_moves_to_a_node_that_another_gang_needs() -> None:
+    """In rack a one large pod may leave, or two small ones. The large one needs all of b0."""
+    free = [node("a2", rack="a"), node("b0", rack="b")]
+    nodes = [node("a0", used=8, rack="a"), node("a1", used=8, rack="a"), *free]
+    nodes += [node(f"c{i}", used=4, rack="c") for i in range(2)]
+    small = [running(name, "a1") for name in ("one", "other")]
+    fixed = [replace(running(f"fixed{i}", f"c{i}"), not_preemptible=True) for i in range(2)]
+    inside = in_one_rack(replace(gang("inside", pods=2, gpus=8), priority=0))
+    anywhere = replace(gang("anywhere", pods=1, gpus=8), priority=0)
+    gangs = (running("large", "a0", gpus=8), *small, *fixed, inside, anywhere)
+    plan = first_plan(Snapshot(tuple(nodes), gangs), REPACK)
+    assert evicted(plan) == ["one", "other"]
+    assert len({b.gang for b in plan.bindings} & {inside.name, anywhere.name}) == 2
+
+
 def test_gangs_that_wait_make_room_together() -> None:
     """What was moved for one gang is not in the way of the next."""
     nodes = [node(f"n{i}", used=4) for i in range(6)]
