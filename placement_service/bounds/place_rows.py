@@ -14,7 +14,7 @@ Gangs that need a place of the level take room where they lie, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
 
@@ -27,10 +27,16 @@ from placement_service.formulation.problem import Gang
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaceRow:
-    """sum weight[C] * near[C, P] <= room[P], for each place P."""
+    """sum weight[C] * near[C, P] <= room[P], for each place P.
+
+    Parts at the level `at` of `Counting.levels` are counted in one of its `way`s, by `rounding`.
+    """
 
     weight: Ints
     room: Ints
+    at: int
+    way: int
+    rounding: int
 
 
 class PlaceRows:
@@ -70,7 +76,7 @@ class PlaceRows:
             key = weight.tobytes()
             if key in best:
                 room = np.minimum(room, best[key].room)
-            best[key] = PlaceRow(weight, room)
+            best[key] = replace(row, weight=weight, room=room)
         gangs = np.array([len(c.gangs) for c in self.counting.classes], dtype=np.int64)
         return tuple(row for row in best.values() if (row.weight @ gangs > row.room).any())
 
@@ -82,7 +88,7 @@ class PlaceRows:
             if (row.weight[list(classes)].max() > row.room).any():
                 key = row.weight.tobytes()
                 room = np.minimum(row.room, best[key].room) if key in best else row.room
-                best[key] = PlaceRow(row.weight, room)
+                best[key] = replace(row, room=room)
         yield from best.values()
 
     @cached_property
@@ -95,20 +101,26 @@ class PlaceRows:
                 continue
             place = self._place_of(level)
             inside = np.flatnonzero(place >= 0)
+            inside = inside[np.argsort(place[inside], kind="stable")]
+            there, begin = np.unique(place[inside], return_index=True)
             offers = counting.offers(level)[:, inside]
             parts = [(c, part) for c in mine for part in counting.classes[c].parts[i]]
             owner = [c for c, _ in parts]
             times = np.array([part.times for _, part in parts], dtype=np.int64)
             weights = np.array([counting.weigh(part.content) for _, part in parts])
-            for k in range(len(offers)) if parts else ():
-                sizes = np.unique(weights[:, k])[::-1]
+            # Ways in which all parts count the same differ only in what there is room for.
+            alike: dict[bytes, list[int]] = {}
+            for k in range(len(offers)) if parts and len(inside) else ():
+                alike.setdefault(weights[:, k].tobytes(), []).append(k)
+            for ways in alike.values():
+                way = weights[:, ways[0]]
+                sizes = np.unique(way)[::-1]
                 large = sizes[sizes > 1][: counting.parameters.roundings] if level >= 0 else ()
                 for t in (1, *(int(w) for w in large)):
-                    weight = np.bincount(
-                        owner, weights[:, k] // t * times, len(counting.classes)
-                    ).astype(np.int64)
-                    room = np.bincount(place[inside], offers[k] // t, self.count)
-                    found.append(PlaceRow(weight, room.astype(np.int64)))
+                    weight = np.bincount(owner, way // t * times, len(counting.classes))
+                    room = np.zeros(self.count, dtype=np.int64)
+                    room[there] = np.add.reduceat(offers[ways] // t, begin, axis=1).min(axis=0)
+                    found.append(PlaceRow(weight.astype(np.int64), room, i, ways[0], t))
         return tuple(found)
 
     def _place_of(self, level: int) -> Ints:

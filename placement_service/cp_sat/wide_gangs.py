@@ -1,11 +1,12 @@
 """Gangs that no place they prefer can hold whole: how many places they use at least, all together.
 
-With `use[C, P]` gangs of a class that have parts in place P, and for each row of `place_rows` what
-these parts count there, `inside[C, P]`:
+With `use[C, P]` gangs of a class that have parts in place P, and `inside[C, k, P]` parts of kind k
+of these gangs there, of which one counts `weight(k)` in a row of `place_rows`:
 
-    sum over P of inside[C, P]  =  weight(C) admitted[C]
-    inside[C, P]  <=  min(weight(C), room(P)) use[C, P]
-    sum over wide C of inside[C, P]  +  sum over the others of weight(C) near[C, P]  <=  room(P)
+    sum over P of inside[C, k, P]  =  times(C, k) admitted[C]
+    sum over k of weight(k) inside[C, k, P]  <=  min(weight(C), room(P)) use[C, P]
+    sum over wide C, k of weight(k) inside[C, k, P]  +  sum over the others of weight(C) near[C, P]
+        <=  room(P)
 
 What the parts of a gang count adds up, wherever they lie, and in each place parts of all gangs
 share the room, where rounding loses as in `counting`. So a gang of six parts of sixteen nodes,
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from ortools.sat.python import cp_model
 
+from placement_service.bounds.counting import Content
 from placement_service.bounds.place_rows import PlaceRow, PlaceRows
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
@@ -51,26 +53,49 @@ class WideGangs:
             least = max(1, known.beyond) + 1
             self.uses[c] = [cp.new_int_var(0, len(known.gangs), "") for _ in range(places.count)]
             cp.add(cp_model.LinearExpr.sum(self.uses[c]) >= least * admitted[c])
+        self._inside: dict[tuple[int, int], dict[Content, list[Var]]] = {}
         for row in places.rows_against(list(self.uses)):
             self._post(row)
 
     def _post(self, row: PlaceRow) -> None:
-        classes = self._places.counting.classes
+        counting = self._places.counting
         terms: list[list[tuple[Var, int]]] = [[] for _ in range(self._places.count)]
         for (c, p), v in self._near.items():
             if row.weight[c]:
                 terms[p].append((v, int(row.weight[c])))
         for c, uses in self.uses.items():
-            weight = int(row.weight[c])
-            if not weight:
+            if not row.weight[c]:
                 continue
-            parts = []
+            weights = [
+                (inside, int(counting.weigh(content)[row.way]) // row.rounding)
+                for content, inside in self._parts_inside(c, row.at).items()
+            ]
             for p, use in enumerate(uses):
-                most = min(weight, int(row.room[p]))
-                inside = self._cp.new_int_var(0, most * len(classes[c].gangs), "")
-                self._cp.add(inside <= most * use)
-                parts.append(inside)
-                terms[p].append((inside, 1))
-            self._cp.add(cp_model.LinearExpr.sum(parts) == weight * self._admitted[c])
+                mine = [(inside[p], weight) for inside, weight in weights if weight]
+                most = min(int(row.weight[c]), int(row.room[p]))
+                self._cp.add(dot(mine) <= most * use)
+                terms[p] += mine
         for mine, room in zip(terms, row.room.tolist(), strict=True):
             self._cp.add(dot(mine) <= room)
+
+    def _parts_inside(self, c: int, at: int) -> dict[Content, list[Var]]:
+        """How many parts of a class, by what they ask for, lie in each place."""
+        counting = self._places.counting
+        levels, known = counting.levels, counting.classes[c]
+
+        def same(other: int) -> bool:
+            """Whether parts at another level are the same ones: each of them lies in one of ours,
+            and there are no more.
+            """
+            nested = levels[other] < 0 or counting.within(levels[other], levels[at])
+            return nested and known.parts[other] == known.parts[at]
+
+        key = c, next(other for other in range(len(levels)) if other == at or same(other))
+        if key not in self._inside:
+            found = self._inside[key] = {}
+            for content, times in known.parts[at]:
+                most = times * len(known.gangs)
+                mine = [self._cp.new_int_var(0, most, "") for _ in range(self._places.count)]
+                self._cp.add(cp_model.LinearExpr.sum(mine) == times * self._admitted[c])
+                found[content] = mine
+        return self._inside[key]

@@ -123,13 +123,14 @@ def place_rows_hold(case: Case, met: Met) -> None:
 
 
 def the_master_of_places_admits_it(case: Case, _: Met) -> None:
-    master = AdmissionMaster(case.counting, case.parameters.model, places(case))
-    for goal, value in zip(case.worth.goals, case.worth.values, strict=True):
-        if goal.terms(master) is None:
-            break
-        keep(goal, master, value)
-    answer = master.solve([], maximize=True, seconds=60, effort=EFFORT)
-    assert answer.value is not None or not answer.proven
+    for wide in (False, True):
+        master = AdmissionMaster(case.counting, case.parameters.model, places(case), wide=wide)
+        for goal, value in zip(case.worth.goals, case.worth.values, strict=True):
+            if goal.terms(master) is None:
+                break
+            keep(goal, master, value)
+        answer = master.solve([], maximize=True, seconds=60, effort=EFFORT)
+        assert answer.value is not None or not answer.proven
 
 
 def single_gangs_need_no_more_than_they_have(case: Case, met: Met) -> None:
