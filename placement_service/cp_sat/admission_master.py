@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +37,21 @@ from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.slot_layout import Layout, Pattern
 
 
+class Torn(NamedTuple):
+    """Gangs that could lie whole in a place and do not, and the places that those use which could
+    not, as far as it is known.
+    """
+
+    gangs: tuple[GangIdx, ...] = ()
+    places: Mapping[GangIdx, tuple[int, ...]] = MappingProxyType({})
+
+
 class AdmissionMaster:
     """The master of a counted problem; its goals are those of the objective.
 
-    A solve that found anything moves `gangs` and `layout`: the gangs that its solution
-    admits, and how its patterns fill the domains with their parts, None without patterns.
+    A solve that found anything moves `gangs`, `torn` and `layout`: the gangs that its solution
+    admits, those of them that lie whole in no place, and how its patterns fill the domains with
+    their parts, None without patterns.
     """
 
     def __init__(
@@ -58,6 +69,7 @@ class AdmissionMaster:
         self.problem = counting.problem
         self.cp = cp_model.CpModel()
         self.gangs: tuple[GangIdx, ...] = ()
+        self.torn = Torn()
         self.layout: Layout | None = None
         self._variables()
         for c, z, e in zip(counting.classes, self._admitted, self._extras, strict=True):
@@ -155,6 +167,11 @@ class AdmissionMaster:
                 terms += [(z, least), (e, 1)]
         return terms
 
+    @property
+    def counts_wide(self) -> bool:
+        """Whether it counts the places of gangs that lie whole in none."""
+        return bool(self._uses)
+
     def topology_cost(self) -> Terms[Var]:
         """The least number of places beyond the first: of each gang alone, and of those that
         compete for large places."""
@@ -212,8 +229,24 @@ class AdmissionMaster:
         self.gangs = tuple(
             g for c, k in zip(self.counting.classes, counts, strict=True) for g in c.gangs[:k]
         )
+        self.torn = self._torn(counts, found.solver)
         self.layout = self._patterns.layout(found.solver) if self._patterns else None
         return Answer(None, found.value, found.bound, found.proven)
+
+    def _torn(self, admitted: Sequence[int], solver: cp_model.CpSolver) -> Torn:
+        classes = self.counting.classes
+        gangs = tuple(
+            g
+            for c, near in sorted(self._near.items())
+            for g in classes[c].gangs[: admitted[c] - solver.value(near)]
+        )
+        # What several gangs of a class use is not told apart.
+        places = {
+            classes[c].gangs[0]: tuple(p for p, use in enumerate(uses) if solver.value(use))
+            for c, uses in self._uses.items()
+            if admitted[c] == 1
+        }
+        return Torn(gangs, places)
 
 
 def _hardness(counting: Counting, index: int) -> int:

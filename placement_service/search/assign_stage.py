@@ -16,7 +16,7 @@ from placement_service.search.block_stage import told
 from placement_service.search.block_swaps import settle
 from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
-from placement_service.search.place_stage import confirm_places
+from placement_service.search.place_stage import confirm_places, least_torn
 
 
 def assign_blocks(state: State) -> bool:
@@ -29,8 +29,9 @@ def assign_blocks(state: State) -> bool:
     guess, p = BlockGuess(mine), mine.parameters
     if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
         return False
+    found = _first(state, guess)
     for _ in range(p.assign_attempts):
-        found = guess.next()
+        found = found or guess.next()
         if found is None:
             break
         direct = GuessFilling(mine, found, guess.fitting).filled()
@@ -39,7 +40,22 @@ def assign_blocks(state: State) -> bool:
         if filled is not None and _take(mine, filled):
             confirm_places(state)
             return True
+        found = None
     return False
+
+
+def _first(state: State, guess: BlockGuess) -> Guess | None:
+    """The first guess. Where not all gangs find a block whole, counting says which ones are torn,
+    and then where those lie that no block can hold.
+    """
+    found = guess.strict(1)
+    for wide in (False, True):
+        torn = None if found else least_torn(state, guess.mine.blocks.level, wide=wide)
+        if torn is None:
+            break
+        guess.tear(torn)
+        found = guess.strict(guess.parameters.assign_strict)
+    return found
 
 
 def _take(mine: BlockProblem, found: Filled) -> bool:

@@ -1,10 +1,10 @@
 """A block for every gang of the target at once, by counted rows and best fit in racks.
 
-Gangs that belong together get one block. Gangs for which no block has room beside the others are
-torn: of a set one gang gets a block of its own, others are cut into pieces that get blocks like
-gangs, while all others get theirs anew. Where racks do not hold what the rows allow, prices of
-their nodes make another row (`cp_sat.rack_prices`), and gangs move to other blocks. Rows of small
-pods are obeyed from the first time that they are broken.
+Gangs that belong together get one block. Gangs of which counting says so (`place_stage`), or for
+which no block has room beside the others, are torn: of a set one gang gets a block of its own,
+others are cut into pieces that get blocks like gangs, while all others get theirs anew. Where racks
+do not hold what the rows allow, prices of their nodes make another row (`cp_sat.rack_prices`), and
+gangs move to other blocks. Rows of small pods are obeyed from the first time that they are broken.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_shapes import Kind
 from placement_service.cp_sat.rack_prices import prices_against
 from placement_service.formulation.arrays import Ints
@@ -56,6 +58,13 @@ class _Try:
     cost: int
 
 
+class _Begun(NamedTuple):
+    """How many bundles need a block, by place, and the classes of torn gangs."""
+
+    gangs: Counter[int]
+    torn: list[int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Item:
     """What gets one block: a bundle, or a piece of a torn gang."""
@@ -77,21 +86,30 @@ class BlockGuess:
         self._random = random.Random(seed)
         self.fitting = RackFitting(mine.blocks, pool_sets(self.rows.kinds), seed=seed)
         self._cutter = PieceCutter(self.rows, seed=seed)
-        self._wanted = bundles(mine.classes, mine.wanted)
         #: All bundles that were ever asked for, and their places.
         self._bundles: list[Bundle] = []
         self._at: dict[Bundle, int] = {}
-        for bundle in self._wanted:
-            self._index(bundle)
+        self._wanted = self._of_target()
+        #: Those that are torn in any case.
+        self._advised: Counter[int] = Counter()
+        #: By class of torn gangs, the blocks that pieces are for, where they are known.
+        self._places: dict[int, Sequence[int]] = {}
         most = max((self._size(bundle) for bundle in self._bundles), default=0)
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
         #: How many gangs the last answer tears.
         self.torn = 0
         self._steps = 0
+        #: Whether a strict guess with these gangs torn has just failed.
+        self._failed = False
         state = mine.state
         share = state.at_most(state.left * self.parameters.assign_share)
         #: The time that is left for others.
         self._kept = max(self.parameters.least_seconds, state.left - share)
+
+    def _of_target(self) -> Counter[int]:
+        """The bundles of the target, by their places."""
+        wanted = bundles(self.mine.classes, self.mine.wanted)
+        return Counter({self._index(bundle): n for bundle, n in wanted.items()})
 
     def _index(self, bundle: Bundle) -> int:
         if bundle not in self._at:
@@ -102,15 +120,34 @@ class BlockGuess:
     def _size(self, bundle: Bundle) -> int:
         return sum(self.mine.classes[c].shape.size * n for c, n in bundle.members)
 
+    def tear(self, torn: Torn) -> None:
+        """From now on tear these gangs of the target, which may be another one."""
+        self._wanted = self._of_target()
+        classes, order = self.mine.classes, self.mine.blocks.order
+        class_of = {g: c for c, mine in enumerate(classes) for g in mine.gangs}
+        alone = (self._at.get(Bundle(((class_of.get(g, -1), 1),))) for g in torn.gangs)
+        # A gang that has others based on it is torn only together with these.
+        self._advised = Counter(i for i in alone if i is not None)
+        self._places = {
+            class_of[g]: [order.index(b) for b in places if b in order]
+            for g, places in torn.places.items()
+            if g in class_of
+        }
+
+    def strict(self, tries: int) -> Guess | None:
+        """Blocks for all gangs but those that are torn in any case; None where some find none."""
+        for _ in range(tries):
+            if self._is_over():
+                break
+            found = self._guess(*self._begin(), strict=True, more=0)
+            if found is not None:
+                return found.guess
+        self._failed = True
+        return None
+
     def next(self) -> Guess | None:
         """Blocks for all gangs, with few of them torn; None where no place is found for all."""
-        gangs = Counter({self._at[bundle]: n for bundle, n in self._wanted.items()})
-        torn: list[int] = []
-        self.torn = 0
-        for i in range(len(self._bundles)):
-            for _ in range(gangs[i]):
-                if may_be_apart(self._bundles[i], self.mine.classes) and not self._able(i):
-                    self._tear(i, gangs, torn)
+        gangs, torn = self._begin()
         best = self._best(gangs, torn)
         while best is not None and best.nowhere:
             for i in best.nowhere:
@@ -119,6 +156,17 @@ class BlockGuess:
                 return None
             best = self._best(gangs, torn)
         return None if best is None else best.guess
+
+    def _begin(self) -> _Begun:
+        """The gangs of the target, where those are torn that no block has room for."""
+        begun = _Begun(Counter(self._wanted), [])
+        self.torn = 0
+        for i in range(len(self._bundles)):
+            tearable = may_be_apart(self._bundles[i], self.mine.classes)
+            able = not tearable or self._able(i)
+            for _ in range(min(self._advised[i], begun.gangs[i]) if able else begun.gangs[i]):
+                self._tear(i, *begun)
+        return begun
 
     def _able(self, i: int) -> bool:
         """Whether a block has room for a bundle alone."""
@@ -149,7 +197,8 @@ class BlockGuess:
         enough = rounds if self.torn else 2
         best: _Try | None = None
         times = 0
-        for i in range(rounds):
+        begin, self._failed = int(self._failed), False
+        for i in range(begin, rounds):
             if self._is_over():
                 break
             found = self._guess(gangs, torn, strict=not i % 2, more=i // p.assign_torn_more)
@@ -188,7 +237,11 @@ class BlockGuess:
         rows, classes = self.rows, self.mine.classes
         some = [i for i, n in sorted(gangs.items()) if n]
         items = [self._item(i) for i in some]
-        pieces = self._cutter.cut([parts_of(classes[c]) for c in torn], more=more)
+        pieces = self._cutter.cut(
+            [parts_of(classes[c]) for c in torn],
+            more=more,
+            places=[self._places.get(c, ()) for c in torn],
+        )
         none = np.zeros_like(rows.small.takes[0])
         items += [
             _Item(piece.parts, self._cutter.takes(piece.parts), none, self._firm, tearable=False)

@@ -46,11 +46,14 @@ class PieceCutter:
         total: Ints = self._each(parts).sum(axis=0)
         return total
 
-    def cut(self, gangs: Sequence[Parts], *, more: int = 0) -> list[GangPiece]:
+    def cut(
+        self, gangs: Sequence[Parts], *, more: int = 0, places: Sequence[Sequence[int]] = ()
+    ) -> list[GangPiece]:
         """Each gang in as few pieces as blocks allow, two at least, and some in one more.
 
         A piece is what one of so many blocks has room for beside all pieces before it. The gangs
-        that take most of anything scarce are cut first.
+        that take most of anything scarce are cut first. `places` are the blocks for the pieces of
+        each gang, nothing where any will do.
         """
         room = self.rows.room.copy()
         total = np.maximum(1, room.sum(axis=0))
@@ -60,7 +63,8 @@ class PieceCutter:
         for gang in sorted(range(len(gangs)), key=lambda gang: -hard[gang]):
             left = gangs[gang]
             most = [self._fitting(left, one) for one in room]
-            chosen = self._choose(most, len(left), often[gang])
+            known = places[gang] if places else ()
+            chosen = known or self._choose(most, len(left), often[gang])
             for i, b in enumerate(chosen):
                 later = sum(most[other] for other in chosen[i + 1 :])
                 size = able = min(most[b], len(left))
@@ -72,7 +76,7 @@ class PieceCutter:
             found.append(GangPiece(gang, left))
         return [piece for piece in found if piece.parts]
 
-    def _choose(self, most: Sequence[int], parts: int, more: int) -> list[int]:
+    def _choose(self, most: Sequence[int], parts: int, more: int) -> Sequence[int]:
         """Some of the fewest blocks that have room for so many parts, and `more`."""
         roomy = sorted((b for b, n in enumerate(most) if n), key=lambda b: -most[b])
         count = 2

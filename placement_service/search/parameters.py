@@ -39,6 +39,10 @@ class SearchParameters:
     place_variables: int = 8_000
     place_effort: float = 1.0
     place_brief_effort: float = 0.6
+    #: The effort to name the gangs that are torn at least, and ways to count up to which it is
+    #: tried: what takes longer is guessed sooner.
+    place_torn_effort: float = 0.3
+    place_torn_ways: int = 100
 
     #: The shares of the time that is left for each goal of the master with configurations, and for
     #: its bound.
@@ -99,6 +103,8 @@ class SearchParameters:
     assign_torn: int = 6
     #: After so many guesses torn gangs are cut into one piece more.
     assign_torn_more: int = 6
+    #: Guesses with those torn that counting says.
+    assign_strict: int = 3
     #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
     assign_steps: int = 150
     #: Steps of all guesses together.

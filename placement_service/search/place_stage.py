@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from placement_service.bounds.place_rows import PlaceRows
-from placement_service.cp_sat.admission_master import AdmissionMaster
+from placement_service.cp_sat.admission_master import AdmissionMaster, Torn
 from placement_service.cp_sat.solving import span
 from placement_service.entities.solution import TierName
 from placement_service.search.incumbent import State
@@ -24,7 +24,7 @@ def count_places(state: State) -> None:
     state.counted_places = before
     # What gangs of several places use takes longer to settle and is seldom more: `confirm_places`
     # counts it once there is a plan that may be the best.
-    master = _master(state, wide=False)
+    master = _master(state, at, wide=False)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -38,12 +38,43 @@ def count_places(state: State) -> None:
         state.learn(at, answer.bound)
 
 
+def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
+    """The gangs that are torn at least in a plan of the best goals before topology, by counting
+    each place of a level by itself. What it admits is the target from then on. None where that is
+    not settled soon.
+    """
+    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
+    p = state.parameters
+    if state.left <= p.least_seconds or len(state.counting.units) > p.place_torn_ways:
+        return None
+    master = _master(state, at, wide=wide, only=level)
+    terms = state.goals[at].terms(master) if master else None
+    if not master or terms is None or not any(span([term]) for term in terms):
+        return None
+    if wide and not master.counts_wide:
+        return None
+    answer = master.solve(
+        terms,
+        maximize=False,
+        seconds=state.at_most(state.left / 4),
+        effort=p.place_torn_effort,
+        # With the places of wide gangs there is more to prepare.
+        direct=not wide,
+    )
+    if answer.bound is not None:
+        state.learn(at, answer.bound)
+    if not answer.proven or answer.value is None:
+        return None
+    state.target, state.layout = master.gangs, master.layout
+    return master.torn
+
+
 def confirm_places(state: State) -> None:
     """The bound of topology where counting soon shows that no plan is better than this one. That is
     easier to show than the value of the best one.
     """
     at = state.first_open
-    master = _master(state, wide=True) if _is_open(state) else None
+    master = _master(state, at, wide=True) if _is_open(state) else None
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -67,15 +98,19 @@ def _is_open(state: State) -> bool:
     return state.open_tier is TierName.TOPOLOGY
 
 
-def _master(state: State, *, wide: bool) -> AdmissionMaster | None:
-    """The master with places of the levels that gangs prefer, held at all goals before topology."""
+def _master(
+    state: State, at: int, *, wide: bool, only: int | None = None
+) -> AdmissionMaster | None:
+    """The master with places of the levels that gangs prefer, or of one `only`, held at all goals
+    before `at`.
+    """
     begin = time.monotonic()
-    every = _places(state)
-    if not every or state.left <= BUILDING * (time.monotonic() - begin):
+    places = [rows for rows in _places(state) if only in (None, rows.level)]
+    if not places or state.left <= BUILDING * (time.monotonic() - begin):
         return None
-    master = AdmissionMaster(state.counting, state.parameters.model, every, wide=wide)
+    master = AdmissionMaster(state.counting, state.parameters.model, places, wide=wide)
     before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
-    for goal, floor, bound in list(before)[: state.first_open]:
+    for goal, floor, bound in list(before)[:at]:
         keep(goal, master, bound if floor is None else floor)
     return master
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -12,9 +13,11 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import place_stage
+from placement_service.search.block_problem import broadest_level
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
-from placement_service.search.place_stage import confirm_places, count_places
+from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.place_stage import confirm_places, count_places, least_torn
 from tests.scenario import Group, Scenario
 
 #: Two racks of two nodes, and two blocks of as many nodes with one such rack each.
@@ -28,14 +31,26 @@ CLUSTER = (
 PARTS = [Group(name, pods=2, gpus=8, pack="rack") for name in ("left", "right")]
 
 
+def counted(scenario: Scenario, parameters: SearchParameters = DEFAULTS) -> State:
+    """A search that knows what can be admitted."""
+    problem = formulate(scenario.snapshot(), Policy())
+    late = time.monotonic() + 60
+    state = State(problem, first_answer(problem), late, lambda _: None, parameters)
+    count(state)
+    return state
+
+
 def fewest_domains(scenario: Scenario, *, by_place: bool = True) -> int:
     """What counting says of domains beyond the first, of plans that place everybody."""
-    problem = formulate(scenario.snapshot(), Policy())
-    state = State(problem, first_answer(problem), time.monotonic() + 60, lambda _: None)
-    count(state)
+    state = counted(scenario)
     if by_place:
         count_places(state)
         confirm_places(state)
+    return domains_of(state)
+
+
+def domains_of(state: State) -> int:
+    """The bound of domains beyond the first."""
     at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
     return state.bounds[at] // UNITS_PER_DOMAIN
 
@@ -104,3 +119,38 @@ def test_a_gang_of_one_part_takes_a_rack_from_a_gang_of_many() -> None:
     scenario = scenario.gang("other", THREE[0], prefer="block")
     # Five such racks, four blocks, and three parts in any two of them.
     assert fewest_domains(scenario) == 1
+
+
+def test_it_names_a_gang_that_is_split_in_the_best_plan() -> None:
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    state = counted(scenario)
+    torn = least_torn(state, broadest_level(state), wide=False)
+    assert torn is not None
+    assert len(torn.gangs) == 1
+    assert domains_of(state) == 1
+    # No gang is larger than all blocks, so there is nothing more to ask.
+    assert least_torn(state, broadest_level(state), wide=True) is None
+
+
+def test_it_names_the_blocks_of_a_gang_that_none_can_hold() -> None:
+    scenario = Scenario(NARROW).gang("a", *THREE, prefer="block")
+    state = counted(scenario.gang("whole", *PARTS, prefer="block"))
+    torn = least_torn(state, broadest_level(state), wide=True)
+    assert torn is not None
+    # Only the first block has room for two such parts, and of the others each has it for one.
+    (blocks,) = torn.places.values()
+    assert len(blocks) == 3
+    assert 0 not in blocks
+    assert not torn.gangs
+    assert domains_of(state) == 2
+
+
+def test_what_takes_long_to_count_is_not_asked() -> None:
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    few = replace(DEFAULTS, place_torn_ways=0)
+    state = counted(scenario, few)
+    assert least_torn(state, broadest_level(state), wide=False) is None

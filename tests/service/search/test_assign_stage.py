@@ -67,6 +67,17 @@ def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
     assert state.worth.values[-2] == 1000
 
 
+@pytest.mark.parametrize(("seed", "beyond"), [(2, 2), (5, 4)])
+def test_of_gangs_that_blocks_cannot_all_hold_whole_those_are_torn_that_counting_names(
+    seed: int, beyond: int
+) -> None:
+    # In the second, a gang of eight parts of sixteen nodes has no block.
+    state = counted(Instance("mix", {"load": 1.05}, seed).snapshot())
+    assert assign_blocks(state)
+    assert state.proven
+    assert state.worth.values[-2] == 1000 * beyond
+
+
 def test_a_gang_that_needs_one_block_is_never_torn() -> None:
     scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8")
     scenario = scenario.gang("must", Group("pod", pods=2, gpus=8), pack="block")
@@ -267,3 +278,13 @@ def test_pieces_of_a_gang_are_the_gang(seed: int) -> None:
     pieces = cutter.cut([gang])
     event(f"pieces: {min(4, len(pieces))}")
     assert sum((Counter(piece.parts) for piece in pieces), Counter()) == Counter(gang)
+
+
+def test_pieces_lie_in_the_blocks_that_are_known() -> None:
+    scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 | b3/r3: d1=8 d2=8 d3=8 | b4/r4: e1=8")
+    mine = BlockProblem(counted(scenario.gang("g", pods=4, gpus=8, prefer="block").snapshot()))
+    cutter = PieceCutter(block_rows(mine.blocks, mine.classes), seed=1)
+    gang = parts_of(mine.classes[0])
+    # Two blocks would do; these are the three smallest.
+    pieces = cutter.cut([gang], places=[[0, 1, 2]])
+    assert sorted(len(piece.parts) for piece in pieces) == [1, 1, 2]
