@@ -11,7 +11,7 @@ from placement_service.entities.request import ExtrasPolicy
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units, is_placed, may_lie_so, oldest_first
-from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.tiers import admitted
 from placement_service.heuristic.domain_choice import minimum_units
 from placement_service.heuristic.domain_facts import Topology
@@ -131,6 +131,11 @@ class Builder:
                 used |= {scope.pin} - {-1}
                 if len(used) > 1 or -1 in used:
                     return False
+        if not any(residual.loads_of(gang.demands[d].pod_class) for d, _, _ in units):
+            fits = residual.fits(gang, units)
+            if fits:
+                residual.take_units(gang, units)
+            return fits
         for d, node, count in units:
             pod_class = gang.demands[d].pod_class
             for _ in range(count if self.problem.special[pod_class] else 1):
@@ -179,30 +184,19 @@ class Builder:
         """
         for index in gangs:
             gang = self.problem.gangs[index]
-            if not self.base_is_placed(gang, plan) or not self._may_be_home(
-                residual, gang, plan.get(index, ())
-            ):
+            held = plan.get(index, ())
+            if not self.base_is_placed(gang, plan) or not _may_be_home(residual, gang, held):
                 continue
-            mark, queues, held = residual.mark(), residual.queues, plan.get(index, ())
+            mark, queues = residual.mark(), residual.queues
             before = queues.left
             queues.charge(gang, held, -1)
-            for d, node, count in held:
-                residual.take(gang.demands[d].pod_class, np.array([node]), np.array([-count]))
+            residual.take_units(gang, held, -1)
             if queues.allows(gang, gang.home) and self._retake(residual, gang, gang.home):
                 queues.charge(gang, gang.home)
                 plan[index] = gang.home
             else:
                 residual.undo(mark)
                 queues.left = before
-
-    def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
-        """Whether each node by itself has room for the pods of a gang that ran there and left."""
-        there = {(d, n): count for d, n, count in held}
-        nodes = np.array([h.node for h in gang.home])
-        lacking = np.array([h.units - there.get((h.demand, h.node), 0) for h in gang.home])
-        classes = [gang.demands[h.demand].pod_class for h in gang.home]
-        needs = self.problem.request[classes] * lacking[:, None]
-        return bool((needs <= residual.free[nodes]).all()) if not gang.keeps else True
 
     def move(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> bool:
         """Places the pods that left of a gang elsewhere, or else the whole gang. Returns false if
@@ -221,8 +215,7 @@ class Builder:
         residual.undo(mark)
         residual.queues.left = queues
         plan.pop(gang.index, None)
-        for d, n, count in held:
-            residual.take(gang.demands[d].pod_class, np.array([n]), np.array([-count]))
+        residual.take_units(gang, held, -1)
         residual.queues.charge(gang, held, -1)
         units = self.place(residual, gang)
         if units is None:
@@ -285,6 +278,19 @@ class Builder:
                 work.run()
                 if work.taken:
                     plan[gang.index] = work.units()
+
+
+def _may_be_home(residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
+    """Whether there is room at home for the pods of a gang that ran there and left; where a gang
+    may move to nodes of its own, that is not known before it goes back.
+    """
+    if gang.keeps:
+        return True
+    if not held:
+        return residual.fits(gang, gang.home)
+    there = {(d, n): count for d, n, count in held}
+    lacking = ((d, n, units - there.get((d, n), 0)) for d, n, units in gang.home)
+    return residual.fits(gang, tuple(UnitsOnNode(d, n, c) for d, n, c in lacking if c))
 
 
 def bases_first(gangs: Iterable[Gang]) -> list[Gang]:

@@ -7,18 +7,53 @@ last asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from placement_service.formulation.arrays import MANY, Bools, Ints, pods_that_fit
-from placement_service.formulation.indices import ClassIdx
+from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.levels import Level
-from placement_service.formulation.plan import Plan
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.heuristic.queue_ledger import QueueLedger
 
-#: Marks in the journal where a slot of the layout was filled.
-SLOT = ClassIdx(-1)
+
+class _Pods(NamedTuple):
+    """Units of a pod class on distinct nodes."""
+
+    pod_class: ClassIdx
+    nodes: Ints
+    counts: Ints
+
+
+class _Taken(NamedTuple):
+    """What pods take of distinct nodes, amounts[n, R] and gpus[n], and those that rules count.
+
+    `is_open` says whether all their nodes are open to them.
+    """
+
+    nodes: Ints
+    amounts: Ints
+    gpus: Ints
+    counted: tuple[_Pods, ...]
+    is_open: bool = True
+
+
+class _Change(NamedTuple):
+    """What was taken, or with the sign -1 given back."""
+
+    taken: _Taken
+    sign: int
+
+
+class _FilledSlot(NamedTuple):
+    """A slot of the layout that was filled."""
+
+    domain: int
+    size: int
 
 
 class ResidualCapacity:
@@ -32,7 +67,9 @@ class ResidualCapacity:
         #: Nodes that changed, one array for each change.
         self._changes: list[Ints] = []
         self._offers: dict[ClassIdx, _Offer] = {}
-        self._journal: list[tuple[ClassIdx, Ints, Ints]] = []
+        self._journal: list[_Change | _FilledSlot] = []
+        #: What open gangs take at home.
+        self._homes: dict[GangIdx, _Taken] = {}
         #: Slots of a layout that are left, by (domain, size); see `slot_layout`.
         self.slots_left: dict[tuple[int, int], int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
@@ -99,8 +136,51 @@ class ResidualCapacity:
 
     def take(self, pod_class: ClassIdx, nodes: Ints, counts: Ints) -> None:
         """Place units of a pod class; `nodes` are distinct."""
-        self._journal.append((pod_class, nodes, counts))
-        self._apply(pod_class, nodes, -counts)
+        amounts = counts[:, None] * self.problem.request[pod_class]
+        pods = _Pods(pod_class, nodes, counts)
+        counted = (pods,) if pod_class in self._of_class else ()
+        self._do(_Change(_Taken(nodes, amounts, counts * self.problem.gpus[pod_class], counted), 1))
+
+    def take_units(self, gang: Gang, units: Units, sign: int = 1) -> None:
+        """Place units of a gang all at once, or with the sign -1 give them back."""
+        if units:
+            self._do(_Change(self._taken_by(gang, units), sign))
+
+    def fits(self, gang: Gang, units: Units) -> bool:
+        """Whether units of a gang fit all at once on nodes that are open to them; rules between
+        pods are not asked.
+        """
+        taken = self._taken_by(gang, units)
+        enough = (taken.amounts <= self.free[taken.nodes]) | (taken.amounts == 0)
+        return taken.is_open and bool(enough.all())
+
+    def _taken_by(self, gang: Gang, units: Units) -> _Taken:
+        if units is not gang.home:
+            return self._taken_by_all(_classes(gang, units), units)
+        if gang.index not in self._homes:
+            self._homes[gang.index] = self._taken_by_all(_classes(gang, units), units)
+        return self._homes[gang.index]
+
+    def _taken_by_all(self, classes: Sequence[ClassIdx], units: Sequence[UnitsOnNode]) -> _Taken:
+        """What units take, each of its pod class."""
+        of_class = np.array(classes, dtype=np.int64)
+        _, nodes, counts = np.array(units, dtype=np.int64).reshape(-1, 3).T
+        is_open = bool(self.problem.eligible[of_class, nodes].all())
+        counted = tuple(
+            _Pods(s, np.array([node]), np.array([count]))
+            for s, (_, node, count) in zip(classes, units, strict=True)
+            if s in self._of_class
+        )
+        # Pods of many classes at once: each node changes once.
+        order = nodes.argsort(kind="stable")
+        nodes, counts, of_class = nodes[order], counts[order], of_class[order]
+        amounts = counts[:, None] * self.problem.request[of_class]
+        gpus = counts * self.problem.gpus[of_class]
+        begins = np.flatnonzero(np.append(True, nodes[1:] != nodes[:-1])[: len(nodes)])
+        if len(begins) < len(nodes):
+            nodes = nodes[begins]
+            amounts, gpus = np.add.reduceat(amounts, begins), np.add.reduceat(gpus, begins)
+        return _Taken(nodes, amounts, gpus, counted, is_open)
 
     def give(self, nodes: Ints, amounts: Ints) -> None:
         """Change what is left on distinct nodes by amounts[n, R]; `undo` does not take it back."""
@@ -109,7 +189,7 @@ class ResidualCapacity:
 
     def use_slot(self, domain: int, size: int) -> None:
         """Fill one slot of the layout."""
-        self._journal.append((SLOT, np.array([domain]), np.array([size])))
+        self._journal.append(_FilledSlot(domain, size))
         self.slots_left[domain, size] -= 1
 
     def mark(self) -> int:
@@ -119,41 +199,36 @@ class ResidualCapacity:
     def undo(self, mark: int) -> None:
         """Take back all that was placed since `mark`."""
         while len(self._journal) > mark:
-            pod_class, nodes, counts = self._journal.pop()
-            if pod_class == SLOT:
-                self.slots_left[int(nodes[0]), int(counts[0])] += 1
+            last = self._journal.pop()
+            if isinstance(last, _FilledSlot):
+                self.slots_left[last] += 1
             else:
-                self._apply(pod_class, nodes, counts)
+                self._apply(last.taken, -last.sign)
 
     def take_plan(self, plan: Plan) -> None:
         """Place a whole plan."""
         self.queues.charge_plan(self.problem, plan)
-        counts: dict[ClassIdx, dict[int, int]] = {}
-        for index, units in plan.items():
-            demands = self.problem.gangs[index].demands
-            for d, node, count in units:
-                on_node = counts.setdefault(demands[d].pod_class, {})
-                on_node[node] = on_node.get(node, 0) + count
-        if not counts:
-            return
-        # Pods of many classes at once: each node changes once.
-        taken = np.zeros_like(self.free)
-        gpus = np.zeros_like(self.gpus_free)
-        for pod_class, on_node in counts.items():
-            nodes, many = np.array(list(on_node)), np.array(list(on_node.values()))
-            self._journal.append((pod_class, nodes, many))
-            taken[nodes] += many[:, None] * self.problem.request[pod_class]
-            gpus[nodes] += many * self.problem.gpus[pod_class]
-            self._count(pod_class, nodes, many)
-        self.free -= taken
-        self.gpus_free -= gpus
-        self._changes.append(np.flatnonzero(taken.any(axis=1)))
+        gangs = self.problem.gangs
+        units = [one for some in plan.values() for one in some]
+        classes = [s for index, some in plan.items() for s in _classes(gangs[index], some)]
+        if units:
+            self._do(_Change(self._taken_by_all(classes, units), 1))
 
-    def _apply(self, pod_class: ClassIdx, nodes: Ints, change: Ints) -> None:
-        self.free[nodes] += change[:, None] * self.problem.request[pod_class]
-        self.gpus_free[nodes] += change * self.problem.gpus[pod_class]
+    def _do(self, change: _Change) -> None:
+        self._journal.append(change)
+        self._apply(*change)
+
+    def _apply(self, taken: _Taken, sign: int) -> None:
+        nodes, amounts, gpus, counted, _ = taken
+        if sign > 0:
+            self.free[nodes] -= amounts
+            self.gpus_free[nodes] -= gpus
+        else:
+            self.free[nodes] += amounts
+            self.gpus_free[nodes] += gpus
         self._changes.append(nodes)
-        self._count(pod_class, nodes, -change)
+        for pods in counted:
+            self._count(pods.pod_class, pods.nodes, sign * pods.counts)
 
     def _count(self, pod_class: ClassIdx, nodes: Ints, counts: Ints) -> None:
         """Tell the rules about pods that come, or go where `counts` are negative."""
@@ -229,6 +304,11 @@ class _Load:
     def holds(self) -> bool:
         """Whether the rule holds, as far as it can only be checked on a whole plan."""
         return self.rule.holds(self.pods)
+
+
+def _classes(gang: Gang, units: Units) -> list[ClassIdx]:
+    """The pod class of each of the units of a gang."""
+    return [gang.demands[d].pod_class for d, _, _ in units]
 
 
 def _distinct(nodes: Ints) -> Ints:

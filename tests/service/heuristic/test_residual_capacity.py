@@ -19,8 +19,8 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.arrays import pods_that_fit
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.indices import ClassIdx
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.indices import ClassIdx, DemandIdx, NodeIdx
+from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 
 #: Resources of which one class asks for all, others for some, often equal amounts.
@@ -71,3 +71,26 @@ def test_rows_follow_every_change() -> None:
         residual.undo(mark)
         for c in map(ClassIdx, range(len(REQUESTS))):
             assert (residual.row(c) == pods_that_fit(problem.free, problem.request[c])).all()
+
+
+def test_units_of_a_gang_come_and_go_as_if_one_by_one() -> None:
+    rng = random.Random(2)
+    for _ in range(20):
+        problem = crowded(rng)
+        gang = rng.choice(problem.gangs)
+        spots = [(n, rng.randint(1, 3)) for n in rng.choices(range(4), k=3)]
+        units = tuple(UnitsOnNode(DemandIdx(0), NodeIdx(n), c) for n, c in spots)
+        at_once, in_turn = ResidualCapacity(problem), ResidualCapacity(problem)
+        fits = True
+        for n, count in spots:
+            one = np.array([n]), np.array([count])
+            fits = fits and bool(in_turn.row(gang.demands[0].pod_class)[n] >= count)
+            in_turn.take(gang.demands[0].pod_class, *one)
+        assert at_once.fits(gang, units) == fits
+        before, mark = at_once.free.copy(), at_once.mark()
+        at_once.take_units(gang, units)
+        np.testing.assert_array_equal(at_once.free, in_turn.free)
+        at_once.take_units(gang, units, -1)
+        np.testing.assert_array_equal(at_once.free, before)
+        at_once.undo(mark)
+        np.testing.assert_array_equal(at_once.free, before)
