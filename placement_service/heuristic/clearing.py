@@ -7,6 +7,7 @@ cheaper, and are priced again.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -20,15 +21,30 @@ from placement_service.heuristic.victim_plan import VictimPlan
 from placement_service.heuristic.victim_prices import A_POD, AN_EXTRA, NodePrices, least_of
 
 
+class _Left(NamedTuple):
+    """What is left of a gang: its units by node as (demand, units), what all of them cost, and how
+    many of each requirement it could lose and still stay.
+    """
+
+    on_node: dict[int, list[tuple[int, int]]]
+    cost: float
+    spare: list[int]
+
+
 class _Price(NamedTuple):
-    """What a slot costs on a node that is cleared, and what stays of the gangs on it."""
+    """What a slot costs on a node that is cleared, and the gangs that leave it; those that lose
+    more than extras go whole.
+    """
 
     each: float
-    keeps: dict[GangIdx, Units]
+    goes_whole: dict[GangIdx, bool]
 
 
 class Clearing:
-    """Nodes of a domain, cleared one after another; `left` is what stays of their gangs."""
+    """Nodes of a domain, cleared one after another; `left` is what stays of their gangs.
+
+    What else changes the plan meanwhile has to be undone before more nodes are cleared.
+    """
 
     def __init__(
         self,
@@ -44,104 +60,153 @@ class Clearing:
         self._stuck = stuck
         self._gang = gang
         self._needed = needed
-        #: The resources that it asks for, as columns.
-        self._asked = np.flatnonzero(standing.problem.request[needed.pod_class])
-        self._prices = prices
-        self._nodes = nodes
+        request = standing.problem.request[needed.pod_class]
+        #: The resources that it asks for, as columns, and how much of each.
+        self._asked = [(r, int(request[r])) for r in np.flatnonzero(request).tolist()]
+        #: What a unit of each pod class costs besides.
+        self._again: list[float] = prices.again.tolist()
         self._inside = set(nodes.tolist())
         self._nodes_of: dict[int, int] = {}
         self.left: dict[GangIdx, Units] = {}
+        self._facts: dict[GangIdx, _Left] = {}
         able = nodes[prices.each[nodes] < np.inf]
         self._heap = list(zip(prices.each[able].tolist(), able.tolist(), strict=True))
         heapq.heapify(self._heap)
+        #: Prices of nodes as they are now; None where clearing would not help.
+        self._now: dict[int, _Price | None] = {}
+        #: Slots that nodes have now.
+        self._slots: dict[int, int] = {}
 
-    def _nodes_inside(self, index: int) -> int:
+    def _nodes_inside(self, index: GangIdx) -> int:
         if index not in self._nodes_of:
-            homes = {home.node for home in self._standing.problem.gangs[index].home}
-            self._nodes_of[index] = len(homes & self._inside)
+            self._nodes_of[index] = len(self._standing.homes[index] & self._inside)
         return max(1, self._nodes_of[index])
 
-    def _again(self, victim: Gang, demand: int) -> float:
-        return float(self._prices.again[victim.demands[demand].pod_class])
+    def _units(self, index: GangIdx) -> Units:
+        return self.left.get(index, self._standing.plan.get(index, ()))
+
+    def _left_of(self, index: GangIdx) -> _Left:
+        facts = self._facts.get(index)
+        if facts is None:
+            gang = self._standing.problem.gangs[index]
+            facts = self._facts[index] = self._find(gang, self._units(index))
+        return facts
+
+    def _find(self, gang: Gang, units: Units) -> _Left:
+        on_node: dict[int, list[tuple[int, int]]] = {}
+        of_demand = [0] * len(gang.demands)
+        for d, node, count in units:
+            on_node.setdefault(node, []).append((d, count))
+            of_demand[d] += count
+        cost = sum(c * (A_POD + self._again[gang.demands[d].pod_class]) for d, _, c in units)
+        spare = [
+            sum(of_demand[d] for d in requirement.demands) - least_of(gang, q)
+            for q, requirement in enumerate(gang.requirements)
+        ]
+        return _Left(on_node, cost, spare)
+
+    def _slots_on(self, node: int) -> int:
+        """Slots on a node as it is now."""
+        if node not in self._slots:
+            able = self._standing.problem.eligible[self._needed.pod_class, node]
+            free = self._standing.residual.free[node].tolist()
+            self._slots[node] = _slots(free, self._asked) if able else 0
+        return self._slots[node]
 
     def _price(self, node: int) -> _Price | None:
         """The price of clearing a node; None if it would not help."""
         standing, needed = self._standing, self._needed
-        problem, residual, prices = standing.problem, standing.residual, standing.prices
-        keeps: dict[GangIdx, Units] = {}
+        if not standing.problem.eligible[needed.pod_class, node]:
+            return None
+        goes_whole: dict[GangIdx, bool] = {}
         cost = 0.0
-        request = problem.request[needed.pod_class]
-        free = residual.free[node].copy()
-        before = int(residual.row(needed.pod_class)[node])
+        free: list[int] = standing.residual.free[node].tolist()
         for index in standing.on_node[node]:
             if index in self._stuck or (standing.moves and index in standing.away):
                 continue
-            victim = problem.gangs[index]
-            units = self.left.get(index, standing.plan.get(index, ()))
-            here = sum(c for _, n, c in units if n == node)
-            if not here:
+            left = self._left_of(index)
+            units = left.on_node.get(node)
+            if not units:
                 continue
-            extras = _without(victim, units, node)
-            if extras is not None:
+            demands = standing.problem.gangs[index].demands
+            if self._are_extras(index, units):
+                here = sum(count for _, count in units)
                 cost += here * (A_POD if standing.moves else AN_EXTRA + A_POD)
-                cost += sum(c * self._again(victim, d) for d, n, c in units if n == node)
-            elif prices.may_go_whole(victim, self._gang):
-                whole = prices.value[index]
-                whole += sum(c * (A_POD + self._again(victim, d)) for d, _, c in units)
+                cost += sum(count * self._again[demands[d].pod_class] for d, count in units)
+                goes_whole[index] = False
+            elif standing.prices.may_go_whole(index, self._gang):
+                whole = standing.prices.value[index] + left.cost
                 cost += whole / min(self._nodes_inside(index), needed.count)
+                goes_whole[index] = True
             else:
                 continue
-            keeps[index] = () if extras is None else extras
-            for d, n, c in units:
-                if n == node:
-                    free += c * problem.request[victim.demands[d].pod_class]
-        slots = 0
-        if problem.eligible[needed.pod_class][node]:
-            used = self._asked
-            slots = int((free[used] // request[used]).min(initial=MANY)) - before
+            for d, count in units:
+                request = standing.requests[demands[d].pod_class]
+                for r, _ in self._asked:
+                    free[r] += count * request[r]
+        slots = _slots(free, self._asked) - self._slots_on(node)
         if slots <= 0:
             return None
-        return _Price(cost / min(slots, needed.count), keeps)
+        return _Price(cost / min(slots, needed.count), goes_whole)
+
+    def _are_extras(self, index: GangIdx, units: Sequence[tuple[int, int]]) -> bool:
+        """Whether a gang keeps its minimum when it loses these units."""
+        requirement_of, spare = self._standing.requirement_of(index), self._left_of(index).spare
+        if len(units) == 1:
+            ((d, count),) = units
+            return count <= spare[requirement_of[d]]
+        lost = Counter[int]()
+        for d, count in units:
+            lost[requirement_of[d]] += count
+        return all(count <= spare[q] for q, count in lost.items())
+
+    def _price_now(self, node: int) -> _Price | None:
+        if node not in self._now:
+            self._now[node] = self._price(node)
+        return self._now[node]
 
     def _push(self, node: int) -> None:
-        priced = self._price(node)
+        priced = self._price_now(node)
         if priced is not None:
             heapq.heappush(self._heap, (priced.each, node))
 
     def clear(self, slots: float) -> bool:
         """Clears nodes for so many slots; returns true when nothing is left to clear."""
-        problem = self._standing.problem
-        row = self._standing.residual.row
         while slots > 0 and self._heap:
             price, node = heapq.heappop(self._heap)
-            priced = self._price(node)
+            known = node in self._now
+            priced = self._price_now(node)
             if priced is None:
                 continue
             if priced.each > price * (1 + 1e-9):
-                heapq.heappush(self._heap, (priced.each, node))
+                # Where the price was known it is in the heap already.
+                if not known:
+                    self._push(node)
                 continue
-            freed = int(row(self._needed.pod_class)[self._nodes].sum())
-            touched: set[int] = set()
-            for index, keeps in priced.keeps.items():
-                units = self.left.get(index, self._standing.plan.get(index, ()))
-                self._standing.release(index, units, keeps)
-                self.left[index] = keeps
-                touched |= {home.node for home in problem.gangs[index].home}
-            # A gang that goes whole frees other nodes, too.
-            slots -= int(row(self._needed.pod_class)[self._nodes].sum()) - freed
-            # Other nodes of the same gangs are cheaper to clear now.
-            for other in (touched & self._inside) - {node}:
-                self._push(other)
+            slots -= self._clear(node, priced)
         return not self._heap
 
+    def _clear(self, node: int, priced: _Price) -> int:
+        """Clears a node; returns how many slots that gives."""
+        standing = self._standing
+        # A gang that goes whole frees other nodes, too.
+        touched = {n for i in priced.goes_whole for n in standing.homes[i]} & self._inside
+        before = sum(map(self._slots_on, touched))
+        for index, whole in priced.goes_whole.items():
+            units = self._units(index)
+            keeps = () if whole else tuple(unit for unit in units if unit.node != node)
+            standing.release(index, units, keeps)
+            self.left[index] = keeps
+            self._facts.pop(index, None)
+        for other in touched:
+            self._now.pop(other, None)
+            self._slots.pop(other, None)
+        # Other nodes of the same gangs are cheaper to clear now.
+        for other in touched - {node}:
+            self._push(other)
+        return sum(map(self._slots_on, touched)) - before
 
-def _without(gang: Gang, units: Units, node: int) -> Units | None:
-    """What stays of a gang that gives up a node; None when it would lose more than extras."""
-    gone: Sequence[tuple[int, int]] = [(d, c) for d, n, c in units if n == node]
-    for q, requirement in enumerate(gang.requirements):
-        lost = sum(c for d, c in gone if d in requirement.demands)
-        if lost:
-            mine = sum(c for d, _, c in units if d in requirement.demands)
-            if mine - lost < least_of(gang, q):
-                return None
-    return tuple(unit for unit in units if unit.node != node)
+
+def _slots(free: Sequence[int], asked: Sequence[tuple[int, int]]) -> int:
+    """How many units fit that ask for these amounts, by column, of what is free."""
+    return min([MANY, *(free[r] // amount for r, amount in asked)])

@@ -6,14 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units, kept_by_demand, units_of
+from placement_service.formulation.indices import GangIdx, NodeIdx
+from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.victim_prices import Prices
+from placement_service.heuristic.victim_prices import Prices, requirements_of_demands
 
 
 class Cost(NamedTuple):
@@ -38,10 +36,14 @@ class VictimPlan:
         self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
         #: Whether pods that leave their node have to run elsewhere.
         self.moves = False
+        #: The nodes of the open gangs.
+        self.homes: dict[GangIdx, frozenset[NodeIdx]] = {}
         for gang in self.problem.gangs:
             self.moves |= bool(gang.keeps)
-            for node in {home.node for home in gang.home}:
-                self.on_node[node].append(gang.index)
+            if gang.home:
+                self.homes[gang.index] = frozenset([home.node for home in gang.home])
+                for node in self.homes[gang.index]:
+                    self.on_node[node].append(gang.index)
         #: Gangs that are not wholly at home.
         self.away: set[GangIdx] = {
             g.index for g in self.problem.gangs if _is_away(g, plan.get(g.index, ()))
@@ -52,6 +54,9 @@ class VictimPlan:
             if gang.base >= 0 and not gang.home:
                 self.based[gang.base].append(gang.index)
         self.prices = Prices(self.problem, plan)
+        #: `Problem.request`, to be read one by one.
+        self.requests: list[list[int]] = self.problem.request.tolist()
+        self._requirement_of: dict[GangIdx, list[int]] = {}
         priorities = sorted({g.priority for g in self.problem.gangs if g.home}, reverse=True)
         self._rank = {priority: rank for rank, priority in enumerate(priorities)}
 
@@ -70,18 +75,27 @@ class VictimPlan:
             self.move_to(plan)
         return came
 
+    def requirement_of(self, index: GangIdx) -> list[int]:
+        """The requirement that each demand of a gang counts for."""
+        if index not in self._requirement_of:
+            self._requirement_of[index] = requirements_of_demands(self.problem.gangs[index])
+        return self._requirement_of[index]
+
     def dearest(self, gangs: Iterable[GangIdx]) -> list[GangIdx]:
         every = self.problem.gangs
         return sorted(gangs, key=lambda i: (-every[i].priority, -every[i].value, i))
 
     def move_to(self, plan: Plan) -> None:
         gangs = self.problem.gangs
-        for index in self.plan.keys() | plan.keys():
+        queues = self.residual.queues
+        changed = [i for i, units in self.plan.items() if plan.get(i) is not units]
+        changed += [i for i in plan if i not in self.plan]
+        for index in changed:
             before, after = self.plan.get(index, ()), plan.get(index, ())
-            if before is not after and before != after:
-                self._release(index, before)
-                self._take(index, after)
-                queues, gang = self.residual.queues, gangs[index]
+            if before != after:
+                gang = gangs[index]
+                self.residual.take_units(gang, before, -1)
+                self.residual.take_units(gang, after)
                 queues.charge(gang, before, -1)
                 queues.charge(gang, after)
                 away = _is_away(gang, after)
@@ -112,17 +126,12 @@ class VictimPlan:
 
     def release(self, index: GangIdx, before: Units, after: Units) -> None:
         """Adds what a gang gives up to what is left."""
-        gone = Counter({(d, n): c for d, n, c in before})
-        gone.subtract({(d, n): c for d, n, c in after})
-        self._release(index, units_of(gone))
-
-    def _release(self, index: GangIdx, units: Units) -> None:
-        self._take(index, tuple(UnitsOnNode(d, n, -c) for d, n, c in units))
-
-    def _take(self, index: GangIdx, units: Units) -> None:
-        demands = self.problem.gangs[index].demands
-        for d, node, count in units:
-            self.residual.take(demands[d].pod_class, np.array([node]), np.array([count]))
+        gone = before
+        if after:
+            kept = {(d, n): c for d, n, c in after}
+            lost = (UnitsOnNode(d, n, c - kept.get((d, n), 0)) for d, n, c in before)
+            gone = tuple(one for one in lost if one.units)
+        self.residual.take_units(self.problem.gangs[index], gone, -1)
 
 
 def _is_away(gang: Gang, units: Units) -> bool:

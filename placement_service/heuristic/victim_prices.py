@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,18 +77,17 @@ class Prices:
         self._request = problem.request[classes]
         self._class = np.array(classes, dtype=np.int64)
         self._entry = {(g.index, h.demand, h.node): e for e, (g, h) in enumerate(homes)}
-        self._entries: defaultdict[int, list[int]] = defaultdict(list)
-        for e, (g, _) in enumerate(homes):
-            self._entries[g.index].append(e)
-        numbers: dict[tuple[int, int], int] = {}
+        self._home_units = np.array([home.units for _, home in homes], dtype=np.int64)
+        #: The entries of each gang: they follow each other.
+        self._entries: dict[int, slice] = {}
         least: list[int] = []
-        requirement = []
-        for g, home in homes:
-            q = next(i for i, r in enumerate(g.requirements) if home.demand in r.demands)
-            if (g.index, q) not in numbers:
-                numbers[g.index, q] = len(least)
-                least.append(least_of(g, q))
-            requirement.append(numbers[g.index, q])
+        requirement: list[int] = []
+        for g in problem.gangs:
+            if g.home:
+                of_demand, known = requirements_of_demands(g), len(least)
+                least += [least_of(g, q) for q in range(len(g.requirements))]
+                self._entries[g.index] = slice(len(requirement), len(requirement) + len(g.home))
+                requirement += [known + of_demand[home.demand] for home in g.home]
         self._requirement = np.array(requirement, dtype=np.int64)
         self._least = np.array(least, dtype=np.int64)
         self._units = np.zeros(len(homes), dtype=np.int64)
@@ -99,6 +97,8 @@ class Prices:
         #: What a whole gang costs, beside its pods.
         self.value = np.zeros(len(problem.gangs))
         self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
+        #: By level the number of nodes that the gang of each entry has in the entry's domain.
+        self._together: dict[int, Ints] = {}
         for g in problem.gangs:
             if g.home:
                 rank = min(ranks[g.priority], 20)
@@ -111,16 +111,21 @@ class Prices:
 
     def see(self, gang: GangIdx, units: Units) -> None:
         """Notes what stays of a gang."""
-        for e in self._entries.get(gang, ()):
-            self._units[e] = 0
+        mine = self._entries.get(gang)
+        if mine is None:
+            return
+        if units is self._problem.gangs[gang].home:
+            self._units[mine] = self._home_units[mine]
+            return
+        self._units[mine] = 0
         for d, n, count in units:
             e = self._entry.get((gang, d, NodeIdx(n)), -1)
             if e >= 0:
                 self._units[e] = count
 
-    def may_go_whole(self, victim: Gang, gang: Gang) -> bool:
+    def may_go_whole(self, victim: GangIdx, gang: Gang) -> bool:
         """Whether a victim may lose its minimum for a gang; gangs that others need may not."""
-        return bool(self._priority[victim.index] <= gang.priority)
+        return bool(self._priority[victim] <= gang.priority)
 
     def of_nodes(
         self, residual: ResidualCapacity, gang: Gang, needed: Demand, level: int, lacking: int = 0
@@ -131,10 +136,10 @@ class Prices:
         slots elsewhere gains none: each costs as much as the last of the cheapest that are lacking.
         """
         request = self._problem.request
-        takes = pods_that_fit(request, request[needed.pod_class])
         nothing = np.zeros(len(request))
         if lacking <= 0:
             return self._of_nodes(residual, gang, needed, level, nothing)
+        takes = pods_that_fit(request, request[needed.pod_class])
         never = np.where(takes > 0, np.inf, nothing)
         others = self._of_nodes(residual, gang, needed, level, never)
         again = takes.astype(np.float64) * others.last_of(lacking)
@@ -148,23 +153,41 @@ class Prices:
         left = (there - self._least)[self._requirement]
         is_extra = units <= left
         may_go = (units > 0) & (is_extra | (self._priority[self._gang] <= gang.priority))
-        freed = np.zeros((count, problem.request.shape[1]), dtype=np.int64)
-        np.add.at(freed, self._node[may_go], self._request[may_go] * units[may_go][:, None])
+        request = problem.request[needed.pod_class]
+        asked = np.flatnonzero(request)
+        room = residual.free[:, asked]
+        for column, amounts in zip(room.T, self._request[:, asked].T, strict=True):
+            np.add.at(column, self._node, amounts * units * may_go)
         # A gang frees all its nodes in the domain at once.
-        at = problem.levels[level].domain[self._node] if level >= 0 else np.zeros_like(self._node)
-        places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
-        _, place, together = np.unique(places, return_inverse=True, return_counts=True)
         # Where nobody is, nobody needs another place, whatever that costs.
         more = units * np.where(units > 0, again[self._class], 0)
         pods = np.bincount(self._gang, A_POD * units + more, len(self.value))[self._gang]
-        whole = (self.value[self._gang] + pods) / np.minimum(together[place], needed.count)
+        together = np.minimum(self._nodes_together(level), needed.count)
+        whole = (self.value[self._gang] + pods) / together
         cost = np.where(is_extra, units * self._an_extra + more, whole)
         total = np.bincount(self._node[may_go], cost[may_go], count)
-        request = problem.request[needed.pod_class]
-        slots = pods_that_fit(residual.free + freed, request) - residual.row(needed.pod_class)
+        slots = pods_that_fit(room, request[asked]) - residual.row(needed.pod_class)
         slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
         able = slots > 0
         return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots, again)
+
+    def _nodes_together(self, level: int) -> Ints:
+        if level not in self._together:
+            of = self._problem.levels[level].domain if level >= 0 else None
+            at = np.zeros_like(self._node) if of is None else of[self._node]
+            places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
+            _, place, together = np.unique(places, return_inverse=True, return_counts=True)
+            self._together[level] = together[place]
+        return self._together[level]
+
+
+def requirements_of_demands(gang: Gang) -> list[int]:
+    """The requirement that each demand counts for."""
+    found = [0] * len(gang.demands)
+    for q, requirement in enumerate(gang.requirements):
+        for d in requirement.demands:
+            found[d] = q
+    return found
 
 
 def least_of(gang: Gang, requirement: int) -> int:
