@@ -14,7 +14,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from placement_service.entities.errors import Busy, Draining, NotArrived
 
@@ -251,18 +251,23 @@ def _gives_way(
         hosts[_host(call.peer)] += weight(call)
         peers[call.peer] += weight(call)
 
-    def held(of: str) -> tuple[int, int]:
-        return hosts[_host(of)], peers[of]
+    def held(of: str) -> _Held:
+        return _Held(hosts[_host(of)], peers[of])
 
     most = max(reversed(calls), key=lambda call: held(call.peer), default=None)
     if most is None:
         return None
-    mine, theirs = (
-        (peers[peer], peers[most.peer])
-        if _host(most.peer) == _host(peer)
-        else (hosts[_host(peer)], hosts[_host(most.peer)])
-    )
-    return most if mine + more < theirs else None
+    mine, theirs = held(peer), held(most.peer)
+    if _host(most.peer) == _host(peer):
+        return most if mine.by_peer + more < theirs.by_peer else None
+    return most if mine.by_host + more < theirs.by_host else None
+
+
+class _Held(NamedTuple):
+    """How much the calls of an address and those of one connection have."""
+
+    by_host: int
+    by_peer: int
 
 
 def _host(peer: str) -> str:

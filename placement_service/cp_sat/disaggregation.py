@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement_service.cp_sat.domain_forest import ROOT, Forest
 from placement_service.cp_sat.node_classes import NodeClass, sorts_of
@@ -17,6 +18,7 @@ from placement_service.cp_sat.tally import Large, Load, Tally, UnitsOfParts
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, units_of
 from placement_service.formulation.problem import Problem
+from placement_service.heuristic.gang_units import NodeUnits
 
 #: Places for each sort of pod classes on each node of a class.
 Slots = Callable[[int, Sequence[int]], list[list[int]]]
@@ -30,6 +32,20 @@ class _Wish:
     gang: GangIdx
     demand: int
     count: int
+
+
+class _Todo(NamedTuple):
+    """A piece that must lie in a vertex."""
+
+    vertex: int
+    piece: Piece
+
+
+class _Opened(NamedTuple):
+    """A vertex where parts lie whole or apart, or (None) are empty."""
+
+    whole: bool | None
+    vertex: int
 
 
 class Disaggregation:
@@ -51,7 +67,7 @@ class Disaggregation:
         self.slots = slots
         self.tally = tally
         self._wishes: list[_Wish] = []
-        self._todo: dict[int, list[tuple[int, Piece]]] = {}
+        self._todo: dict[int, list[_Todo]] = {}
 
     def plan(self) -> Plan:
         """Units on nodes for all gangs that are placed."""
@@ -75,7 +91,7 @@ class Disaggregation:
             for i, (base, scaled, piece) in enumerate(family.sets):
                 if i < whole:
                     assert piece is not None
-                    self._todo.setdefault(piece.kind, []).append((ROOT, piece))
+                    self._todo.setdefault(piece.kind, []).append(_Todo(ROOT, piece))
                 elif i < whole + bases:
                     placed[family.base].append(base)
                     for gang in scaled:
@@ -113,38 +129,39 @@ class Disaggregation:
                         self._wishes.append(_Wish(at, gang, d, count))
         for o in openings:
             for piece in o.pieces:
-                self._todo.setdefault(piece.kind, []).append((at, piece))
+                self._todo.setdefault(piece.kind, []).append(_Todo(at, piece))
 
     def _parts(self, kind: int) -> None:
         tally, k = self.tally, self.kinds.kinds[kind]
-        todo = sorted(self._todo.pop(kind), key=lambda t: -self.forest.depth_of[t[0]])
+        todo = sorted(self._todo.pop(kind), key=lambda t: -self.forest.depth_of[t.vertex])
         large = [p for p in tally.large if p.kind == kind]
         if large:
             for (_, piece), part in zip(todo, (p for p in large if p.there), strict=True):
                 self._large(k, piece, part)
             return
-        left: dict[tuple[bool | None, int], int] = {}
-        for spot, table in ((None, tally.empty), (True, tally.whole), (False, tally.apart)):
-            left |= {(spot, v): n for (i, v), n in table.items() if i == kind and n}
-        below: dict[int, list[tuple[bool | None, int]]] = {}
+        left: dict[_Opened, int] = {}
+        for whole, table in ((None, tally.empty), (True, tally.whole), (False, tally.apart)):
+            left |= {_Opened(whole, v): n for (i, v), n in table.items() if i == kind and n}
+        below: dict[int, list[_Opened]] = {}
         for where in left:
-            for up in self.forest.above[where[1]]:
+            for up in self.forest.above[where.vertex]:
                 below.setdefault(up, []).append(where)
-        chosen: dict[tuple[bool, int], list[Opened]] = {}
+        chosen: dict[_Opened, list[Opened]] = {}
         for at, piece in todo:
             options = below[at]
             while not left[options[-1]]:
                 options.pop()
-            is_whole, v = options[-1]
-            left[is_whole, v] -= 1
-            if is_whole is None:
+            where = options[-1]
+            left[where] -= 1
+            if where.whole is None:
                 continue
-            opened = piece.whole if is_whole else piece.apart
+            opened = piece.whole if where.whole else piece.apart
             assert opened is not None
-            chosen.setdefault((is_whole, v), []).append(opened)
+            chosen.setdefault(where, []).append(opened)
         for (whole, v), openings in chosen.items():
             content = k.whole if whole else k.apart
             assert content is not None
+            assert whole is not None
             amounts = {
                 (i, c): tally.units[UnitsOfParts(kind, whole, v, i, c)]
                 for i, ask in enumerate(content.asks)
@@ -165,7 +182,7 @@ class Disaggregation:
             pieces.setdefault(p.kind, []).append(p)
         for (child, v), count in part.parts.items():
             for _ in range(count):
-                self._todo.setdefault(child, []).append((v, pieces[child].pop()))
+                self._todo.setdefault(child, []).append(_Todo(v, pieces[child].pop()))
 
     # --- nodes ------------------------------------------------------------------------
 
@@ -219,14 +236,14 @@ class Disaggregation:
 
     def _take(
         self, slots: dict[int, int], nodes: Sequence[int], wish: _Wish
-    ) -> Iterator[tuple[int, int]]:
+    ) -> Iterator[NodeUnits]:
         able = [n for n in nodes if slots[n]]
         left = wish.count
         for n in self._together(able, slots, wish):
             take = min(left, slots[n])
             slots[n] -= take
             left -= take
-            yield n, take
+            yield NodeUnits(n, take)
             if not left:
                 return
         assert not left, "fewer units lie on nodes than were counted"

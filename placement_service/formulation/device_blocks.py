@@ -61,10 +61,17 @@ class Cell(NamedTuple):
         return min([left.get(d, 0) // self.size for d in self.devices], default=0)
 
 
-class _Layout(NamedTuple):
-    """The devices of a node, by index and memory, whether in use or not."""
+class _Device(NamedTuple):
+    """A device of a node, whether in use or not."""
 
-    devices: tuple[tuple[int, int], ...]
+    number: int
+    memory: int
+
+
+class _Layout(NamedTuple):
+    """What distinguishes the devices of nodes, whatever is in use."""
+
+    devices: tuple[_Device, ...]
     partitions: tuple[DevicePartition, ...]
     honours: bool
 
@@ -124,7 +131,9 @@ class Blocks:
     def cells(self, node: Node) -> Sequence[tuple[str, list[Cell]]]:
         """The columns that say something about a node, with the places of their blocks."""
         layout = _Layout(
-            tuple((d.index, d.memory_bytes) for d in node.devices), node.partitions, honours(node)
+            tuple(_Device(d.index, d.memory_bytes) for d in node.devices),
+            node.partitions,
+            honours(node),
         )
         if layout not in self._known:
             self._known[layout] = tuple(self._cells(layout))

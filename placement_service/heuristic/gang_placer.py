@@ -22,7 +22,7 @@ from placement_service.heuristic.flat_scopes import place_flat
 from placement_service.heuristic.gang_units import NodeUnits
 from placement_service.heuristic.regions import EVERYWHERE, Region
 from placement_service.heuristic.residual_capacity import ResidualCapacity
-from placement_service.heuristic.slot_layout import Layout
+from placement_service.heuristic.slot_layout import Layout, Slot
 
 
 class GangPlacer(DomainChoice):
@@ -95,7 +95,7 @@ class GangPlacer(DomainChoice):
 
     def _in_slot(self, part: Part, size: int, candidates: Sequence[int], region: Region) -> bool:
         """A part in a domain that has a slot of its size left."""
-        able = [d for d in candidates if self.residual.slots_left.get((d, size), 0) > 0]
+        able = [d for d in candidates if self.residual.slots_left.get(Slot(d, size), 0) > 0]
         for domain in able[:TRIES]:
             mark = self.mark()
             if self._soft(part, self.topology.narrowed(region, part.required, domain)):

@@ -19,6 +19,7 @@ from placement_service.formulation.plan import Plan, Units
 from placement_service.formulation.problem import Gang, Problem, UnitsOnNode
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.heuristic.queue_ledger import QueueLedger
+from placement_service.heuristic.slot_layout import Slot
 
 
 class _Pods(NamedTuple):
@@ -49,13 +50,6 @@ class _Change(NamedTuple):
     sign: int
 
 
-class _FilledSlot(NamedTuple):
-    """A slot of the layout that was filled."""
-
-    domain: int
-    size: int
-
-
 class ResidualCapacity:
     """Mutable state of the nodes; `mark` and `undo` go back exactly."""
 
@@ -67,11 +61,11 @@ class ResidualCapacity:
         #: Nodes that changed, one array for each change.
         self._changes: list[Ints] = []
         self._offers: dict[ClassIdx, _Offer] = {}
-        self._journal: list[_Change | _FilledSlot] = []
+        self._journal: list[_Change | Slot] = []
         #: What open gangs take at home.
         self._homes: dict[GangIdx, _Taken] = {}
-        #: Slots of a layout that are left, by (domain, size); see `slot_layout`.
-        self.slots_left: dict[tuple[int, int], int] = {}
+        #: Slots of a layout that are left.
+        self.slots_left: dict[Slot, int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
         self._loads = [_Load(rule, problem.levels[rule.level].count) for rule in problem.rules]
         self._of_class: dict[ClassIdx, list[_Load]] = {}
@@ -189,8 +183,9 @@ class ResidualCapacity:
 
     def use_slot(self, domain: int, size: int) -> None:
         """Fill one slot of the layout."""
-        self._journal.append(_FilledSlot(domain, size))
-        self.slots_left[domain, size] -= 1
+        slot = Slot(domain, size)
+        self._journal.append(slot)
+        self.slots_left[slot] -= 1
 
     def mark(self) -> int:
         """Where `undo` goes back to."""
@@ -200,7 +195,7 @@ class ResidualCapacity:
         """Take back all that was placed since `mark`."""
         while len(self._journal) > mark:
             last = self._journal.pop()
-            if isinstance(last, _FilledSlot):
+            if isinstance(last, Slot):
                 self.slots_left[last] += 1
             else:
                 self._apply(last.taken, -last.sign)

@@ -26,6 +26,13 @@ class Pattern(NamedTuple):
     domains: int
 
 
+class Slot(NamedTuple):
+    """Room that is kept in a domain for parts of one size."""
+
+    domain: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """`room[P]` is how many whole-node units each place of `level` takes.
@@ -42,9 +49,9 @@ class Layout:
         """Counted units of a part; parts of less than two have no slot."""
         return sum(want[d] * int(self.units[gang.demands[d].pod_class]) for d in demands)
 
-    def slots(self, rng: random.Random) -> dict[tuple[int, int], int]:
-        """Slots by (domain, size). Each call shuffles the patterns again."""
-        slots: dict[tuple[int, int], int] = {}
+    def slots(self, rng: random.Random) -> dict[Slot, int]:
+        """How many there are of each. Each call shuffles the patterns again."""
+        slots: dict[Slot, int] = {}
         for capacity in sorted({p.capacity for p in self.patterns}):
             domains = np.flatnonzero(self.room == capacity).tolist()
             mine = (p for p in self.patterns if p.capacity == capacity)
@@ -52,5 +59,5 @@ class Layout:
             rng.shuffle(domains)
             for domain, parts in zip(domains, shuffled, strict=False):
                 for size, count in parts.items():
-                    slots[domain, size] = count
+                    slots[Slot(domain, size)] = count
         return slots

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from placement.kubernetes.objects import Object, is_name, not_a_name
 from placement.kubernetes.podspec import PodSpecReader
@@ -170,7 +170,14 @@ def _scaling_groups(
     return tuple(groups.values())
 
 
-def _sizes(at: At, *, default: int | None) -> tuple[int, int]:
+class _Sizes(NamedTuple):
+    """How many replicas there should be, and at least."""
+
+    replicas: int
+    least: int
+
+
+def _sizes(at: At, *, default: int | None) -> _Sizes:
     """Replicas and minAvailable; without `default` replicas must be there and are the minimum."""
     replicas, minimum = at.get("replicas"), at.get("minAvailable")
     if replicas.absent and default is None:
@@ -180,7 +187,7 @@ def _sizes(at: At, *, default: int | None) -> tuple[int, int]:
     if least > count:
         where = replicas if minimum.absent else minimum
         where.problem(f"minAvailable {least} is more than replicas {count}")
-    return count, least
+    return _Sizes(count, least)
 
 
 def _name(at: At, others: Mapping[str, object]) -> str:

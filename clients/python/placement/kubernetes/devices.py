@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from placement import v1
 from placement.kubernetes.device_annotations import read_allocated
@@ -241,18 +241,25 @@ def _take_unknown(
 
 
 def _fits(share: Share, gpu: _Gpu) -> bool:
-    core, memory = _milli(share, gpu)
-    return gpu.core + core <= 1000 and gpu.memory + memory <= 1000
+    wanted = _milli(share, gpu)
+    return gpu.core + wanted.compute <= 1000 and gpu.memory + wanted.memory <= 1000
 
 
-def _milli(share: Share, gpu: _Gpu) -> tuple[int, int]:
-    """Thousandths of compute and memory that a share takes of a GPU; all of it if not known."""
+class _Milli(NamedTuple):
+    """Thousandths of a GPU."""
+
+    compute: int
+    memory: int
+
+
+def _milli(share: Share, gpu: _Gpu) -> _Milli:
+    """What a share takes of a GPU; all of its memory if that is not known."""
     memory = share.memory_milli
     if share.memory_bytes:
         memory = 1000
         if gpu.memory_bytes:
             memory = min(1000, -(-share.memory_bytes * 1000 // gpu.memory_bytes))
-    return share.compute_milli, memory
+    return _Milli(share.compute_milli, memory)
 
 
 def _message(gpu: _Gpu, free_nics: Mapping[str, int]) -> v1.Device:
