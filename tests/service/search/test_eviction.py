@@ -28,7 +28,10 @@ from placement_service.entities.reservations import Reservation, ReservationOwne
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import Solution, TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.named_plan import name_plan
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import units_of
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.tiers import goals
 from placement_service.heuristic.first_answer import first_answer
@@ -36,7 +39,9 @@ from placement_service.judge.score import score
 from placement_service.judge.verify import verify
 from placement_service.search import victim_stage
 from placement_service.search.engine import search
+from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS, SearchParameters
+from placement_service.search.victim_stage import settle_victims
 from tests.brute import optimum
 from tests.service.formulation.test_running_gangs import (
     PREEMPT,
@@ -349,3 +354,19 @@ def test_extras_of_a_gang_that_has_not_run_long_enough_to_be_reclaimed_are_recla
     assert found.evicted() == ["young"]
     assert [b.gang for b in found.bindings] == [mine.name]
     assert found.solution.proven
+
+
+def test_a_gang_may_go_in_place_of_one_of_equal_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan evicts two pods; it is as good to evict the only pod of the other gang. The model
+    knows this without the heuristic, which finds it first.
+    """
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    two, one = running("two", "n0", "n0", gpus=4), running("one", "n1", gpus=8)
+    nodes = (node("n0", used=8), node("n1", used=8))
+    problem = formulate(Snapshot(nodes, (two, one, urgent())), PREEMPT)
+    plan = {GangIdx(1): problem.gangs[1].home, GangIdx(2): units_of({(0, 0): 1})}
+    start = to_solution(problem, plan)
+    parameters = SearchParameters(victim_gangs=1)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    settle_victims(state)
+    assert set(state.plan) == {GangIdx(0), GangIdx(2)}

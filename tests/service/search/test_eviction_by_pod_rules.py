@@ -135,6 +135,17 @@ def test_a_gang_is_evicted_that_keeps_others_away(policy: Policy, key: str) -> N
     assert result.solution.proven is evicted
 
 
+def test_pods_of_a_gang_that_keep_others_away_stay_together() -> None:
+    """They keep away the pod that comes, but not each other."""
+    old = asking(running("old", "n0", "n0", gpus=1), required_anti_affinity=away("urgent"))
+    mine = asking(urgent(1), labels={"app": "urgent"})
+    at = (node("n0", used=2), node("n1"))
+    result = answer(Snapshot(at, (old, mine), listed(old)), PREEMPT)
+    assert not result.evictions
+    assert [b.node for b in result.bindings] == ["nodes/n1"]
+    assert result.solution.proven
+
+
 @pytest.mark.parametrize("carrier", ["old", "mine"])
 def test_a_place_serves_nobody_of_the_priority_of_its_victim(carrier: str) -> None:
     old, mine = running("old", "n0", gpus=8), gang("mine", pods=1, gpus=1)
