@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.arrays import Bools, Ints, pods_that_fit
 from placement_service.formulation.gang_value import UNITS_PER_GPU
 from placement_service.formulation.indices import GangIdx, NodeIdx
 from placement_service.formulation.plan import Plan, Units
@@ -28,14 +29,17 @@ NOBODYS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePrices:
-    """What clearing each node costs for each slot that it gives [N], and the slots [N].
+    """What clearing each node alone costs for each slot that it gives [N], and the slots [N].
 
-    `again` is what a unit of each pod class costs besides [S], where it takes slots elsewhere.
+    `together` is the same where other nodes of its domain are cleared, too: a gang gives up its
+    extras only once there. `again` is what a unit of each pod class costs besides [S], where it
+    takes slots elsewhere.
     """
 
     each: Floats
     slots: Ints
     again: Floats
+    together: Floats
 
     def last_of(self, count: int) -> float:
         """What the dearest of the `count` cheapest slots costs; 0 where there are none."""
@@ -48,8 +52,8 @@ class NodePrices:
 
     def by_domain(self, domain: Ints, now: Ints, count: int) -> Floats:
         """The least that `count` slots cost in each domain [D], besides those that are free now."""
-        order = np.argsort(self.each, kind="stable")
-        order = order[(self.each[order] < np.inf) & (domain[order] >= 0)]
+        order = np.argsort(self.together, kind="stable")
+        order = order[(self.together[order] < np.inf) & (domain[order] >= 0)]
         at = domain[order]
         # Domain by domain, the cheapest nodes first.
         order, at = order[np.argsort(at, kind="stable")], np.sort(at, kind="stable")
@@ -60,9 +64,16 @@ class NodePrices:
         taken_before = running - slots - before[at]
         lacking = np.maximum(count - now, 0)
         used = np.clip(lacking[at] - taken_before, 0, slots)
-        cost = np.bincount(at, used * self.each[order], len(now))
+        cost = np.bincount(at, used * self.together[order], len(now))
         offered = np.bincount(at, slots, len(now))
         return np.where(offered >= lacking, cost, np.inf)
+
+
+class _Places(NamedTuple):
+    """The place of each entry: its gang in a domain of some level; and the nodes of the place."""
+
+    place: Ints
+    nodes: Ints
 
 
 class Prices:
@@ -93,12 +104,14 @@ class Prices:
         self._units = np.zeros(len(homes), dtype=np.int64)
         self._bases = {g.base for g in problem.gangs if g.home}
         ranks = {p: r for r, p in enumerate(sorted({g.priority for g in problem.gangs if g.home}))}
-        self._an_extra = A_POD if any(g.keeps for g in problem.gangs) else AN_EXTRA + A_POD
+        #: Whether pods that leave their node run elsewhere.
+        self._moves = any(g.keeps for g in problem.gangs)
+        self._an_extra = A_POD if self._moves else AN_EXTRA + A_POD
         #: What a whole gang costs, beside its pods.
         self.value = np.zeros(len(problem.gangs))
         self._priority = np.full(len(problem.gangs), np.iinfo(np.int64).max)
-        #: By level the number of nodes that the gang of each entry has in the entry's domain.
-        self._together: dict[int, Ints] = {}
+        #: By level.
+        self._places: dict[int, _Places] = {}
         for g in problem.gangs:
             if g.home:
                 rank = min(ranks[g.priority], 20)
@@ -159,26 +172,46 @@ class Prices:
         for column, amounts in zip(room.T, self._request[:, asked].T, strict=True):
             np.add.at(column, self._node, amounts * units * may_go)
         # A gang frees all its nodes in the domain at once.
+        places = self._places_at(level)
         # Where nobody is, nobody needs another place, whatever that costs.
         more = units * np.where(units > 0, again[self._class], 0)
         pods = np.bincount(self._gang, A_POD * units + more, len(self.value))[self._gang]
-        together = np.minimum(self._nodes_together(level), needed.count)
-        whole = (self.value[self._gang] + pods) / together
+        whole = (self.value[self._gang] + pods) / np.minimum(places.nodes, needed.count)
         cost = np.where(is_extra, units * self._an_extra + more, whole)
-        total = np.bincount(self._node[may_go], cost[may_go], count)
         slots = pods_that_fit(room, request[asked]) - residual.row(needed.pod_class)
         slots = np.where(problem.eligible[needed.pod_class], np.minimum(slots, needed.count), 0)
-        able = slots > 0
-        return NodePrices(np.where(able, total / np.maximum(slots, 1), np.inf), slots, again)
 
-    def _nodes_together(self, level: int) -> Ints:
-        if level not in self._together:
+        def by_slot(cost: Floats) -> Floats:
+            total = np.bincount(self._node[may_go], cost[may_go], count)
+            return np.where(slots > 0, total / np.maximum(slots, 1), np.inf)
+
+        each = together = by_slot(cost)
+        if not self._moves:
+            spent = self._spent(places.place, each[self._node], may_go)
+            together = by_slot(np.where(spent <= left, cost, whole))
+        return NodePrices(each, slots, again, together)
+
+    def _spent(self, place: Ints, price: Floats, may_go: Bools) -> Ints:
+        """Units of its requirement that each entry and cheaper ones of its gang in the same place
+        give up, where entries may go.
+        """
+        units = np.where(may_go, self._units, 0)
+        group = place * (int(self._requirement.max(initial=0)) + 1) + self._requirement
+        order = np.lexsort((units, price, group))
+        running = np.cumsum(units[order])
+        begin = np.searchsorted(group[order], group[order])
+        spent = np.empty_like(units)
+        spent[order] = running - (running - units[order])[begin]
+        return spent
+
+    def _places_at(self, level: int) -> _Places:
+        if level not in self._places:
             of = self._problem.levels[level].domain if level >= 0 else None
             at = np.zeros_like(self._node) if of is None else of[self._node]
             places = self._gang * (int(at.max(initial=0)) + 2) + at + 1
-            _, place, together = np.unique(places, return_inverse=True, return_counts=True)
-            self._together[level] = together[place]
-        return self._together[level]
+            _, place, nodes = np.unique(places, return_inverse=True, return_counts=True)
+            self._places[level] = _Places(place, nodes[place])
+        return self._places[level]
 
 
 def requirements_of_demands(gang: Gang) -> list[int]:
