@@ -12,7 +12,8 @@
 6. Configure: the same columns where nodes are alike. Then decode and exchange again, and swap
    blocks.
 7. Places: which gangs can lie whole where they prefer to, a bound of topology.
-8. Aggregate: units on nodes without domains first; then the model that counts alike parts of
+8. Aggregate: units on nodes without domains first (where hardly any gang names a domain, that
+   comes before decoding); then the model that counts alike parts of
    gangs together settles goal after goal where it is small enough; where it is very small a
    second time, after finding out which parts fit into which domains together.
 9. Improve: both models settle neighbourhoods, one after another.
@@ -114,13 +115,16 @@ def _improve(state: State) -> None:
             count(state)
         with stage(Stage.FILL):
             assigned = assign_blocks(state)
+        with stage(Stage.AGGREGATE):
+            # Where hardly any gang names a domain, nodes say who gets room.
+            by_nodes = not assigned and settle_loose(state, early=True)
         with stage(Stage.CONFIGURE):
             # Placing gangs one after another does not come near.
             configured = settle_configurations(state, unlike=True)
         with stage(Stage.FILL):
             fill_unlike_blocks(state)
         with stage(Stage.DECODE):
-            if not assigned and not configured:
+            if not assigned and not configured and not by_nodes:
                 decode(state, first=True)
             if any(g.base >= 0 for g in state.problem.gangs):
                 # Placing gangs in another order finds room for sets long before block swaps do.
@@ -130,7 +134,8 @@ def _improve(state: State) -> None:
                 exchange_parts(state)
         # Where racks tell what fits, that is far cheaper than configurations.
         with stage(Stage.FILL):
-            fill_blocks(state, anew=not assigned)
+            if not by_nodes:
+                fill_blocks(state, anew=not assigned)
         with stage(Stage.CONFIGURE):
             configured = settle_configurations(state, unlike=False) or configured
         with stage(Stage.DECODE):

@@ -21,24 +21,28 @@ from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import descend
 
 
-def settle_loose(state: State) -> None:
-    """Bounds of the goals before topology, and plans where no gang needs one domain."""
+def settle_loose(state: State, *, early: bool = False) -> bool:
+    """Bounds of the goals before topology, and plans where no gang needs one domain; if `early`,
+    only there, and where most gangs name none. Returns whether it settled who gets room.
+    """
     problem, p = state.problem, state.parameters
     gangs = [g for g in problem.gangs if g.placeable and g.pending]
     if state.packs or any(g.home for g in gangs):
-        return
+        return False
+    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
+    places = not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
+    if early and not (places and 2 * sum(bool(g.scopes) for g in gangs) < len(gangs)):
+        return False
     trees = state.counting.topology
     if any(trees.tree(g) is None for g in gangs):
-        return
+        return False
     forest = Forest(problem, levels=())
     if state.left <= 0 or _size(problem) > p.loose_variables:
-        return
+        return False
     everywhere = np.arange(problem.node_count)
     model = AggregateModel(state.counting, forest, gangs, everywhere, problem.free, {}, p.model)
     if model.size > p.loose_variables or not model.kinds.exact:
-        return
-    bound = any(s.required >= 0 for g in gangs for s in g.scopes)
-    places = not bound and not any(problem.special[d.pod_class] for g in gangs for d in g.demands)
+        return False
     others = any(g.extras for g in problem.gangs if g.placeable and not g.pending)
     state.phase = "loose"
 
@@ -61,6 +65,7 @@ def settle_loose(state: State) -> None:
         return state.worth.enough[i] if state.reaches(i) else None
 
     descend(state.goals, model, settle)
+    return state.packs
 
 
 def _size(problem: Problem) -> int:

@@ -1,0 +1,54 @@
+"""Units on nodes without domains: which gangs get room, and when that is asked first."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import home_plan
+from placement_service.search.incumbent import State
+from placement_service.search.loose_stage import settle_loose
+from placement_service.search.master_stage import count
+from tests.scenario import Scenario
+
+#: Two of three and five GPUs fill both nodes, and one of three finds no room.
+SIZES = (3, 3, 3, 5, 5)
+
+
+def empty(prefer: int = 0, pack: int = 0) -> State:
+    """A search that has no plan yet; so many of the gangs prefer a rack, or need one."""
+    scenario = Scenario("r1: a=8 | r2: b=8")
+    for i, gpus in enumerate(SIZES):
+        levels = ["rack" if i < most else "" for most in (prefer, pack)]
+        scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus, prefer=levels[0], pack=levels[1])
+    problem = formulate(scenario.snapshot(), Policy())
+    start = to_solution(problem, home_plan(problem))
+    state = State(problem, start, time.monotonic() + 60, lambda _: None)
+    count(state)
+    return state
+
+
+@pytest.mark.parametrize("prefer", [0, 2])
+def test_where_few_gangs_name_a_domain_nodes_say_at_once_who_gets_room(prefer: int) -> None:
+    state = empty(prefer)
+    assert not state.packs
+    assert settle_loose(state, early=True)
+    assert state.packs
+    assert len(state.plan) == 4
+
+
+def test_where_most_gangs_name_a_domain_it_comes_later() -> None:
+    state = empty(prefer=3)
+    assert not settle_loose(state, early=True)
+    assert not state.plan
+    assert settle_loose(state)
+
+
+def test_where_a_gang_needs_a_domain_it_comes_later() -> None:
+    state = empty(pack=1)
+    assert not settle_loose(state, early=True)
+    assert not state.plan
