@@ -44,7 +44,9 @@ def units_of(counts: Mapping[_Spot, int]) -> Units:
 
 def pods_of(gang: Gang, demand: int) -> int:
     """Pods in one unit of a demand."""
-    return sum(k for _, _, k in gang.demands[demand].members)
+    members = gang.demands[demand].members
+    # A unit is one pod mostly.
+    return members[0].pods if len(members) == 1 else sum(k for _, _, k in members)
 
 
 def assignments(problem: Problem, plan: Plan) -> tuple[Assignment, ...]:
@@ -76,6 +78,11 @@ def from_solution(problem: Problem, solution: Solution) -> Plan:
         if counts:
             plan[gang.index] = units_of(counts)
     return plan
+
+
+def pods_at_home(gang: Gang) -> int:
+    """All running pods of an open gang."""
+    return sum(count * pods_of(gang, d) for d, _, count in gang.home)
 
 
 def _at_home(gang: Gang) -> dict[int, int]:

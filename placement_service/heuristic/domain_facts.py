@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from placement_service.formulation.arrays import Ints
-from placement_service.formulation.indices import NO_LEVEL, ClassIdx
+from placement_service.formulation.indices import NO_LEVEL, ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.scope_tree import Part, tree_of
 from placement_service.heuristic.node_choice import NodeChoice
@@ -21,7 +21,7 @@ class Topology:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._trees = {g.index: tree_of(problem, g) for g in problem.gangs if g.placeable}
+        self._trees: dict[GangIdx, Part | None] = {}
         self._inside: dict[int, tuple[Ints, ...]] = {}
         self._regions: dict[tuple[int, int], Region] = {}
         self._parents: dict[tuple[int, int], Ints | None] = {}
@@ -36,10 +36,12 @@ class Topology:
 
     def tree(self, gang: Gang) -> Part | None:
         """The gang's scopes as a tree, None when they do not nest."""
-        if gang is self.problem.gangs[gang.index]:
-            return self._trees[gang.index]
-        # This gang is not in the problem: a copy that asks for something else.
-        return tree_of(self.problem, gang)
+        if gang is not self.problem.gangs[gang.index]:
+            # This gang is not in the problem: a copy that asks for something else.
+            return tree_of(self.problem, gang)
+        if gang.index not in self._trees:
+            self._trees[gang.index] = tree_of(self.problem, gang)
+        return self._trees[gang.index]
 
     def inside(self, level: int, domain: int) -> Ints:
         """Sorted node indices of a place (domain, or lone node) at a level."""

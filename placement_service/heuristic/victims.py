@@ -360,8 +360,10 @@ class _Search:
             if done:
                 return None
             lacking = max(lacking, 1) * MORE
-        plan = {i: u for i, u in {**now.plan, **clearing.left}.items() if u}
-        plan[gang.index] = units
+        plan = {**now.plan, **clearing.left, gang.index: units}
+        for index, stays in clearing.left.items():
+            if not stays:
+                del plan[index]
         goers = now.dearest(clearing.left)
         queues = now.residual.queues
         queues.charge(gang, units)

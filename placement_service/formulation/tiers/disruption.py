@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from placement_service.entities.solution import TierName
-from placement_service.formulation.plan import Plan, Units, kept_by_demand
+from placement_service.formulation.plan import Plan, Units, kept_by_demand, pods_at_home
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.goal import Fewest, GoalModel, Terms, V
 
@@ -30,14 +30,14 @@ class Disruption:
         return -sum(_pods(g, plan.get(g.index, ())) for g in self._open())
 
     def trivial_bound(self) -> int:
-        return -sum(_pods(g, g.home) for g in self._open())
+        return -sum(map(pods_at_home, self._open()))
 
     def terms(self, model: GoalModel[V]) -> Terms[V] | None:
         kept = model.kept_pods()
         return None if kept is None else [(v, -weight) for v, weight in kept]
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
-        return [g for g in self._open() if _pods(g, plan.get(g.index, ())) < _pods(g, g.home)]
+        return [g for g in self._open() if _pods(g, plan.get(g.index, ())) < pods_at_home(g)]
 
     def _open(self) -> list[Gang]:
         return [g for g in self.problem.gangs if g.home]
@@ -48,4 +48,4 @@ def goals(problem: Problem) -> tuple[Disruption, ...]:
 
 
 def _pods(gang: Gang, units: Units) -> int:
-    return sum(kept_by_demand(gang, units).values())
+    return pods_at_home(gang) if units == gang.home else sum(kept_by_demand(gang, units).values())

@@ -33,6 +33,8 @@ class Fragmentation:
         without: list[int] = []
         pods: list[int] = []
         for index, units in plan.items():
+            if units == problem.gangs[index].home:
+                continue
             demands = problem.gangs[index].demands
             at_home = {(h.demand, h.node): h.units for h in problem.gangs[index].home}
             for d, n, whole_count in units:

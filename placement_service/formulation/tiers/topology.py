@@ -30,6 +30,8 @@ class TopologyCost:
         domains = misses = 0
         for index, units in plan.items():
             gang = self.problem.gangs[index]
+            if not gang.scopes and not gang.previous:
+                continue
             domains += gang_domains(self.problem, gang, units) - scopes_in_use(gang, units)
             if gang.previous:
                 misses += sum(
