@@ -67,7 +67,8 @@ def with_devices(opened: Prepared, request: Snapshot, policy: Policy) -> Prepare
     Raises CannotStayError when some gangs that may give way have to be left as they are.
     """
     snapshot = opened.snapshot
-    asked = {want for _, s in sets(snapshot) if (want := want_of(s.template, policy))}
+    templates = {id(s.template): s.template for _, s in sets(snapshot)}.values()
+    asked = {want for t in templates if (want := want_of(t, policy))}
     in_parts = any(not want.whole or want.nics or want.in_partition for want in asked)
     if not in_parts and not any(parts.devices for parts, _ in snapshot.columns.parts.counts()):
         return opened

@@ -173,7 +173,7 @@ class EvictionRights:
     def victim(self, gang: PodGang) -> Victim:
         """The class of a running gang."""
         has_run = self._by_run_time(gang)
-        if self.keeps_its_minimum(gang):
+        if self._only_extras_go(has_run):
             # Only extras of such a gang go, and those are never protected.
             return has_run._replace(may_be_preempted=True, may_be_reclaimed=True)
         return has_run
@@ -212,7 +212,9 @@ class EvictionRights:
 
     def keeps_its_minimum(self, gang: PodGang) -> bool:
         """Whether only the extras of a gang may go: no gang may take all of it yet."""
-        has_run = self._by_run_time(gang)
+        return self._only_extras_go(self._by_run_time(gang))
+
+    def _only_extras_go(self, has_run: Victim) -> bool:
         if self._policy.eviction is EvictionPolicy.REPACK:
             return not has_run.may_be_preempted
         return not (has_run.may_be_preempted and has_run.may_be_reclaimed) and all(

@@ -127,11 +127,13 @@ def formulate(
         gpus_free = gpu_counts
         class_gpus = np.ones(len(table.requests), dtype=np.int64)
         whole = nodes.total_requested((PODS,)) == 0
-    for home in prepared.homes:
-        group = snapshot.gangs[home.gang].groups[home.group]
-        if not gpu_cluster or policy.gpus(group.pod_sets[home.pod_set].template.requests):
-            # It is in use, also where the pods on it may leave.
-            whole[home.node] = False
+    # Nodes are in use, also where the pods on them may leave.
+    at_home = [
+        snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template.requests
+        for h in prepared.homes
+    ]
+    in_use = _gpus(policy, at_home) > 0 if gpu_cluster else np.ones(len(at_home), dtype=bool)
+    whole[np.array([h.node for h in prepared.homes], dtype=np.int64)[in_use]] = False
     pods_without_gpus = (class_gpus == 0).astype(np.int64)
     for content, bundle in table.bundle_of.items():
         pods_without_gpus[bundle] = sum(
@@ -190,9 +192,11 @@ def _with_queues(gangs: Iterable[Gang], rows: Sequence[queues.QueueRow]) -> Iter
         yield replace(gang, queue_rows=tuple(found)) if found else gang
 
 
-def _gpus(policy: Policy, resources: Iterable[Resources]) -> Ints:
+def _gpus(policy: Policy, resources: Sequence[Resources]) -> Ints:
     """The GPUs of each; absurd numbers count as MANY_GPUS."""
-    return np.array([min(policy.gpus(r), MANY_GPUS) for r in resources], dtype=np.int64)
+    # Most are the same objects.
+    known = {i: min(policy.gpus(r), MANY_GPUS) for i, r in {id(r): r for r in resources}.items()}
+    return np.array([known[id(r)] for r in resources], dtype=np.int64)
 
 
 def _gone_nodes(snapshot: Snapshot, index: Mapping[str, int]) -> dict[str, int]:

@@ -35,15 +35,17 @@ def formulate(
     snapshot: Snapshot, policy: Policy, homes: Iterable[Assignment] = ()
 ) -> tuple[Guarantee, ...]:
     """The queues with guaranteed GPUs left and gangs that wait, in the request's order."""
-    at_home: Counter[int] = Counter()
-    for h in homes:
-        template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
-        at_home[h.gang] += h.count * policy.milli_gpus(template)
     left = {
         queue.name: guaranteed - in_millis(queue.used).get(GPUS, 0)
         for queue in snapshot.queues
         if (guaranteed := in_millis(queue.guaranteed).get(GPUS, 0))
     }
+    if not left:
+        return ()
+    at_home: Counter[int] = Counter()
+    for h in homes:
+        template = snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].template
+        at_home[h.gang] += h.count * policy.milli_gpus(template)
     needs: dict[str, dict[GangIdx, int]] = {}
     for index, gang in enumerate(snapshot.gangs):
         if gang.queue not in left:

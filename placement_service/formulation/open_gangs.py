@@ -32,8 +32,10 @@ def stays_in_place(gang: PodGang, *, moves: bool) -> bool:
     return not moves and not any(group.pending_count for group in gang.groups)
 
 
-def opened(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool) -> PodGang:
-    """The gang with other groups, open to decision."""
+def opened(
+    gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: bool, base: str = ""
+) -> PodGang:
+    """The gang with other groups, open to decision; `base` is the open gang that it is based on."""
     renamed: defaultdict[str, list[str]] = defaultdict(list)
     for group in groups:
         renamed[group.name.removesuffix(WAITING)].append(group.name)
@@ -48,7 +50,7 @@ def opened(gang: PodGang, groups: Sequence[PodGroup], priority: int, *, moves: b
         groups=tuple(groups),
         packing_scopes=scopes,
         priority=priority,
-        base_gang="",
+        base_gang=base,
         previous_nodes=(),
     )
 

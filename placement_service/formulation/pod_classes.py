@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.entities.nodes import Nodes
-from placement_service.entities.request import PodTemplate, Snapshot
+from placement_service.entities.request import PodTemplate, Resources, Snapshot
 from placement_service.formulation.arrays import UNLIMITED, Bools, Ints
 from placement_service.formulation.indices import ANY_NODE, ClassIdx, NodeIdx
 from placement_service.formulation.levels import Levels
@@ -47,7 +47,7 @@ class Table:
     """
 
     columns: tuple[str, ...]
-    requests: list[dict[str, int]]
+    requests: list[Resources]
     free: Ints
     request: Ints
     eligible: Bools
@@ -68,6 +68,8 @@ class PodClasses:
         #: By template, what makes two of them equal to every rule, as a number.
         self._needs: dict[tuple[str, PodTemplate, tuple[int, ...]], int] = {}
         self._merged: dict[object, int] = {}
+        #: The same by the identity of a template, which lives as long as the snapshot.
+        self._known: dict[tuple[str, int, tuple[int, ...]], int] = {}
         self._numbers: dict[tuple[int, NodeIdx, frozenset[int]], ClassIdx] = {}
         self._owned: list[tuple[int, ...]] = []
         self._raw: list[tuple[str, PodTemplate]] = []
@@ -105,11 +107,7 @@ class PodClasses:
         `owned` are the reservations that it may use, `at` is the one node where it may be, whatever
         that node asks of new pods. Nodes in the rows `closed` take none of them.
         """
-        key = (namespace, template, owned)
-        if key not in self._needs:
-            signature = (self._signature(namespace, template), owned)
-            self._needs[key] = self._merged.setdefault(signature, len(self._merged))
-        place = self._needs[key], at, closed
+        place = self._need(namespace, template, owned), at, closed
         if place not in self._numbers:
             self._numbers[place] = ClassIdx(len(self._raw))
             self._raw.append((namespace, template))
@@ -117,6 +115,17 @@ class PodClasses:
             self._at.append(at)
             self._closed.append(closed)
         return self._numbers[place]
+
+    def _need(self, namespace: str, template: PodTemplate, owned: tuple[int, ...]) -> int:
+        """The number of what a pod needs, wherever it may be."""
+        known = self._known.get((namespace, id(template), owned))
+        if known is None:
+            key = (namespace, template, owned)
+            if key not in self._needs:
+                signature = (self._signature(namespace, template), owned)
+                self._needs[key] = self._merged.setdefault(signature, len(self._merged))
+            known = self._known[namespace, id(template), owned] = self._needs[key]
+        return known
 
     def _signature(self, namespace: str, t: PodTemplate) -> object:
         """Equal for pods that no rule can tell apart: labels count only as seen by selectors."""
@@ -161,15 +170,20 @@ class PodClasses:
         """The arrays of all classes and bundles added so far; rules are made on the way."""
         nodes = self.snapshot.columns
         raw = self._raw
-        masks = NodeMasks(nodes, list({id(t): t for _, t in raw}.values()))
+        # Many classes of pods that stay or go share a template.
+        number = {key: i for i, key in enumerate(dict.fromkeys(id(t) for _, t in raw))}
+        of_class = np.array([number[id(t)] for _, t in raw], dtype=np.int64)
+        templates = list({id(t): t for _, t in raw}.values())
+        masks = NodeMasks(nodes, templates)
         eligible = np.zeros((len(raw), len(nodes)), dtype=bool)
-        for row, (_, t), at in zip(eligible, raw, self._at, strict=True):
-            if at >= 0:
-                row[at] = True
-            else:
-                row[:] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
-        for row, closed in zip(eligible, self._closed, strict=True):
-            row[list(closed)] = False
+        place = np.array(self._at, dtype=np.int64)
+        eligible[place >= 0, place[place >= 0]] = True
+        for s in np.flatnonzero(place < 0).tolist():
+            t = raw[s][1]
+            eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
+        for s, closed in enumerate(self._closed):
+            if closed:
+                eligible[s, list(closed)] = False
         eligible &= nodes.open
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
@@ -181,17 +195,20 @@ class PodClasses:
             self._selectors,
             self._owned,
             counts,
-            np.array(self._at, dtype=np.int64),
+            place,
         )
         for formulate in FORMULATE:
             formulate(draft)
-        names = sorted({r for _, t in raw for r, v in t.requests.items() if v})
-        requests = [dict(t.requests) for _, t in raw]
+        names = sorted({r for t in templates for r, v in t.requests.items() if v})
+        requests = [t.requests for _, t in raw]
         free = free_amounts(nodes, names)
         for name, amounts in zip(names, free, strict=True):
             if name in draft.withheld:
                 np.maximum(0, amounts - draft.withheld[name], out=amounts)
-        need = [np.array([q.get(r, 0) for q in requests], dtype=np.int64) for r in names]
+        need = [
+            np.array([t.requests.get(r, 0) for t in templates], dtype=np.int64)[of_class]
+            for r in names
+        ]
         for label, room, take in draft.columns:
             names.append(label)
             free.append(room)

@@ -27,14 +27,17 @@ class PodSelectors:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._running_pods = snapshot.running_pods
-        templates = {
-            (gang.namespace, s.template): s.template
+        self._snapshot = snapshot
+        # Templates live as long as the snapshot, so each is mostly told by its identity.
+        asked = {
+            (gang.namespace, id(s.template)): s.template
             for gang in snapshot.gangs
             for group in gang.groups
             for s in group.pod_sets
         }
+        templates = {(namespace, t): t for (namespace, _), t in asked.items()}
         self._index = {key: i for i, key in enumerate(templates)}
+        self._by_identity = {key: self._index[key[0], t] for key, t in asked.items()}
         terms = dict.fromkeys(term for t in templates.values() for term in _terms(t))
         terms |= dict.fromkeys(t for p in snapshot.running_pods for t in p.required_anti_affinity)
         #: All labels that they look at.
@@ -52,7 +55,8 @@ class PodSelectors:
 
     def position(self, namespace: str, template: PodTemplate) -> int:
         """Where a template stands in `matched`."""
-        return self._index[namespace, template]
+        known = self._by_identity.get((namespace, id(template)))
+        return self._index[namespace, template] if known is None else known
 
     def matched(self, term: Term) -> Bools:
         """Which templates a term matches, by `position`."""
@@ -64,7 +68,7 @@ class PodSelectors:
 
     @cached_property
     def _running(self) -> _Pods:
-        return _Pods([(p.namespace, p.labels) for p in self._running_pods], self.keys)
+        return _Pods([(p.namespace, p.labels) for p in self._snapshot.running_pods], self.keys)
 
 
 class _Pods:

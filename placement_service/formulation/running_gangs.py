@@ -126,9 +126,9 @@ def _able(
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
-            and not any(p.name in staying for g in gang.groups for p in g.running_pods)
+            and not (staying and any(p.name in staying for p in _running(gang)))
             and _tells_devices(gang, nodes, policy)
-            and not any(p.node in overbooked for g in gang.groups for p in g.running_pods)
+            and not (overbooked and any(p.node in overbooked for p in _running(gang)))
             and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
@@ -138,6 +138,10 @@ def _able(
             )
         ):
             yield index
+
+
+def _running(gang: PodGang) -> Iterator[BoundPod]:
+    return (pod for group in gang.groups for pod in group.running_pods)
 
 
 def _growing(snapshot: Snapshot) -> frozenset[str]:
@@ -214,7 +218,7 @@ def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
 
 def _is_told(gang: PodGang, nodes: _RunningOn, *, moves: bool) -> bool:
     """Whether the problem can express all about the running pods of a gang."""
-    running = [pod for group in gang.groups for pod in group.running_pods]
+    running = list(_running(gang))
     return (
         bool(running)
         and not gang.is_pending
@@ -233,16 +237,17 @@ def _is_told(gang: PodGang, nodes: _RunningOn, *, moves: bool) -> bool:
 
 def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy) -> bool:
     """Whether the devices of all running pods are known where their nodes list them."""
-    return all(
-        _has_what_it_wants(pod, nodes, want_of(s.template, policy))
-        for group in gang.groups
-        for s in group.pod_sets
-        for pod in s.bound_pods
-    )
+    for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
+        want = want_of(s.template, policy)
+        if want is None or (want.whole and not nodes.listing):
+            continue
+        if not all(_has_what_it_wants(pod, nodes, want) for pod in s.bound_pods):
+            return False
+    return True
 
 
-def _has_what_it_wants(pod: BoundPod, nodes: _RunningOn, want: Want | None) -> bool:
-    if want is None or (want.whole and pod.node not in nodes.listing):
+def _has_what_it_wants(pod: BoundPod, nodes: _RunningOn, want: Want) -> bool:
+    if want.whole and pod.node not in nodes.listing:
         return True
     devices = nodes.nodes.parts[nodes.nodes.row_of[pod.node]].devices
     memory = {d.index: d.memory_bytes for d in devices}

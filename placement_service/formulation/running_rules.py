@@ -10,7 +10,7 @@ which of the two is asked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def kept_away(snapshot: Snapshot) -> frozenset[str]:
     listed = {pod.name: set(pod.required_anti_affinity) for pod in snapshot.running_pods}
     untold = dict.fromkeys(
         term
-        for pod, template in _told(snapshot)
+        for pod, template in _told(snapshot, lambda t: t.required_anti_affinity)
         for term in template.required_anti_affinity
         if term not in listed.get(pod.name, ())
     )
@@ -52,19 +52,21 @@ def kept_away(snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def _told(snapshot: Snapshot) -> Iterator[tuple[BoundPod, PodTemplate]]:
-    """The running pods in pod sets."""
+def _told(
+    snapshot: Snapshot, rule: Callable[[PodTemplate], object]
+) -> Iterator[tuple[BoundPod, PodTemplate]]:
+    """The running pods in pod sets that have a rule."""
     for gang in snapshot.gangs:
         for group in gang.groups:
             for s in group.pod_sets:
-                for pod in s.bound_pods:
-                    yield pod, s.template
+                if s.bound_pods and rule(s.template):
+                    yield from ((pod, s.template) for pod in s.bound_pods)
 
 
 def _on_shared_ports(snapshot: Snapshot) -> Iterator[str]:
     """Pods with a port that their node does not list once, or that another pod has, too."""
     here: defaultdict[str, list[HostPort]] = defaultdict(list)
-    asking = [(pod, t.host_ports) for pod, t in _told(snapshot) if t.host_ports]
+    asking = [(pod, t.host_ports) for pod, t in _told(snapshot, lambda t: t.host_ports)]
     for pod, ports in asking:
         here[pod.node] += ports
     nodes = snapshot.columns
@@ -86,7 +88,7 @@ def _listed_otherwise(snapshot: Snapshot) -> Iterator[str]:
     if not listed:
         return
     keys = PodSelectors(snapshot).keys
-    for pod, template in _told(snapshot):
+    for pod, template in _told(snapshot, lambda _: True):
         said = listed.get(pod.name)
         if said is not None and (
             said.node != pod.node
@@ -98,7 +100,7 @@ def _listed_otherwise(snapshot: Snapshot) -> Iterator[str]:
 def _in_several_domains(snapshot: Snapshot) -> Iterator[str]:
     """Pods in a ComputeDomain on a node that serves another one, too."""
     nodes = snapshot.columns
-    members = [(pod, t.compute_domain) for pod, t in _told(snapshot) if t.compute_domain]
+    members = [(pod, t.compute_domain) for pod, t in _told(snapshot, lambda t: t.compute_domain)]
     serves: defaultdict[str, set[str]] = defaultdict(set)
     for pod, domain in members:
         serves[pod.node].add(domain)

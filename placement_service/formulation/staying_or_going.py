@@ -81,7 +81,8 @@ def open_for_evictions(
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.
                     own = pod.name if pod.devices else ""
-                    at_home[pod.node, terms.get(pod.name, ()), own].append(Pod(pod.name))
+                    mine = terms.get(pod.name, ()) if terms else ()
+                    at_home[pod.node, mine, own].append(Pod(pod.name))
                 alone = s.template.compute_domain not in ("", *wanted)
                 for (node, mine, _), pods in at_home.items():
                     rules = (*mine, AVOIDS_ALL) if alone else mine
@@ -91,7 +92,7 @@ def open_for_evictions(
         if opens:
             priority = MUST_RUN if rights.keeps_its_minimum(gang) else gang.priority
             base = gang.base_gang if gang.base_gang in names else ""
-            gangs.append(replace(opened(gang, groups, priority, moves=False), base_gang=base))
+            gangs.append(opened(gang, groups, priority, moves=False, base=base))
         else:
             gangs.append(replace(gang, groups=tuple(groups)))
     return Prepared(
