@@ -12,7 +12,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.tiers.disruption import Disruption
 from tests.brute import optimum
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
+from tests.service.evictions import PREEMPT, REPACK, running, urgent
 from tests.service.questions import gang, node
 
 

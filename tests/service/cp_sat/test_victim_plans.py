@@ -35,7 +35,7 @@ from placement_service.heuristic.orders import orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
 from placement_service.search.lexicographic import keep
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK
+from tests.service.evictions import PREEMPT, REPACK
 from tests.service.questions import GPU, node
 from tests.waiting import LONG
 

@@ -11,7 +11,7 @@ from placement_service.cp_sat.waiting_parts import parts_of
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx, LevelIdx
-from tests.service.formulation.test_running_gangs import PREEMPT, running
+from tests.service.evictions import PREEMPT, running
 from tests.service.questions import gang, node
 
 

@@ -17,7 +17,7 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
-from tests.service.formulation.test_running_gangs import PREEMPT, urgent
+from tests.service.evictions import PREEMPT, urgent
 from tests.service.questions import GPU
 from tests.service.search.test_eviction_on_devices import shared
 

@@ -9,7 +9,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.plan import Units
 from placement_service.formulation.problem import Problem, UnitsOnNode
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, cluster, running, urgent
+from tests.service.evictions import PREEMPT, REPACK, cluster, running, urgent
 from tests.service.questions import gang
 
 OLD, URGENT, EQUAL = GangIdx(0), GangIdx(1), GangIdx(2)

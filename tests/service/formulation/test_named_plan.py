@@ -8,7 +8,7 @@ from dataclasses import replace
 from placement_service.entities.request import Snapshot
 from placement_service.formulation.named_plan import PlanNames
 from placement_service.formulation.prepare import prepare
-from tests.service.formulation.test_running_gangs import REPACK, running, urgent
+from tests.service.evictions import REPACK, running, urgent
 from tests.service.questions import node
 
 #: Gangs that run, each on a node of its own beside an empty one.

@@ -11,7 +11,7 @@ from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import spare_victims
 from tests.service.cp_sat.test_victim_reach import new
-from tests.service.formulation.test_running_gangs import PREEMPT, running
+from tests.service.evictions import PREEMPT, running
 from tests.service.questions import node
 
 

@@ -26,7 +26,7 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.judge.verify import verify
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, running, urgent
+from tests.service.evictions import PREEMPT, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
 
 RACK = "rack"

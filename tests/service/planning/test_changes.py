@@ -8,7 +8,7 @@ import pytest
 
 from placement_service.entities.request import PodGang, Snapshot
 from placement_service.planning import changes
-from tests.service.formulation.test_running_gangs import running
+from tests.service.evictions import running
 from tests.service.questions import gang, node
 
 POD = "namespaces/ml/pods/mine-0"

@@ -43,7 +43,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.victim_stage import settle_victims
 from tests.brute import optimum
-from tests.service.formulation.test_running_gangs import (
+from tests.service.evictions import (
     PREEMPT,
     RECLAIM,
     REPACK,

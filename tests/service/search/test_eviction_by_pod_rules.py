@@ -21,7 +21,7 @@ from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.judge.verify import verify
-from tests.service.formulation.test_running_gangs import PREEMPT, REPACK, opened, running, urgent
+from tests.service.evictions import PREEMPT, REPACK, opened, running, urgent
 from tests.service.questions import gang, node
 from tests.service.search.test_eviction import answer
 

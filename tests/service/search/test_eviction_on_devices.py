@@ -20,8 +20,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
+from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.formulation.test_devices import board
-from tests.service.formulation.test_running_gangs import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
 from tests.service.search.test_eviction import answer
 

@@ -16,7 +16,7 @@ from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
-from tests.service.formulation.test_running_gangs import PREEMPT, cluster, running, urgent
+from tests.service.evictions import PREEMPT, cluster, running, urgent
 
 MINUTE = 60
 
