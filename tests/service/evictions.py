@@ -8,6 +8,7 @@ from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.request import (
     PODS,
     BoundPod,
+    PackingScope,
     PodGang,
     PodGroup,
     PodSet,
@@ -38,6 +39,13 @@ def running(
 
 def urgent(gpus: int = 8, priority: int = 100) -> PodGang:
     return replace(gang("urgent", pods=1, gpus=gpus), priority=priority)
+
+
+def new(pods: int, level: str = "") -> PodGang:
+    """Pods as large as a node, which may all need one domain of a level."""
+    one = replace(gang("new", pods=pods, gpus=8), priority=100)
+    scopes = (PackingScope("all", ("worker",), level),) if level else ()
+    return replace(one, packing_scopes=scopes)
 
 
 def cluster(*gangs: PodGang, used: int = 8, nodes: int = 1) -> Snapshot:

@@ -6,8 +6,7 @@ from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.request import Node, PodGang, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
-from tests.service.cp_sat.test_victim_reach import new
-from tests.service.evictions import PREEMPT, running
+from tests.service.evictions import PREEMPT, new, running
 from tests.service.questions import node
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from placement_service.cp_sat.victim_nodes import node_classes
 from placement_service.cp_sat.victim_reach import most_that_come
 from placement_service.cp_sat.waiting_parts import parts_of
-from placement_service.entities.request import PackingScope, PodGang, Snapshot
+from placement_service.entities.request import PackingScope, Snapshot
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx, LevelIdx
-from tests.service.evictions import PREEMPT, running
-from tests.service.questions import gang, node
+from tests.service.evictions import PREEMPT, new, running
+from tests.service.questions import node
 
 
 def reached(question: Snapshot, settled: Sequence[int] = ()) -> list[int]:
@@ -28,12 +28,6 @@ def reached(question: Snapshot, settled: Sequence[int] = ()) -> list[int]:
         for n in node_class.nodes.tolist():
             found[n] = int(fits[0, j])
     return found
-
-
-def new(pods: int, level: str = "") -> PodGang:
-    one = replace(gang("new", pods=pods, gpus=8), priority=100)
-    scopes = (PackingScope("all", ("worker",), level),) if level else ()
-    return replace(one, packing_scopes=scopes)
 
 
 NODES = tuple(node(f"{r}{i}", used=8, rack=r) for r in "ab" for i in range(2))

@@ -10,8 +10,7 @@ from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import spare_victims
-from tests.service.cp_sat.test_victim_reach import new
-from tests.service.evictions import PREEMPT, running
+from tests.service.evictions import PREEMPT, new, running
 from tests.service.questions import node
 
 

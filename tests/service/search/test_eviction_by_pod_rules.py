@@ -23,7 +23,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, opened, running, urgent
 from tests.service.questions import gang, node
-from tests.service.search.test_eviction import answer
+from tests.service.search.answering import answer
 
 PORT = HostPort(80)
 

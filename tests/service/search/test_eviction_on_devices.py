@@ -23,7 +23,7 @@ from placement_service.entities.solution import TierName
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
 from tests.service.formulation.test_devices import board
 from tests.service.questions import GPU, gang, node
-from tests.service.search.test_eviction import answer
+from tests.service.search.answering import answer
 
 
 def has(
