@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
@@ -122,19 +123,38 @@ class LinearModel:
         return Solved(values, self._bound(terms, measure, maximize, matrix, prices))
 
     def whole(
-        self, terms: Terms[int], *, maximize: bool, seconds: float, nodes: int | None = None
+        self,
+        terms: Terms[int],
+        *,
+        maximize: bool,
+        seconds: float,
+        nodes: int | None = None,
+        beyond: int | None = None,
+        fixed: Mapping[int, float] = MappingProxyType({}),
     ) -> Solved:
         """The best solution in whole numbers that is found in time, or in so many nodes of the
-        search tree, and its bound.
+        search tree, and its bound; of those where some variables are `fixed`.
+
+        With `beyond` only solutions better than that are looked for. If there are none, this is the
+        bound.
         """
         measure = self._measure(terms)
-        proto, _ = self._proto(terms, measure, maximize, whole=True)
+        sign = -1 if maximize else 1
+        proto, _ = self._proto([(v, sign * w) for v, w in terms], measure, False, whole=True)
+        bounds = proto.variables
+        for v, value in fixed.items():
+            bounds.lower_bounds[v] = bounds.upper_bounds[v] = value / self._unit[v]
         parameters = mathopt.SolveParameters(
             time_limit=time_limit(seconds),
             node_limit=nodes,
             relative_gap_tolerance=0.0,
             absolute_gap_tolerance=0.5,
         )
+        worst = math.inf
+        if beyond is not None:
+            # What is counted are multiples of the measure.
+            worst = math.ceil(sign * beyond / measure) - 0.5
+            parameters.highs.double_options["objective_bound"] = worst
         result = _solve(proto, mathopt.SolverType.HIGHS, parameters)
         reason = mathopt.TerminationReason(result.termination.reason)
         if reason in (
@@ -142,7 +162,7 @@ class LinearModel:
             # All variables have bounds.
             mathopt.TerminationReason.INFEASIBLE_OR_UNBOUNDED,
         ):
-            return Solved(None, None, proven=True)
+            return Solved(None, beyond, proven=True)
         if reason not in (
             mathopt.TerminationReason.OPTIMAL,
             mathopt.TerminationReason.FEASIBLE,
@@ -152,9 +172,17 @@ class LinearModel:
         best = result.termination.objective_bounds.dual_bound
         bound = None
         if math.isfinite(best):
-            bound = measure * (math.floor(best + SLACK) if maximize else math.ceil(best - SLACK))
+            bound = measure * sign * math.ceil(best - SLACK)
+        values = self._read(result)
+        if beyond is not None:
+            # What is not better may be found and called the best all the same.
+            if values is not None:
+                value = sum(w * values[v] for v, w in terms)
+                values = None if sign * value > worst * measure else values
+            if bound is not None and sign * bound > sign * beyond:
+                bound = beyond
         proven = reason is mathopt.TerminationReason.OPTIMAL
-        return Solved(self._read(result), bound, proven)
+        return Solved(values, bound, proven)
 
     def _measure(self, terms: Terms[int]) -> int:
         """A number of which all weights of a goal are multiples."""

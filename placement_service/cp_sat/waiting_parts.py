@@ -16,7 +16,7 @@ class WaitingPart:
     """A part of a waiting gang that lies in one domain of a level: units by pod class.
 
     It lies inside larger parts of its gang at the levels `within`, which count its units too. `own`
-    are the units of which no part inside it has a domain of its own.
+    are the units of which no part inside it has a domain of its own. `demands` are all inside it.
     """
 
     gang: GangIdx
@@ -25,6 +25,7 @@ class WaitingPart:
     units: Mapping[int, int]
     own: Mapping[int, int]
     within: frozenset[int] = frozenset()
+    demands: frozenset[int] = frozenset()
 
 
 def parts_of(problem: Problem, gang: Gang, counted: Collection[int]) -> Iterator[WaitingPart]:
@@ -56,7 +57,7 @@ def parts_of(problem: Problem, gang: Gang, counted: Collection[int]) -> Iterator
                     own[pod_class] += q.missing
         if units:
             at = part.required, part.scope.pin
-            yield WaitingPart(gang.index, *at, dict(units), dict(own), within)
+            yield WaitingPart(gang.index, *at, dict(units), dict(own), within, frozenset(inside))
 
 
 def _all_inside(part: Part) -> Iterator[Part]:

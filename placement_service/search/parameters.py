@@ -69,6 +69,19 @@ class SearchParameters:
     #: Variables up to which whole numbers cost no more than a linear program, and say all.
     victim_variables: int = 6_000
 
+    #: The share of the time that it may take for one goal in whole numbers: at first, until it is
+    #: known whether the sharp one bounds more, and then.
+    victim_first_share: float = 0.3
+    victim_solve_share: float = 0.9
+    #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
+    #: open at most of all there are, seconds and nodes of the search tree for each, and so many
+    #: without success end it.
+    victim_share: float = 0.35
+    victim_domains: float = 0.5
+    victim_seconds: float = 3.0
+    victim_nodes: int = 500
+    victim_in_vain: int = 15
+
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000
     #: The same for blocks for all gangs at once, which need no model.

@@ -8,6 +8,7 @@ Where the simple model does not settle a goal in its time, the sharp one goes on
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 from placement_service.cp_sat.linear_model import Floats, Solved
@@ -24,6 +25,7 @@ from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victims import spare_victims
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
+from placement_service.search.victim_neighbourhoods import Neighbourhoods
 
 
 def settle_victims(state: State) -> None:
@@ -33,19 +35,35 @@ def settle_victims(state: State) -> None:
         state.phase = "victims"
         if not any(g.keeps for g in state.problem.gangs):
             _accept(state, spare_victims(state.builder, state.plan, until=state.deadline))
-        descent = _Descent(state, large_only=True)
-        descent.run()
-        if descent.model.leaves_out and not state.proven and state.left > 0:
-            _Descent(state).run()
+        p, rng = state.parameters, random.Random(state.parameters.seed)
+        moves = any(g.keeps for g in state.problem.gangs)
+        share = p.victim_solve_share
+        first = _Descent(state, rng, share if moves else p.victim_first_share, large_only=True)
+        first.run()
+        if first.model.leaves_out and not state.proven and state.left > 0:
+            _Descent(state, rng, share).run()
         if not state.proven and state.left > 0:
-            _Descent(state, sharp=True).run()
+            sharp = _Descent(state, rng, share, sharp=True)
+            sharp.run()
+            if not (moves or sharp.says_more or state.proven) and state.left > 0:
+                _Descent(state, rng, share).run()
 
 
 class _Descent:
     """The descent from goal to goal: `held` of them are settled, and are rows in the model."""
 
-    def __init__(self, state: State, *, large_only: bool = False, sharp: bool = False) -> None:
+    def __init__(
+        self,
+        state: State,
+        rng: random.Random,
+        share: float,
+        *,
+        large_only: bool = False,
+        sharp: bool = False,
+    ) -> None:
+        """`share` is the share of the time that one goal may take in whole numbers."""
         self.state = state
+        self._share = share
         self.goals = state.goals
         self.sharp = sharp
         self.model = VictimModel(
@@ -59,21 +77,33 @@ class _Descent:
         #: must know.
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
         self.held = 0
+        self._neighbourhoods = Neighbourhoods(
+            state, self.model, rng, lambda values: self._aim(target_of(self.model, values))
+        )
         #: What these are held at.
         self._held_at: list[int] = []
         #: Bounds of the goals, each with those before it at their bounds.
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
         self._last: Floats | None = None
+        #: Whether it bounds the goals that come next by more than what was known.
+        self.says_more = False
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
         self._learns = True
 
     def run(self) -> None:
         while self.state.left > 0:
             if self.held == len(self.bounds):
+                known = self.state.bounds
                 self._relax()
+                self.says_more = self.state.bounds != known
             if self.held == len(self.bounds):
                 return
+            if not self._is_reached(self.held):
+                if self.sharp and self._learns and not self.says_more:
+                    # The other model, which is much smaller, says as much.
+                    return
+                self._improve()
             if self._is_reached(self.held):
                 self._keep(self.bounds[self.held])
             elif not self._solve() or not (self._learns or self.sharp):
@@ -91,6 +121,15 @@ class _Descent:
         self._learns = self._learns and reached == self.state.bounds[self.held]
         self._held_at.append(reached)
         self.held += 1
+
+    def _improve(self) -> None:
+        """A better plan for the next goal, from one neighbourhood after another."""
+        if self._improves():
+            self._neighbourhoods.improve(self.held)
+
+    def _improves(self) -> bool:
+        """Whether neighbourhoods are of use: the plan has all that earlier goals have to be."""
+        return not self.model.moves and self._plan_reaches(self.held)
 
     # --- bounds -----------------------------------------------------------------
 
@@ -143,11 +182,14 @@ class _Descent:
         """Settles goals in whole numbers; returns false when that finds nothing.
 
         The goals of a tier may well be at their bounds together, and then one solution says
-        so: the last is tried first, with those before at their bounds, then the one before.
+        so: the last is tried first, with those before at their bounds, then the one before. Where
+        neighbourhoods did not bring the next one to its bound, hardly any plan has it.
         """
         state, at = self.state, self.held
         tier = self.goals[at].tier
         last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
+        if self._improves():
+            last = at
         for k in range(last, at - 1, -1):
             terms = self._terms[k]
             if not terms or (k > at and self._says_the_same(k, terms)):
@@ -155,19 +197,24 @@ class _Descent:
             mark = self.model.mark()
             for i in range(at, k):
                 keep(self.goals[i], self.model, self.bounds[i])
-            if self._plan_reaches(k):
-                # Only what is as good as the plan is looked for.
-                keep(self.goals[k], self.model, state.worth.enough[k])
-            seconds = state.left / (2 if k == at else 4)
+            # Only what is better than the plan is looked for.
+            reached = state.worth.enough[k] if self._plan_reaches(k) else None
+            seconds = state.left * (self._share if k == at else self._share / 4)
             found = self.model.whole(
                 terms,
                 maximize=not self.goals[k].tier.minimize,
                 seconds=max(state.parameters.least_seconds, state.at_most(seconds)),
+                beyond=reached,
             )
             self.model.undo(mark)
             if found.values is not None:
                 self._take(k, terms, found)
                 return True
+            if reached is not None and found.bound == reached:
+                self._settle(k, reached)
+                return True
+            if found.bound is not None:
+                self._learn(k, found.bound)
             if state.left <= 0:
                 break
         return False
@@ -185,18 +232,34 @@ class _Descent:
         while self.held < k:
             self._keep(self.bounds[self.held])
         reached = _value(terms, found.values)
-        tightened = False
-        if found.bound is not None and found.bound != self.bounds[k]:
-            self.bounds[k] = found.bound
-            if self._learns:
-                self.state.learn(k, found.bound)
-            tightened = True
+        tightened = found.bound is not None and self._learn(k, found.bound)
         if not (self._learns and self.state.first_open > k):
             # The plan does not reach the solution.
             self._aim(target_of(self.model, found.values))
         self._keep(reached)
         if tightened:
             self._relax()
+
+    def _settle(self, k: int, reached: int) -> None:
+        """Holds the goals that the plan settles: no other has more of the last one."""
+        tightened = self._learn(k, reached)
+        while self.held < k:
+            self._keep(self.bounds[self.held])
+        self._keep(reached)
+        if tightened:
+            self._relax()
+
+    def _learn(self, k: int, bound: int) -> bool:
+        """Takes a bound of a goal, with those before it at their bounds; returns whether it says
+        more than what is known.
+        """
+        worse = max if self.goals[k].tier.minimize else min
+        if worse(bound, self.bounds[k]) == self.bounds[k]:
+            return False
+        self.bounds[k] = bound
+        if self._learns:
+            self.state.learn(k, bound)
+        return True
 
     # --- plans ------------------------------------------------------------------
 

@@ -1,0 +1,100 @@
+"""Parts of the victim model that are open while all the rest is as a plan has it.
+
+Open are all nodes of some domains: what comes to them, which parts of waiting gangs lie where in
+them, and whether gangs that run there stay. All else keeps the value that the plan gives it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.formulation.plan import Plan
+
+
+class Regions:
+    """The domains of one level, the broadest that a part of a waiting gang requires: -1 and no
+    domains where there is none.
+    """
+
+    def __init__(self, model: VictimModel) -> None:
+        self._model = model
+        problem = model.problem
+        levels = {part.level for part in model.parts}
+        self.level = min(levels, key=lambda i: problem.levels[i].count, default=-1)
+        #: How many domains there are.
+        self.count = problem.levels[self.level].count if self.level >= 0 else 0
+        self._class_of = np.full(problem.node_count, -1)
+        for j, node_class in enumerate(model.classes):
+            self._class_of[node_class.nodes] = j
+        if self.level < 0:
+            return
+        broad = problem.levels[self.level].domain
+        self._of_class = [int(broad[c.nodes[0]]) for c in model.classes]
+        #: The domains that have a node in common with the domain of a part, by level and domain.
+        self._around: dict[tuple[int, int], frozenset[int]] = {}
+        for p, d in model.here:
+            at = model.parts[p].level, d
+            if at not in self._around:
+                inside = problem.levels[at[0]].domain == d
+                self._around[at] = frozenset(broad[inside].tolist())
+
+    def fixed(self, plan: Plan, domains: Collection[int]) -> Mapping[int, float]:
+        """The variables that keep their values of the plan while some domains are open."""
+        model = self._model
+        kept, loads = self._units(plan)
+        found: dict[int, float] = {}
+        for (a, j), v in model.load.items():
+            if self._of_class[j] not in domains:
+                found[v] = loads.get((model.asked[a], j), 0)
+        touched = {g for g, j, _ in model.kept if self._of_class[j] in domains}
+        for gang in model.running:
+            if gang.index not in touched:
+                found[model.placed[gang.index]] = float(bool(plan.get(gang.index)))
+        for (g, j, s), (v, units) in model.kept.items():
+            if g not in touched and v != model.placed[g]:
+                found[v] = kept.get((g, j, model.problem.request[s].tobytes()), 0) / units
+        used = self._used(plan)
+        closed = {
+            p for p, ds in used.items() if not all(self._around[at] <= set(domains) for at in ds)
+        }
+        for (p, d), v in model.here.items():
+            at = model.parts[p].level, d
+            if p in closed or not self._around[at] <= set(domains):
+                found[v] = float(at in used.get(p, ()))
+        return found
+
+    def _units(
+        self, plan: Plan
+    ) -> tuple[Mapping[tuple[int, int, bytes], int], Mapping[tuple[int, int], int]]:
+        """Units that stay, by gang, node class and request; those that come, by pod class and node
+        class.
+        """
+        kept: defaultdict[tuple[int, int, bytes], int] = defaultdict(int)
+        loads: defaultdict[tuple[int, int], int] = defaultdict(int)
+        request = self._model.problem.request
+        for g, units in plan.items():
+            gang = self._model.problem.gangs[g]
+            home = {(h.demand, h.node): h.units for h in gang.home}
+            for d, n, count in units:
+                pod_class, j = gang.demands[d].pod_class, int(self._class_of[n])
+                stay = min(count, home.get((d, n), 0))
+                if stay:
+                    kept[g, j, request[pod_class].tobytes()] += stay
+                if count > stay:
+                    loads[pod_class, j] += count - stay
+        return kept, loads
+
+    def _used(self, plan: Plan) -> Mapping[int, set[tuple[int, int]]]:
+        """The domain, with its level, of each part that the plan places."""
+        found: dict[int, set[tuple[int, int]]] = {}
+        for p, part in enumerate(self._model.parts):
+            domain = self._model.problem.levels[part.level].domain
+            units = plan.get(part.gang, ())
+            if units:
+                inside = {int(domain[n]) for d, n, _ in units if d in part.demands}
+                found[p] = {(part.level, d) for d in inside}
+        return found

@@ -1,0 +1,76 @@
+"""Neighbourhoods of the victim model: a few domains are open, the rest is as in the plan.
+
+Which gangs give way in one block hardly depends on another one, so a few blocks at a time are
+settled in a small part of the time that all take. More of them are opened at once when that no
+longer helps, and fewer when it takes too long.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from placement_service.cp_sat.linear_model import Floats
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_regions import Regions
+from placement_service.search.incumbent import State
+from placement_service.search.lexicographic import keep
+
+
+class Neighbourhoods:
+    """Better plans, goal by goal. `aim` makes the plan that a solution describes."""
+
+    def __init__(
+        self,
+        state: State,
+        model: VictimModel,
+        rng: random.Random,
+        aim: Callable[[Floats], None],
+    ) -> None:
+        self._state = state
+        self._model = model
+        self._aim = aim
+        self._regions = Regions(model)
+        self._random = rng
+
+    def improve(self, i: int) -> None:
+        """Improves the i-th goal of the plan, with those before it as good as they are."""
+        state, p = self._state, self._state.parameters
+        most = int(self._regions.count * p.victim_domains)
+        until = state.left - state.at_most(state.left * p.victim_share)
+        width, in_vain = float(p.fewest_domains), 0
+        while (
+            most >= p.fewest_domains
+            and in_vain < p.victim_in_vain
+            and not state.reaches(i)
+            and state.left > max(until, p.least_seconds)
+        ):
+            before = state.worth
+            settled = self._open(i, min(most, int(width)))
+            if state.worth.rank > before.rank:
+                in_vain = 0
+            else:
+                in_vain += 1
+                width = width + p.wider if settled else max(p.fewest_domains, width - p.narrower)
+
+    def _open(self, i: int, domains: int) -> bool:
+        """Settles one neighbourhood; returns false if that takes too long."""
+        state, model, p = self._state, self._model, self._state.parameters
+        goal = state.goals[i]
+        mark = model.mark()
+        for earlier, enough in zip(state.goals[:i], state.worth.enough, strict=False):
+            keep(earlier, model, enough)
+        found = model.whole(
+            goal.terms(model) or [],
+            maximize=not goal.tier.minimize,
+            seconds=state.at_most(p.victim_seconds),
+            nodes=p.victim_nodes,
+            beyond=state.worth.enough[i],
+            fixed=self._regions.fixed(
+                state.plan, self._random.sample(range(self._regions.count), domains)
+            ),
+        )
+        model.undo(mark)
+        if found.values is not None:
+            self._aim(found.values)
+        return found.proven

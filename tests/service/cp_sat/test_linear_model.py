@@ -1,0 +1,52 @@
+"""Solves in whole numbers: what is looked for, and what may be said when nothing is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.formulation.tiers.goal import Terms
+
+
+def three() -> tuple[LinearModel, Terms[int]]:
+    """At most two of three; the best have a value of 5000."""
+    model = LinearModel()
+    x, y, z = (model.variable(1) for _ in range(3))
+    model.row([(x, 1), (y, 1), (z, 1)], most=2)
+    return model, [(x, 1000), (y, 2000), (z, 3000)]
+
+
+@pytest.mark.parametrize("beyond", [None, 0, 4000, 4999])
+def test_a_better_solution_is_found(beyond: int | None) -> None:
+    model, terms = three()
+    found = model.whole(terms, maximize=True, seconds=10, beyond=beyond)
+    assert found.values is not None
+    assert found.values.round().tolist() == [0, 1, 1]
+    assert found.bound == 5000
+
+
+@pytest.mark.parametrize("beyond", [5000, 6000])
+def test_where_nothing_is_better_that_is_the_bound(beyond: int) -> None:
+    model, terms = three()
+    found = model.whole(terms, maximize=True, seconds=10, beyond=beyond)
+    assert found.values is None
+    assert found.bound == beyond
+
+
+@pytest.mark.parametrize(("beyond", "least"), [(3000, 2000), (2000, None), (1000, None)])
+def test_less_is_better_where_it_is_minimised(beyond: int, least: int | None) -> None:
+    model, terms = three()
+    model.row([(v, 1) for v, _ in terms], least=1)
+    model.row([(0, 1)], most=0)
+    found = model.whole(terms, maximize=False, seconds=10, beyond=beyond)
+    assert (found.values is not None) == (least is not None)
+    assert found.bound == (beyond if least is None else least)
+
+
+def test_fixed_variables_keep_their_values_and_count() -> None:
+    model, terms = three()
+    found = model.whole(terms, maximize=True, seconds=10, beyond=3000, fixed={0: 1.0})
+    assert found.values is not None
+    assert found.values.round().tolist() == [1, 0, 1]
+    assert found.bound == 4000
+    assert model.whole(terms, maximize=True, seconds=10, beyond=4000, fixed={0: 1.0}).values is None

@@ -1,0 +1,80 @@
+"""A few domains of the victim model at a time, while all the rest is as in the plan."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+
+from placement_service.cp_sat.linear_model import Floats
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_regions import Regions
+from placement_service.entities.request import PackingScope, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, NodeIdx
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan, home_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.problem import Problem, UnitsOnNode
+from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
+from placement_service.search.victim_neighbourhoods import Neighbourhoods
+from tests.service.formulation.test_running_gangs import PREEMPT, running, urgent
+from tests.service.questions import node
+
+PARAMETERS = replace(DEFAULTS, victim_domains=1.0)
+
+
+def two_racks() -> tuple[Problem, Plan]:
+    """Of two racks with one gang each, the plan clears the one with the larger gang."""
+    racks = {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
+    nodes = tuple(node(name, used=8, rack=rack) for name, rack in racks.items())
+    large = running("large", "a0", "a1", gpus=8)
+    fixed = replace(running("fixed", "b1", gpus=8), not_preemptible=True)
+    small = running("small", "b0", gpus=8)
+    new = replace(urgent(), packing_scopes=(PackingScope("s", ("worker",), "rack"),))
+    question = Snapshot(nodes, (large, fixed, small, new))
+    problem = formulate(question, PREEMPT, prepare(question, PREEMPT))
+    [waiting] = [g for g in problem.pending if not g.home]
+    plan = {g: units for g, units in home_plan(problem).items() if len(units) == 1}
+    plan[waiting.index] = (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),)
+    return problem, plan
+
+
+def test_the_plan_is_a_solution_and_all_but_open_domains_keeps_its_values() -> None:
+    problem, plan = two_racks()
+    model = VictimModel(problem)
+    regions = Regions(model)
+    assert regions.count == 2
+    [waiting] = model.waiting
+    model.row([(model.placed[waiting.index], 1)], least=1)
+    stay = [(model.placed[g.index], 1) for g in model.running]
+    placed = {g.index: round(g.index in plan) for g in problem.gangs}
+    for domains in ([], [0]):
+        found = model.whole(stay, maximize=True, seconds=10, fixed=regions.fixed(plan, domains))
+        assert found.values is not None
+        assert {g: round(found.values[v]) for g, v in model.placed.items()} == {
+            g: placed[g] for g in model.placed
+        }
+    found = model.whole(stay, maximize=True, seconds=10, fixed=regions.fixed(plan, [0, 1]))
+    assert found.values is not None
+    assert round(sum(found.values[v] for v, _ in stay)) == 1
+
+
+def test_a_better_plan_is_found_when_the_right_domains_are_open() -> None:
+    problem, plan = two_racks()
+    state = State(
+        problem,
+        to_solution(problem, plan),
+        time.monotonic() + 30,
+        lambda _: None,
+        replace(PARAMETERS, victim_in_vain=1),
+    )
+    model = VictimModel(problem)
+    seen: list[Floats] = []
+    goal = state.first_open
+    Neighbourhoods(state, model, random.Random(1), seen.append).improve(goal)
+    [better] = seen
+    terms = state.goals[goal].terms(model)
+    assert terms
+    assert round(sum(w * better[v] for v, w in terms)) > state.worth.values[goal]
