@@ -62,6 +62,10 @@ class BlockAssignment:
         """What is above the rows of blocks."""
         return int(self._over.sum())
 
+    def is_over(self, block: int) -> bool:
+        """Whether a block holds more than its rows allow."""
+        return bool(self._over[block])
+
     def _measure(self) -> None:
         self._over: Ints = _above(self.load - self._room)
         self.cost = int(self._over.sum() + (self.count * self._apart).sum())

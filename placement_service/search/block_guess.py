@@ -312,6 +312,9 @@ class BlockGuess:
         """Obey rows against what racks of some blocks do not hold; whether there are any."""
         broken = False
         for b, block in enumerate(self.mine.blocks.order):
+            if search.is_over(b):
+                # A row against another block already says so of this one.
+                continue
             inside: Counter[Kind] = Counter()
             for k in np.flatnonzero(search.count[:, b]).tolist():
                 inside.update(items[k].parts * int(search.count[k, b]))

@@ -175,6 +175,15 @@ def test_two_gangs_change_places_where_no_one_can_move() -> None:
     assert search.cost == 0
 
 
+def test_a_block_that_breaks_a_row_learned_for_another_one_is_known() -> None:
+    takes, room = np.array([[5], [4]]), np.array([[10], [9], [10]])
+    search = BlockAssignment(takes, room, np.array([100, 100]), seed=1)
+    search.begin(np.array([[2, 0, 2, 0], [0, 2, 0, 0]]))
+    assert not any(search.is_over(b) for b in range(3))
+    search.learn(np.array([[1], [0]]), np.array([[1], [1], [1]]))
+    assert [search.is_over(b) for b in range(3)] == [True, False, True]
+
+
 def test_a_search_stops_when_its_time_is_over() -> None:
     takes, room = np.array([[5], [4]]), np.array([[10], [9]])
     search = BlockAssignment(takes, room, np.array([100, 100]), seed=1)
