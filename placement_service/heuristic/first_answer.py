@@ -20,7 +20,13 @@ from placement_service.formulation.plan import (
 )
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.lone_gang import settle
-from placement_service.heuristic.orders import orders
+from placement_service.heuristic.orders import (
+    TurnOrder,
+    most_important_first,
+    narrowest_first,
+    orders,
+    widest_first,
+)
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
 
@@ -46,7 +52,8 @@ def first_answer(
     It begins with the gangs in turn, the oldest first: that is what any scheduler does, and gangs
     that come late mostly find no room, so hardly anything is lost where time is short.
 
-    Where running gangs may give way, all stay at first, and then make room.
+    Where running gangs may give way, all stay at first, and then make room; where they may be
+    moved, for several gangs in two orders.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
     always taken. After half of the time the second order is not begun, unless no clock may decide.
@@ -68,7 +75,12 @@ def first_answer(
     # No answer may be worse than the oldest first, so that comes before all else.
     best = builder.build(oldest_first, start=home)
     if home:
-        best = _better(problem, best, _with_victims(builder, home, until=deadline))
+        # The gang with least choice first.
+        first, second = narrowest_first(problem), widest_first(problem)
+        best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
+        if _several_move(problem) and not enough(best) and time.monotonic() <= half:
+            # Where pods move, what counts more is who finds free nodes.
+            best = _better(problem, best, _with_victims(builder, home, second, until=deadline))
         if all(is_placed(g, best) for g in problem.pending if not g.home):
             return to_solution(problem, best)
     if previous and not home and not enough(best):
@@ -80,7 +92,7 @@ def first_answer(
     if several and not enough(best) and time.monotonic() <= half:
         best = _better(problem, best, builder.build(hardest_first, start=home))
     if home and time.monotonic() < deadline:
-        opened = make_room(builder, best, until=deadline)
+        opened = make_room(builder, best, most_important_first(problem), until=deadline)
         if opened is not best:
             plan = builder.build(hardest_first, start=opened)
             if budgets_hold(problem, plan):
@@ -88,11 +100,9 @@ def first_answer(
     return to_solution(problem, best)
 
 
-def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
-    """Room for all waiting gangs, the hardest to place first: the gang with least choice chooses
-    first.
-    """
-    opened = make_room(builder, home, until=until, by_priority=False)
+def _with_victims(builder: Builder, home: Plan, order: TurnOrder, *, until: float) -> Plan | None:
+    """Room for all waiting gangs, where nothing has moved yet."""
+    opened = make_room(builder, home, order, until=until)
     plan = builder.build(orders(builder.problem)[0], start=opened)
     return plan if budgets_hold(builder.problem, plan) else None
 
@@ -100,6 +110,11 @@ def _with_victims(builder: Builder, home: Plan, *, until: float) -> Plan | None:
 def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:
     """The other plan if it is better than the best so far."""
     return best if plan is None else max(best, plan, key=lambda p: worth(problem, p).rank)
+
+
+def _several_move(problem: Problem) -> bool:
+    """Whether running gangs may be moved, for several that wait."""
+    return any(g.keeps for g in problem.gangs) and sum(not g.home for g in problem.pending) > 1
 
 
 def is_large(problem: Problem) -> bool:

@@ -8,6 +8,8 @@ from placement_service.formulation.problem import Gang, Problem
 
 #: Sorts gangs: smaller keys are placed first.
 Order = Callable[[Gang], object]
+#: The same, for the turns in which gangs make room.
+TurnOrder = Callable[[Gang], tuple[int, ...]]
 
 
 def orders(problem: Problem) -> tuple[Order, ...]:
@@ -33,3 +35,35 @@ def orders(problem: Problem) -> tuple[Order, ...]:
         lambda g: (-hardest[g.index], -size[g.index]),
         lambda g: (-len(g.scopes), -size[g.index]),
     )
+
+
+def narrowest_first(problem: Problem) -> TurnOrder:
+    """Gangs with the narrowest domains first, those without any last; of equals the largest."""
+    return lambda gang: (-_domains(problem, gang), *_largest_first(problem, gang))
+
+
+def widest_first(problem: Problem) -> TurnOrder:
+    """Gangs with the widest domains first, those without any last; of equals the largest."""
+
+    def key(gang: Gang) -> tuple[int, ...]:
+        domains = _domains(problem, gang)
+        return (not domains, domains, *_largest_first(problem, gang))
+
+    return key
+
+
+def most_important_first(problem: Problem) -> TurnOrder:
+    """Gangs of the highest priority first, of these those with the narrowest domains."""
+    narrowest = narrowest_first(problem)
+    return lambda gang: (-gang.priority, *narrowest(gang))
+
+
+def _domains(problem: Problem, gang: Gang) -> int:
+    """How many domains its narrowest required level has, 0 for no level."""
+    levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)
+    return max(levels, default=0)
+
+
+def _largest_first(problem: Problem, gang: Gang) -> tuple[int, ...]:
+    size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
+    return (-size, -gang.priority, gang.index)

@@ -30,10 +30,11 @@ from placement_service.formulation.arrays import Ints, pods_that_fit
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Demand, Gang, Problem
+from placement_service.formulation.problem import Demand, Gang
 from placement_service.heuristic.clearing import Clearing
 from placement_service.heuristic.domain_assignment import least_assignment
 from placement_service.heuristic.gang_units import OutOfTime
+from placement_service.heuristic.orders import TurnOrder, narrowest_first
 from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.victim_plan import Cost, VictimPlan
 from placement_service.heuristic.victim_prices import Floats, NodePrices
@@ -70,21 +71,16 @@ class _Need(NamedTuple):
     level: int
 
 
-def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool = True) -> Plan:
-    """The plan with gangs that wait placed in the room of victims, as far as time allows.
-
-    The most important gangs come first, or else those with the narrowest domains, the largest
-    first, which costs least where there is room for all. With moves the placed gangs are then
-    placed once more, each beside all the others.
+def make_room(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -> Plan:
+    """The plan with gangs that wait placed in the room of victims, as far as time allows, those
+    first that `order` says. With moves the placed gangs are then placed once more, each beside all
+    the others.
     """
     waiting = [g for g in builder.problem.pending if not g.home and g.index not in plan]
     if not waiting:
         return plan
     search = _Search(builder, plan)
-    if by_priority:
-        waiting.sort(key=lambda g: (-g.priority, _narrowest_first(builder.problem, g)))
-    else:
-        waiting.sort(key=lambda g: _narrowest_first(builder.problem, g))
+    waiting.sort(key=order)
     waiting = bases_first(waiting)
     try:
         search.make_room_for(waiting, until)
@@ -101,7 +97,7 @@ def make_room(builder: Builder, plan: Plan, *, until: float, by_priority: bool =
 def spare_victims(builder: Builder, plan: Plan, *, until: float) -> Plan:
     """A plan that loses less to the same waiting gangs, if there is one nearby; without moves."""
     placed = [g for g in builder.problem.pending if not g.home and g.index in plan]
-    placed = bases_first(sorted(placed, key=lambda g: _narrowest_first(builder.problem, g)))
+    placed = bases_first(sorted(placed, key=narrowest_first(builder.problem)))
     search = _Search(builder, plan)
     try:
         for anew in (True, *[False] * MOST_ROUNDS):
@@ -113,13 +109,6 @@ def spare_victims(builder: Builder, plan: Plan, *, until: float) -> Plan:
         # The plan found so far is whole.
         pass
     return search.best
-
-
-def _narrowest_first(problem: Problem, gang: Gang) -> tuple[int, ...]:
-    """Gangs with the narrowest domains first, of these the largest."""
-    levels = (problem.levels[s.required].count for s in gang.scopes if s.required >= 0)
-    size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
-    return (-max(levels, default=0), -size, -gang.priority, gang.index)
 
 
 class _Search:

@@ -31,7 +31,7 @@ from placement_service.formulation.objective import worth
 from placement_service.formulation.plan import Plan, from_solution
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.heuristic.orders import orders
+from placement_service.heuristic.orders import narrowest_first, orders
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.victims import make_room
 from placement_service.search.lexicographic import keep
@@ -118,7 +118,7 @@ def plans(problem: Problem) -> Iterator[Plan]:
         home = {g.index: tuple(g.home) for g in problem.gangs if g.home}
         built = builder.build(order, start=home)
         yield built
-        yield make_room(builder, built, until=time.monotonic() + LONG, by_priority=False)
+        yield make_room(builder, built, narrowest_first(problem), until=time.monotonic() + LONG)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=["preempt", "repack"])

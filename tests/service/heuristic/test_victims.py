@@ -113,6 +113,21 @@ def test_no_pod_moves_to_a_node_that_another_gang_needs() -> None:
     assert len({b.gang for b in plan.bindings} & {inside.name, anywhere.name}) == 2
 
 
+def test_a_gang_of_a_rack_leaves_the_only_free_block_to_another() -> None:
+    """Block a has two free nodes in two racks, and block b one."""
+    nodes = [node("a0", rack="a0", block="a"), node("a1", rack="a1", block="a")]
+    nodes += [node("b0", rack="b0", block="b"), node("b1", used=4, rack="b0", block="b")]
+    nodes += [node("c0", used=4)]
+    fixed = replace(running("fixed", "c0"), not_preemptible=True)
+    small = in_one_rack(replace(gang("small", pods=1, gpus=8), priority=0))
+    large = replace(gang("large", pods=2, gpus=8), priority=0)
+    large = replace(large, packing_scopes=(PackingScope("all", ("worker",), "block"),))
+    gangs = (running("old", "b1"), fixed, small, large)
+    plan = first_plan(Snapshot(tuple(nodes), gangs), REPACK)
+    assert not plan.evictions
+    assert len(plan.bindings) == 3
+
+
 def test_gangs_that_wait_make_room_together() -> None:
     """What was moved for one gang is not in the way of the next."""
     nodes = [node(f"n{i}", used=4) for i in range(6)]
