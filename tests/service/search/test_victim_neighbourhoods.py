@@ -19,7 +19,7 @@ from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
-from tests.service.formulation.test_running_gangs import PREEMPT, running, urgent
+from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
 
 PARAMETERS = replace(DEFAULTS, victim_domains=1.0)
