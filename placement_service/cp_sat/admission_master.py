@@ -61,9 +61,11 @@ class AdmissionMaster:
         places: Sequence[PlaceRows] = (),
         *,
         wide: bool = False,
+        each: bool = False,
     ) -> None:
         """With `places` it also counts which gangs lie whole in which of them, and if `wide`
-        how many places those use that lie whole in none.
+        how many places those use that lie whole in none; if `each` how many all use, where
+        few classes prefer any.
         """
         self.counting = counting
         self.problem = counting.problem
@@ -82,7 +84,7 @@ class AdmissionMaster:
         self._near = self._near_gangs()
         self._uses: dict[int, list[Var]] = {}
         for rows in places:
-            known = NearPlaces(self.cp, rows, self._admitted, wide=wide)
+            known = NearPlaces(self.cp, rows, self._admitted, wide=wide, each=each)
             self._uses |= known.uses
             for i, near in known.near.items():
                 if i in self._near:

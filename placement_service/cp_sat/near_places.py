@@ -9,14 +9,20 @@ from ortools.sat.python import cp_model
 
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.solving import Var, limit
-from placement_service.cp_sat.wide_gangs import WideGangs
+from placement_service.cp_sat.wide_gangs import WideGangs, are_few
 
 
 class NearPlaces:
     """Variables for one level, under its rows; `near` by class are those that prefer it."""
 
     def __init__(
-        self, cp: cp_model.CpModel, places: PlaceRows, admitted: Sequence[Var], *, wide: bool
+        self,
+        cp: cp_model.CpModel,
+        places: PlaceRows,
+        admitted: Sequence[Var],
+        *,
+        wide: bool,
+        each: bool,
     ) -> None:
         classes = places.counting.classes
         most = np.array([[len(c.gangs)] * places.count for c in classes], dtype=np.int64)
@@ -44,5 +50,7 @@ class NearPlaces:
                 limit(cp, index[there, p], row.weight[there], int(row.room[p]))
         for c in places.require:
             self.near.pop(c)
-        #: By class, the places of gangs that lie whole in none of them.
-        self.uses = WideGangs(cp, places, admitted, most, at).uses if wide else {}
+        #: By class, the places of gangs of which each is counted.
+        self.uses: dict[int, list[Var]] = {}
+        if wide or (each and are_few(places)):
+            self.uses = WideGangs(cp, places, admitted, most, at, each=each).uses

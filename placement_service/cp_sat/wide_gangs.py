@@ -1,4 +1,5 @@
 """Gangs that no place they prefer can hold whole: how many places they use at least, all together.
+Where few classes of gangs prefer any place, all of them may be counted like this.
 
 With `use[C, P]` gangs of a class that have parts in place P, and `inside[C, k, P]` parts of kind k
 of these gangs there, of which one counts `weight(k)` in a row of `place_rows`:
@@ -29,6 +30,11 @@ from placement_service.formulation.arrays import Ints
 MOST_CLASSES = 8
 
 
+def are_few(places: PlaceRows) -> bool:
+    """Whether so few classes prefer a place that all of them can be counted."""
+    return len(places.beyond) + len(places.prefer) <= MOST_CLASSES
+
+
 class WideGangs:
     """Posts the rows of some classes; `uses` are their places, by class.
 
@@ -43,14 +49,21 @@ class WideGangs:
         admitted: Sequence[Var],
         most: Ints,
         near: Mapping[tuple[int, int], Var],
+        *,
+        each: bool,
     ) -> None:
+        """If `each`, all classes are counted where they are few enough."""
         self._cp, self._places, self._admitted, self._near = cp, places, admitted, near
         self.uses: dict[int, list[Var]] = {}
+        split = [*places.beyond, *(c for c in places.prefer if not most[c].any())]
+        all_of_them = each and are_few(places)
+        # What needs a place of the level is whole in one anyway.
+        free = [c for c in (*places.beyond, *places.prefer) if c not in places.require]
+        wide = free if all_of_them else split[:MOST_CLASSES]
         # A node in none of the places may hold any part.
-        wide = [*places.beyond, *(c for c in places.prefer if not most[c].any())]
-        for c in [] if places.has_others else wide[:MOST_CLASSES]:
+        for c in [] if places.has_others else wide:
             known = places.counting.classes[c]
-            least = max(1, known.beyond) + 1
+            least = max(1, known.beyond) + 1 if c in split else 1
             self.uses[c] = [cp.new_int_var(0, len(known.gangs), "") for _ in range(places.count)]
             cp.add(cp_model.LinearExpr.sum(self.uses[c]) >= least * admitted[c])
         self._inside: dict[tuple[int, int], dict[Content, list[Var]]] = {}

@@ -24,7 +24,7 @@ def count_places(state: State) -> None:
     state.counted_places = before
     # What gangs of several places use takes longer to settle and is seldom more: `confirm_places`
     # counts it once there is a plan that may be the best.
-    master = _master(state, at, wide=False)
+    master = _master(state, at, wide=False, each=True)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -47,7 +47,7 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     p = state.parameters
     if state.left <= p.least_seconds or len(state.counting.units) > p.place_torn_ways:
         return None
-    master = _master(state, at, wide=wide, only=level)
+    master = _master(state, at, wide=wide, each=False, only=level)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return None
@@ -74,7 +74,7 @@ def confirm_places(state: State) -> None:
     easier to show than the value of the best one.
     """
     at = state.first_open
-    master = _master(state, at, wide=True) if _is_open(state) else None
+    master = _master(state, at, wide=True, each=True) if _is_open(state) else None
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return
@@ -99,7 +99,7 @@ def _is_open(state: State) -> bool:
 
 
 def _master(
-    state: State, at: int, *, wide: bool, only: int | None = None
+    state: State, at: int, *, wide: bool, each: bool, only: int | None = None
 ) -> AdmissionMaster | None:
     """The master with places of the levels that gangs prefer, or of one `only`, held at all goals
     before `at`.
@@ -108,7 +108,7 @@ def _master(
     places = [rows for rows in _places(state) if only in (None, rows.level)]
     if not places or state.left <= BUILDING * (time.monotonic() - begin):
         return None
-    master = AdmissionMaster(state.counting, state.parameters.model, places, wide=wide)
+    master = AdmissionMaster(state.counting, state.parameters.model, places, wide=wide, each=each)
     before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
     for goal, floor, bound in list(before)[:at]:
         keep(goal, master, bound if floor is None else floor)

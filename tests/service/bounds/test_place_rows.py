@@ -154,3 +154,12 @@ def test_what_takes_long_to_count_is_not_asked() -> None:
     few = replace(DEFAULTS, place_torn_ways=0)
     state = counted(scenario, few)
     assert least_torn(state, broadest_level(state), wide=False) is None
+
+
+def test_a_gang_that_is_not_in_the_only_place_for_it_uses_all_others() -> None:
+    """Each of two alone lies whole; of both one is in three racks, which is two more than one."""
+    scenario = Scenario("b1/r1: a1=8 a2=8 a3=8 | b1/r2: c1=8 | b1/r3: d1=8 | b1/r4: e1=8")
+    for name in "ab":
+        scenario = scenario.gang(name, pods=3, gpus=8, prefer="rack")
+    assert fewest_domains(scenario, by_place=False) == 1
+    assert fewest_domains(scenario) == 2

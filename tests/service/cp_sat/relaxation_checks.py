@@ -123,8 +123,10 @@ def place_rows_hold(case: Case, met: Met) -> None:
 
 
 def the_master_of_places_admits_it(case: Case, _: Met) -> None:
-    for wide in (False, True):
-        master = AdmissionMaster(case.counting, case.parameters.model, places(case), wide=wide)
+    for wide, each in ((False, False), (True, False), (True, True)):
+        master = AdmissionMaster(
+            case.counting, case.parameters.model, places(case), wide=wide, each=each
+        )
         for goal, value in zip(case.worth.goals, case.worth.values, strict=True):
             if goal.terms(master) is None:
                 break
