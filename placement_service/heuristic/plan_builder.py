@@ -31,6 +31,8 @@ class Builder:
         self.until = until
         self.problem = problem
         self.topology = Topology(problem)
+        #: Of an open gang the units that it had last, and those that are not at home then.
+        self._lacking: dict[GangIdx, tuple[Units, Units]] = {}
         # A gang's turn comes with the first goal that it counts for.
         goals = list(enumerate(admitted.goals(problem)))
         self._turn = {
@@ -185,7 +187,7 @@ class Builder:
         for index in gangs:
             gang = self.problem.gangs[index]
             held = plan.get(index, ())
-            if not self.base_is_placed(gang, plan) or not _may_be_home(residual, gang, held):
+            if not self.base_is_placed(gang, plan) or not self._may_be_home(residual, gang, held):
                 continue
             mark, queues = residual.mark(), residual.queues
             before = queues.left
@@ -197,6 +199,19 @@ class Builder:
             else:
                 residual.undo(mark)
                 queues.left = before
+
+    def _may_be_home(self, residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
+        """Whether there is room at home for the pods of a gang that ran there and left; where a
+        gang may move to nodes of its own, that is not known before it goes back.
+        """
+        if gang.keeps:
+            return True
+        if not held:
+            return residual.fits(gang, gang.home)
+        known = self._lacking.get(gang.index)
+        if known is None or known[0] is not held:
+            known = self._lacking[gang.index] = held, _beyond(gang.home, held)
+        return residual.fits(gang, known[1])
 
     def move(self, residual: ResidualCapacity, plan: dict[GangIdx, Units], gang: Gang) -> bool:
         """Places the pods that left of a gang elsewhere, or else the whole gang. Returns false if
@@ -272,6 +287,9 @@ class Builder:
         """As many extras as fit, gangs of higher priority first."""
         able = [g for g in gangs if g.placeable and g.extras]
         for gang in sorted(able, key=lambda g: (-g.priority, g.index)):
+            here = sum(count for *_, count in plan.get(gang.index, ()))
+            if here >= sum(q.pending for q in gang.requirements):
+                continue
             if is_placed(gang, plan) and self.base_is_placed(gang, plan):
                 work = GangExtras(self.topology, residual, gang, self.until)
                 work.taken = {(d, n): c for d, n, c in plan.get(gang.index, ())}
@@ -280,17 +298,11 @@ class Builder:
                     plan[gang.index] = work.units()
 
 
-def _may_be_home(residual: ResidualCapacity, gang: Gang, held: Units) -> bool:
-    """Whether there is room at home for the pods of a gang that ran there and left; where a gang
-    may move to nodes of its own, that is not known before it goes back.
-    """
-    if gang.keeps:
-        return True
-    if not held:
-        return residual.fits(gang, gang.home)
+def _beyond(home: Units, held: Units) -> Units:
+    """The units at home that a gang does not have."""
     there = {(d, n): count for d, n, count in held}
-    lacking = ((d, n, units - there.get((d, n), 0)) for d, n, units in gang.home)
-    return residual.fits(gang, tuple(UnitsOnNode(d, n, c) for d, n, c in lacking if c))
+    lacking = (UnitsOnNode(d, n, units - there.get((d, n), 0)) for d, n, units in home)
+    return tuple(one for one in lacking if one.units)
 
 
 def bases_first(gangs: Iterable[Gang]) -> list[Gang]:

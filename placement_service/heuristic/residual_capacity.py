@@ -62,8 +62,9 @@ class ResidualCapacity:
         self._changes: list[Ints] = []
         self._offers: dict[ClassIdx, _Offer] = {}
         self._journal: list[_Change | Slot] = []
-        #: What open gangs take at home.
+        #: What open gangs take at home, and with the units that were asked for last.
         self._homes: dict[GangIdx, _Taken] = {}
+        self._last: dict[GangIdx, tuple[Units, _Taken]] = {}
         #: Slots of a layout that are left.
         self.slots_left: dict[Slot, int] = {}
         #: Rules between pods, each with its pods by kind of member and domain.
@@ -150,7 +151,11 @@ class ResidualCapacity:
 
     def _taken_by(self, gang: Gang, units: Units) -> _Taken:
         if units is not gang.home:
-            return self._taken_by_all(_classes(gang, units), units)
+            known = self._last.get(gang.index)
+            if known is None or known[0] is not units:
+                known = units, self._taken_by_all(_classes(gang, units), units)
+                self._last[gang.index] = known
+            return known[1]
         if gang.index not in self._homes:
             self._homes[gang.index] = self._taken_by_all(_classes(gang, units), units)
         return self._homes[gang.index]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from itertools import compress
+from operator import is_not
 from typing import NamedTuple
 
 from placement_service.formulation.indices import GangIdx, NodeIdx
@@ -36,12 +38,14 @@ class VictimPlan:
         self.on_node: defaultdict[int, list[GangIdx]] = defaultdict(list)
         #: Whether pods that leave their node have to run elsewhere.
         self.moves = False
-        #: The nodes of the open gangs.
+        #: The nodes of the open gangs, and their units.
         self.homes: dict[GangIdx, frozenset[NodeIdx]] = {}
+        self._at_home: dict[GangIdx, int] = {}
         for gang in self.problem.gangs:
             self.moves |= bool(gang.keeps)
             if gang.home:
                 self.homes[gang.index] = frozenset([home.node for home in gang.home])
+                self._at_home[gang.index] = sum([home.units for home in gang.home])
                 for node in self.homes[gang.index]:
                     self.on_node[node].append(gang.index)
         #: Gangs that are not wholly at home.
@@ -88,8 +92,9 @@ class VictimPlan:
     def move_to(self, plan: Plan) -> None:
         gangs = self.problem.gangs
         queues = self.residual.queues
-        changed = [i for i, units in self.plan.items() if plan.get(i) is not units]
-        changed += [i for i in plan if i not in self.plan]
+        # Most gangs have the same units, and all of them are asked often.
+        others = map(is_not, map(plan.get, self.plan), self.plan.values())
+        changed = [*compress(self.plan, others), *(plan.keys() - self.plan.keys())]
         for index in changed:
             before, after = self.plan.get(index, ()), plan.get(index, ())
             if before != after:
@@ -114,9 +119,9 @@ class VictimPlan:
             if units is gang.home or not gang.home or units == gang.home:
                 continue
             if self.moves:
-                pods += sum(h.units for h in gang.home) - sum(kept_by_demand(gang, units).values())
+                pods += self._at_home[index] - sum(kept_by_demand(gang, units).values())
                 continue
-            lost = sum(h.units for h in gang.home) - sum(c for *_, c in units)
+            lost = self._at_home[index] - sum(c for *_, c in units)
             pods += lost
             if index in plan:
                 extras += lost
