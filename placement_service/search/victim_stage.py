@@ -86,6 +86,9 @@ class _Descent:
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
         self._last: Floats | None = None
+        #: Whether it has settled a goal as a whole. Then the next ones mostly take less time than
+        #: their neighbourhoods.
+        self._solves = False
         #: Whether it bounds the goals that come next by more than what was known.
         self.says_more = False
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
@@ -103,10 +106,17 @@ class _Descent:
                 if self.sharp and self._learns and not self.says_more:
                     # The other model, which is much smaller, says as much.
                     return
-                self._improve()
+                if not self._solves:
+                    self._improve()
             if self._is_reached(self.held):
                 self._keep(self.bounds[self.held])
-            elif not self._solve() or not (self._learns or self.sharp):
+            elif self._solve():
+                self._solves = True
+                if not (self._learns or self.sharp):
+                    return
+            else:
+                if self._solves:
+                    self._improve()
                 return
 
     def _is_reached(self, i: int) -> bool:
