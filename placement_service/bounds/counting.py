@@ -18,13 +18,14 @@ stage can undo a bound that came from rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.bounds.roomiest import largest_sums, places_needed
 from placement_service.bounds.ways_to_count import (
     COUNTING_DEFAULTS,
     CountingParameters,
@@ -121,6 +122,8 @@ class Counting:
         self._parts: dict[tuple[Gang, int], Parts] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
         self._rooms: dict[tuple[int, bytes], Ints] = {}
+        #: `fewest_places` of what gangs ask for in common.
+        self.known_places: dict[tuple[Hashable, ...], int] = {}
         self._rounded_most: dict[tuple[int, int, bytes], Ints] = {}
 
     def _part_levels(self) -> tuple[int, ...]:
@@ -359,6 +362,13 @@ class Counting:
 
     def fewest_places(self, gang: Gang, scope: Scope) -> int:
         """At least so many places at its preferred level a scope uses once placed."""
+        parts = (self.parts(gang, i) for i in self.levels[1:]) if is_whole(gang, scope) else ()
+        key = (self.content(gang, scope.demands), scope.preferred, scope.running, *parts)
+        if key not in self.known_places:
+            self.known_places[key] = self._fewest_places(gang, scope)
+        return self.known_places[key]
+
+    def _fewest_places(self, gang: Gang, scope: Scope) -> int:
         content = self.content(gang, scope.demands)
         bound = [p for p in scope.running if p >= 0]
         offers = self.offers(scope.preferred)
@@ -366,12 +376,12 @@ class Counting:
         if bound:
             offers = offers.copy()
             offers[:, bound] = 0
-            most = _largest_sums(offers)
+            most = largest_sums(offers)
         else:
             if scope.preferred not in self._most:
-                self._most[scope.preferred] = _largest_sums(offers)
+                self._most[scope.preferred] = largest_sums(offers)
             most = self._most[scope.preferred]
-        used = len(scope.running) + _places_needed(need, most)
+        used = len(scope.running) + places_needed(need, most)
         if is_whole(gang, scope):
             used = max(used, self._fewest_by_parts(gang, scope.preferred))
         return max(used, 1) if content or scope.running else 0
@@ -386,11 +396,11 @@ class Counting:
             if level == preferred or not self.within(level, preferred):
                 continue
             for t, need in self._rounded_needs(gang, level):
-                least = max(least, _places_needed(need, self._rounded_sums(level, preferred, t)))
+                least = max(least, places_needed(need, self._rounded_sums(level, preferred, t)))
         return least
 
     def _rounded_sums(self, level: int, preferred: int, t: Ints) -> Ints:
-        """Room for parts of t in the roomiest places of a broader level, as `_largest_sums`."""
+        """Room for parts of t in the roomiest places of a broader level, as `largest_sums`."""
         key = (level, preferred, t.tobytes())
         if key not in self._rounded_most:
             inner = self.problem.levels[level].place_of
@@ -400,7 +410,7 @@ class Counting:
             room = self.offers(level) // t[:, None]
             sums = np.zeros((int(outer.max(initial=-1)) + 1, len(room)), dtype=np.int64)
             np.add.at(sums, place, room.T)
-            self._rounded_most[key] = _largest_sums(sums.T)
+            self._rounded_most[key] = largest_sums(sums.T)
         return self._rounded_most[key]
 
     def least_beyond(self, gang: Gang) -> int:
@@ -435,14 +445,3 @@ def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
         return
     for child in part.children:
         yield from bound_parts(child, holds)
-
-
-def _places_needed(need: Ints, most: Ints) -> int:
-    """How many places together offer what is needed each way [K]; `most` as `_largest_sums`."""
-    more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
-    return int(more.max(initial=0))
-
-
-def _largest_sums(offers: Ints) -> Ints:
-    """The most that one, two, three ... places offer together [K, P]."""
-    return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)

@@ -40,6 +40,21 @@ def test_where_a_rack_lies_in_no_block_only_nodes_are_counted() -> None:
     assert fewest(Scenario(drawing).gang("g", *PAIRS, prefer="block")) == 2
 
 
+def test_gangs_alike_are_counted_once_and_unlike_ones_apart() -> None:
+    scenario = Scenario(CLUSTER)
+    for name, groups in (
+        ("one", PAIRS),
+        ("other", PAIRS),
+        ("loose", (Group("u", pods=4, gpus=8),)),
+    ):
+        scenario = scenario.gang(name, *groups, prefer="block")
+    problem = formulate(scenario.snapshot(), Policy())
+    counting = Counting(Topology(problem))
+    # The last asks for as much, and needs no rack.
+    assert [counting.fewest(gang) for gang in problem.pending] == [2, 2, 1]
+    assert len(counting.known_places) == 2
+
+
 def test_a_plan_at_random_uses_no_fewer() -> None:
     """Parts are put into racks that have room for them, and their blocks are counted."""
     rng = random.Random(1)

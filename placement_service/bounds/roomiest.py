@@ -1,0 +1,18 @@
+"""What the roomiest places offer together, and so how many of them are needed at least."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement_service.formulation.arrays import Ints
+
+
+def places_needed(need: Ints, most: Ints) -> int:
+    """How many places together offer what is needed each way [K]; `most` as `largest_sums`."""
+    more = np.where(need > 0, (most < need[:, None]).sum(axis=1) + 1, 0)
+    return int(more.max(initial=0))
+
+
+def largest_sums(offers: Ints) -> Ints:
+    """The most that one, two, three ... places offer together [K, P]."""
+    return np.cumsum(np.sort(offers, axis=1)[:, ::-1], axis=1)
