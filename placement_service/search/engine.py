@@ -85,10 +85,10 @@ def search(
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
         spends = (k + 1 for k, g in enumerate(state.goals) if g.tier is tier and g.reported)
-        state.known_goals = min(spends)
+        state.known_goals, state.spends = min(spends), share
         _improve(state)
         state.tolerate(tier, share)
-    state.known_goals = len(state.goals)
+    state.known_goals, state.spends = len(state.goals), 0.0
     state.deadline = deadline
     _improve(state)
     measure_fewest(state)

@@ -69,6 +69,8 @@ class State:
         #: So many goals have bounds that hold: those behind a tier of which some may still be
         #: spent are bounded for plans that spend nothing.
         self.known_goals = len(self.goals)
+        #: The share of the last of them that later goals may spend.
+        self.spends = 0.0
         #: The bounds for which it was counted, place by place, which gangs can lie whole where.
         self.counted_places: Bounds | None = None
         #: The plan whose parts were exchanged last.
@@ -107,10 +109,17 @@ class State:
     @property
     def first_open(self) -> int:
         """The first goal that could be proven and is not; the number of goals if none. Goals behind
-        a tier of which some may still be spent are not looked at.
+        a tier of which some may still be spent are not looked at, nor is that goal once hardly any
+        of what may be spent could be gained.
         """
         at = self.worth.first_open(self.bounds)
-        return at if at < self.known_goals else len(self.goals)
+        return at if at < self.known_goals and not self._is_near(at) else len(self.goals)
+
+    def _is_near(self, at: int) -> bool:
+        """Whether a goal of which some may be spent lacks hardly anything."""
+        value = self.worth.enough[at]
+        most = self.parameters.near_enough * self.spends * abs(value)
+        return at == self.known_goals - 1 and abs(self.bounds[at] - value) <= most
 
     @property
     def open_tier(self) -> TierName | None:

@@ -30,6 +30,10 @@ class SearchParameters:
     #: With so few seconds nothing useful can be done.
     least_seconds: float = 0.05
 
+    #: Where later tiers may spend some of a tier, its best need not be known better than by this
+    #: share of what may be spent.
+    near_enough: float = 0.1
+
     #: The share of the time that bounds from a looser problem may take, where there is one.
     relaxation_share: float = 0.25
     #: Effort for each goal of the admission master.
@@ -56,10 +60,12 @@ class SearchParameters:
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
 
-    #: Whole gangs for blocks of unlike racks: the share of the time for all blocks; how much of
-    #: what gangs count beyond their parts draws them to the first blocks; rows for small pods; and
-    #: how many of the last blocks are filled together where that is not enough.
-    unlike_share: float = 0.6
+    #: Whole gangs for blocks of unlike racks: the share of the time for all blocks, and for all of
+    #: it, so that exchanges have theirs where it finds nothing; how much of what gangs count beyond
+    #: their parts draws them to the first blocks; rows for small pods; and how many of the last
+    #: blocks are filled together where that is not enough.
+    unlike_share: float = 0.45
+    unlike_end: float = 0.6
     unlike_surplus: float = 0.0
     unlike_rows: int = 8
     unlike_again: tuple[int, ...] = (1, 2, 3, 5, 7)

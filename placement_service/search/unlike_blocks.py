@@ -135,8 +135,9 @@ class UnlikeBlocks:
     def run(self) -> bool:
         """Fills all blocks; returns whether the plan is better than the one there was."""
         state, p = self.state, self.state.parameters
-        columns = self.master.columns
-        late = time.monotonic() + state.at_most(state.left * p.unlike_share / 4)
+        columns, begin = self.master.columns, time.monotonic()
+        end = begin + state.at_most(state.left * p.unlike_end)
+        late = begin + state.at_most(state.left * p.unlike_share / 4)
         columns.bound(self.terms, maximize=True, deadline=late)
         weights, prices = self._weights()
         steps = [_Begun(np.zeros_like(self.there), {})]
@@ -149,8 +150,9 @@ class UnlikeBlocks:
         if self._take(steps[-1]):
             return True
         for again in p.unlike_again:
-            if again < len(steps) and state.left > p.least_seconds:
-                whole = self._fill_together(steps[-1 - again], again, prices)
+            left = end - time.monotonic()
+            if again < len(steps) and left > p.least_seconds:
+                whole = self._fill_together(steps[-1 - again], again, prices, left)
                 if whole is not None and self._take(whole):
                     return True
         return False
@@ -210,7 +212,9 @@ class UnlikeBlocks:
 
     # --- the last blocks together ---------------------------------------------------
 
-    def _fill_together(self, begun: _Begun, again: int, prices: Floats) -> _Begun | None:
+    def _fill_together(
+        self, begun: _Begun, again: int, prices: Floats, seconds: float
+    ) -> _Begun | None:
         """The last blocks anew, so that all goals before topology are reached."""
         state, left = self.state, self.there - begun.placed
         domains = [d for block in self.blocks[-again:] for d in block]
@@ -223,7 +227,7 @@ class UnlikeBlocks:
             state.parameters.model,
             Elsewhere(self.master.cp, self.admitted, begun.placed),
         )
-        return self._solve(model, self.terms, begun, state.at_most(state.left / 4))
+        return self._solve(model, self.terms, begun, seconds / 2)
 
     def _take(self, begun: _Begun) -> bool:
         state = self.state
