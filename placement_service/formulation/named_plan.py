@@ -197,9 +197,12 @@ def _evictions(
     def order(one: _Lost) -> tuple[object, ...]:
         return natural_key(request.gangs[one.gang].name), natural_key(one.pod)
 
+    named: set[str] = set()
     for one in sorted(lost, key=order):
         victim = request.gangs[one.gang]
-        candidates = [by_name[name] for name in dict.fromkeys((*here[one.node], *winners))]
+        # A gang that reclaims is named at least once, also where it shares a node.
+        mine = sorted(here[one.node], key=named.__contains__)
+        candidates = [by_name[name] for name in dict.fromkeys((*mine, *winners))]
         if one.to:
             winner = candidates[0] if candidates else None
             yield Eviction(
@@ -215,6 +218,7 @@ def _evictions(
         for winner in candidates:
             kind = rights.kind(rights.winner(winner), rights.victim(victim))
             if kind is not None:
+                named.add(winner.name)
                 yield Eviction(
                     pod=one.pod,
                     gang=victim.name,
