@@ -55,6 +55,12 @@ def test_gangs_alike_are_counted_once_and_unlike_ones_apart() -> None:
     assert len(counting.known_places) == 2
 
 
+def test_racks_that_cross_blocks_do_not_count() -> None:
+    """One block holds the gang, though one of the two racks goes on in the other."""
+    drawing = "b1/r1: a=8 b=8 | b1/r2: c=8 d=8 | b2/r1: e=8"
+    assert fewest(Scenario(drawing).gang("g", *PAIRS, prefer="block")) == 1
+
+
 def test_a_plan_at_random_uses_no_fewer() -> None:
     """Parts are put into racks that have room for them, and their blocks are counted."""
     rng = random.Random(1)
