@@ -30,7 +30,8 @@ class TopologyCost:
         domains = misses = 0
         for index, units in plan.items():
             gang = self.problem.gangs[index]
-            if not gang.scopes and not gang.previous:
+            # Where pods run already costs nothing by itself.
+            if not units or not (gang.scopes or gang.previous):
                 continue
             domains += gang_domains(self.problem, gang, units) - scopes_in_use(gang, units)
             if gang.previous:
@@ -49,7 +50,7 @@ class TopologyCost:
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:
         problem = self.problem
-        placed = [(problem.gangs[i], units) for i, units in plan.items()]
+        placed = [(problem.gangs[i], units) for i, units in plan.items() if units]
         beyond = [
             (g, gang_domains(problem, g, units), scopes_in_use(g, units)) for g, units in placed
         ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx
 from placement_service.formulation.objective import trivial_bounds
+from placement_service.formulation.plan import units_of
 from placement_service.formulation.tiers import goals
+from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge import score
 from tests.scenario import Group, Scenario
 
@@ -49,3 +52,14 @@ def test_gangs_that_two_goals_count_are_bounded_in_both() -> None:
     assert bounds[0] == known
     assert bounds[1] == known + both.trivial_bound() - runs.trivial_bound()
     assert bounds[2:] == trivial_bounds(every)[2:]
+
+
+def test_where_a_gang_runs_costs_nothing_if_none_of_its_pods_comes() -> None:
+    half = Group("w", pods=3, min=2, gpus=8, on=("a", "b"))
+    scenario = Scenario("r1: a=0/8 | r2: b=0/8 | r3: c=8").gang("half", half, prefer="rack")
+    problem = formulate(scenario.snapshot(), Policy())
+    [topology] = [g for g in goals(problem) if g.tier is TierName.TOPOLOGY]
+    [gang] = problem.gangs
+    assert topology.value({gang.index: ()}) == 0
+    there = units_of({(DemandIdx(0), 2): 1})
+    assert topology.value({gang.index: there}) == 2 * UNITS_PER_DOMAIN
