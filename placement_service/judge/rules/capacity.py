@@ -19,6 +19,7 @@ from placement_service.entities.nodes import Bools
 from placement_service.entities.request import EPHEMERAL_STORAGE, Node
 from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
+from placement_service.judge.rules.reclaiming import reclaiming
 from placement_service.judge.rules.reservations import still_held
 
 Amounts = Counter[str]
@@ -46,7 +47,7 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
     """
     if not plan.evicted:
         return
-    reclaiming = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
+    reclaim = reclaiming(plan)
     for node, pods in plan.new_by_node:
         leaving = plan.evicted_by_node.get(node.name, ())
         if all(v.moves for v in leaving):
@@ -57,7 +58,7 @@ def what_a_victim_leaves_serves_those_above_it(plan: Plan) -> Iterator[str]:
             of_reclaimed = [
                 v for v in leaving if v not in theirs and v.eviction.kind is EvictionKind.RECLAIM
             ]
-            others = [pod for pod in those if pod.gang.name not in reclaiming]
+            others = [pod for pod in those if pod.gang.name not in reclaim]
             cases = [(others, theirs)]
             if len(others) < len(those):
                 cases.append((those, [*theirs, *of_reclaimed]))

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
 from placement_service.entities.queues import GPUS, in_millis
-from placement_service.entities.request import PodGang, namespace_of
+from placement_service.entities.request import namespace_of
 from placement_service.judge.outcome import EvictedPod, GangOutcome
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.queues import WHOLE, Usage, above, queue_amount
+from placement_service.judge.rules.queues import WHOLE, Usage, queue_amount
+from placement_service.judge.rules.reclaiming import compared
 
 #: What each policy allows.
 ALLOWED = {
@@ -180,7 +181,7 @@ def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
         winner = gangs.get(victim.eviction.for_gang)
         if winner is None:
             continue
-        pair = _first_that_differ(plan, winner, victim.gang)
+        pair = compared(plan, winner, victim.gang)
         if pair is None:
             yield (
                 f"pod {victim.pod.name} is reclaimed for gang {winner.name}, but their queues "
@@ -212,12 +213,6 @@ def _above_guaranteed(plan: Plan, usage: Usage, queue: str, victim: EvictedPod) 
             f"pod {victim.pod.name} is reclaimed from {queue}, which has {used / WHOLE:g} GPUs "
             f"of {guaranteed / WHOLE:g} that are guaranteed"
         )
-
-
-def _first_that_differ(plan: Plan, one: PodGang, other: PodGang) -> tuple[str, str] | None:
-    """The first two queues that differ on the paths from the roots to those of two gangs."""
-    ways = [[q.name for q in above(plan.queues, gang.queue)][::-1] for gang in (one, other)]
-    return next(((a, b) for a, b in zip(*ways, strict=False) if a != b), None)
 
 
 def _all_go(gang: GangOutcome) -> bool:

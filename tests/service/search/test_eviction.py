@@ -182,6 +182,23 @@ def test_gangs_of_a_queue_reclaim_no_more_together_than_it_is_guaranteed() -> No
     assert len(result.bindings) == len(result.evictions) == 1
 
 
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        pytest.param(8, ["mine0"], id="one pod for both"),
+        pytest.param(4, ["mine0", "mine1"], id="a pod for each"),
+    ],
+)
+def test_gangs_share_what_is_reclaimed_for_their_queue(gpus: int, said: list[str]) -> None:
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b"))
+    theirs = replace(running("old", *["n0"] * (8 // gpus), gpus=gpus), queue="queues/b")
+    mine = [replace(gang(f"mine{i}", pods=1, gpus=4), queue="queues/a") for i in range(2)]
+    result = answer(replace(cluster(theirs, *mine), queues=queues), RECLAIM)
+    assert len(result.bindings) == 2
+    assert [e.for_gang.removeprefix("namespaces/ml/podgangs/") for e in result.evictions] == said
+    assert result.solution.proven
+
+
 def test_nothing_is_proven_of_a_gang_whose_minimum_alone_is_guaranteed() -> None:
     """One of its two pods may reclaim, but the engine only tries both."""
     queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))

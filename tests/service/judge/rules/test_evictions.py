@@ -292,6 +292,22 @@ class TestReclaim:
         both = scenario.bind(a_w_0="x1", b_w_0="x1")
         assert refuses(scenario, "ask for 4 & 0 are free for them", both, gone)
 
+    @pytest.mark.parametrize(("guaranteed", "fine"), [(8, True), (7, False)])
+    def test_the_room_serves_all_that_might_be_named(self, guaranteed: int, fine: bool) -> None:
+        """One pod goes for one gang, and its room is enough for another one of the queue."""
+        scenario = self.two(guaranteed, 4, gpus=4).gang("b", pods=1, gpus=4, queue="mine")
+        gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
+        both = scenario.bind(a_w_0="x1", b_w_0="x1")
+        words = "ask for 4 & 0 are free for them"
+        assert accepts(scenario, both, gone) if fine else refuses(scenario, words, both, gone)
+
+    def test_the_room_serves_nobody_of_a_queue_that_has_its_guarantee(self) -> None:
+        scenario = self.two(4, 4, gpus=4).queue("full", "org", guaranteed={GPUS: 4}, used=4)
+        scenario = scenario.gang("b", pods=1, gpus=4, queue="full")
+        gone = scenario.evict(RECLAIM, "a", old_w_runs_0=None)
+        both = scenario.bind(a_w_0="x1", b_w_0="x1")
+        assert refuses(scenario, "ask for 4 & 0 are free for them", both, gone)
+
     def test_run_time_before_reclaim_is_a_time_of_its_own(self) -> None:
         for field, fine in (("minimum_run_time", True), ("minimum_run_time_before_reclaim", False)):
             scenario = self.two(8, 4)

@@ -1,0 +1,94 @@
+"""Which gangs reclaim, and between which queues."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from placement_service.entities.eviction import EvictionKind
+from placement_service.entities.queues import GPUS, in_millis
+from placement_service.entities.request import PodGang
+from placement_service.judge.outcome import EvictedPod
+from placement_service.judge.plan import Plan
+from placement_service.judge.rules.queues import Usage, above, queue_amount
+
+
+class Compared(NamedTuple):
+    """The first two queues that differ on the ways down to those of two gangs."""
+
+    mine: str
+    theirs: str
+
+
+def compared(plan: Plan, one: PodGang, other: PodGang) -> Compared | None:
+    """The queues that decide whether a gang may reclaim from another; None where none differ."""
+    ways = [[q.name for q in above(plan.queues, gang.queue)][::-1] for gang in (one, other)]
+    return next((Compared(a, b) for a, b in zip(*ways, strict=False) if a != b), None)
+
+
+def reclaiming(plan: Plan) -> frozenset[str]:
+    """The gangs that reclaim.
+
+    An eviction names one gang, but the room of a pod may serve several. So those count, too, that
+    share a node with a reclaimed pod and might be named, the most important and oldest first, while
+    their queues stay within what is guaranteed to them with all that reclaim.
+    """
+    named = {e.for_gang for e in plan.evictions if e.kind is EvictionKind.RECLAIM}
+    others = _unnamed(plan, named)
+    if not others:
+        return frozenset(named)
+    gangs = {gang.name: gang for gang in plan.snapshot.gangs}
+    usage, asked = Usage(plan, fixed=False), _asked(plan)
+    guaranteed = {
+        queue.name: in_millis(queue.guaranteed).get(GPUS, 0) for queue in plan.snapshot.queues
+    }
+    takers: defaultdict[str, set[str]] = defaultdict(set)
+    for victim in plan.evicted:
+        winner = gangs.get(victim.eviction.for_gang)
+        if victim.eviction.kind is EvictionKind.RECLAIM and winner is not None:
+            pair = compared(plan, winner, victim.gang)
+            if pair is not None:
+                takers[pair.mine].add(winner.name)
+    taken = {queue: sum(asked[name] for name in names) for queue, names in takers.items()}
+    found = set(named)
+    now = plan.snapshot.as_of or 0
+
+    def turn(name: str) -> tuple[int, int]:
+        created = gangs[name].created
+        return -gangs[name].priority, now if created is None else created
+
+    for name in sorted(others, key=turn):
+        pairs = {compared(plan, gangs[name], victim.gang) for victim in others[name]}
+        for mine in sorted(
+            pair.mine
+            for pair in pairs
+            if pair is not None and usage.of(pair.theirs, GPUS) > guaranteed[pair.theirs]
+        ):
+            before = usage.of(mine, GPUS)
+            then = before + taken.get(mine, 0) + asked[name]
+            if before < guaranteed[mine] and then <= guaranteed[mine]:
+                taken[mine] = taken.get(mine, 0) + asked[name]
+                found.add(name)
+    return frozenset(found)
+
+
+def _unnamed(plan: Plan, named: set[str]) -> Mapping[str, Sequence[EvictedPod]]:
+    """Gangs with new pods where pods were reclaimed for others, and these pods."""
+    found: defaultdict[str, list[EvictedPod]] = defaultdict(list)
+    if not named:
+        return found
+    for node, pods in plan.new_by_node:
+        gone = plan.evicted_by_node.get(node.name, ())
+        reclaimed = [v for v in gone if v.eviction.kind is EvictionKind.RECLAIM]
+        for name in {pod.gang.name for pod in pods} - named if reclaimed else ():
+            found[name] += reclaimed
+    return found
+
+
+def _asked(plan: Plan) -> Counter[str]:
+    """The GPUs that the new pods of each gang ask for, in thousandths."""
+    found: Counter[str] = Counter()
+    for pod in plan.new:
+        found[pod.gang.name] += queue_amount(plan, pod.template, pod.node, GPUS)
+    return found
