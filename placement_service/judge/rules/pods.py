@@ -68,9 +68,9 @@ def moved_pods_come_near_nobody_that_keeps_them_away(plan: Plan) -> Iterator[str
 
     The list of running pods need not tell terms that no waiting pod meets; the pod sets do.
     """
-    moved = [pod for pod in plan.new if pod.moved]
-    if not moved:
+    if not any(evicted.moves for evicted in plan.evicted):
         return
+    moved = [pod for pod in plan.new if pod.moved]
     gone = {evicted.pod.name for evicted in plan.evicted}
     node = plan.outcome.question.node
     kept_free: defaultdict[PodAffinityTerm, dict[str, str]] = defaultdict(dict)
