@@ -197,35 +197,41 @@ def _evictions(
     def order(one: _Lost) -> tuple[object, ...]:
         return natural_key(request.gangs[one.gang].name), natural_key(one.pod)
 
+    def kind(winner: str, victim: PodGang) -> EvictionKind | None:
+        return rights.kind(rights.winner(by_name[winner]), rights.victim(victim))
+
     named: set[str] = set()
     for one in sorted(lost, key=order):
         victim = request.gangs[one.gang]
-        # A gang that reclaims is named at least once, also where it shares a node.
-        mine = sorted(here[one.node], key=named.__contains__)
-        candidates = [by_name[name] for name in dict.fromkeys((*mine, *winners))]
+        there = dict.fromkeys(here[one.node])
         if one.to:
-            winner = candidates[0] if candidates else None
+            winner = next(iter((*there, *winners)), None)
             yield Eviction(
                 pod=one.pod,
                 gang=victim.name,
                 node=one.node,
                 kind=EvictionKind.MOVE,
-                for_gang=winner.name if winner else "",
+                for_gang=winner or "",
                 to_node=one.to,
-                reason=f"makes room for {_short(winner)}" if winner else "makes room",
+                reason=f"makes room for {_short(by_name[winner])}" if winner else "makes room",
             )
             continue
-        for winner in candidates:
-            kind = rights.kind(rights.winner(winner), rights.victim(victim))
-            if kind is not None:
-                named.add(winner.name)
+        # Gangs above a reclaimed pod may use its room, too, but those that reclaim not that of a
+        # preempted one. So they are named before others, and each at least once.
+        reclaiming_first = sorted(
+            there, key=lambda w: (kind(w, victim) is not EvictionKind.RECLAIM, w in named)
+        )
+        for name in dict.fromkeys((*reclaiming_first, *winners)):
+            found = kind(name, victim)
+            if found is not None:
+                named.add(name)
                 yield Eviction(
                     pod=one.pod,
                     gang=victim.name,
                     node=one.node,
-                    kind=kind,
-                    for_gang=winner.name,
-                    reason=_reason(kind, winner, victim),
+                    kind=found,
+                    for_gang=name,
+                    reason=_reason(found, by_name[name], victim),
                 )
                 break
         else:

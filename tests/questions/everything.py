@@ -15,6 +15,7 @@ from tests.planned import questions as planned
 from tests.strategies import (
     EVERYTHING,
     Size,
+    contested_clusters,
     full_clusters,
     snapshots,
     with_more_room,
@@ -31,7 +32,7 @@ _hopeful = st.one_of(
     # These have gangs that are alike, several sets of them, and a third resource.
     planned(Taste(nodes=4, pods=5)),
 )
-_either = st.one_of(_anything, _hopeful)
+_either = st.one_of(_anything, _hopeful, contested_clusters())
 questions = st.one_of(_either, with_reservations(_either))
 
 _tolerances = st.lists(

@@ -9,6 +9,7 @@ other, bases may wait.
 from __future__ import annotations
 
 from tests.strategies.changes import permuted, renamed
+from tests.strategies.contested import contested_clusters
 from tests.strategies.reservations import with_reservations
 from tests.strategies.running import full_clusters
 from tests.strategies.snapshots import snapshots, with_more_room
@@ -36,6 +37,7 @@ __all__ = [
     "TINY",
     "Feature",
     "Size",
+    "contested_clusters",
     "full_clusters",
     "permuted",
     "renamed",

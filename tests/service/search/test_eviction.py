@@ -199,6 +199,18 @@ def test_gangs_share_what_is_reclaimed_for_their_queue(gpus: int, said: list[str
     assert result.solution.proven
 
 
+def test_a_pod_is_reclaimed_where_a_gang_above_it_shares_its_room() -> None:
+    """Said to be preempted, it would leave room only for the gang above it."""
+    queues = (Queue("queues/a", guaranteed={GPUS: 4}), Queue("queues/b"))
+    old = replace(running("old", "n0", gpus=8), queue="queues/b")
+    reclaims = replace(gang("waits", pods=1, gpus=4), queue="queues/a")
+    above = replace(urgent(gpus=4), queue="queues/b")
+    result = answer(replace(cluster(old, above, reclaims), queues=queues), RECLAIM)
+    assert len(result.bindings) == 2
+    assert [e.kind for e in result.evictions] == [EvictionKind.RECLAIM]
+    assert result.solution.proven
+
+
 def test_nothing_is_proven_of_a_gang_whose_minimum_alone_is_guaranteed() -> None:
     """One of its two pods may reclaim, but the engine only tries both."""
     queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b", guaranteed={GPUS: 8}))

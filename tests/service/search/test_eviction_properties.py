@@ -23,7 +23,14 @@ from placement_service.judge.verify import verify
 from placement_service.search.engine import search
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.brute import Optimum, TooLarge, no_bound_cuts_off, optimum
-from tests.strategies import EVERYTHING, Feature, Size, full_clusters, snapshots
+from tests.strategies import (
+    EVERYTHING,
+    Feature,
+    Size,
+    contested_clusters,
+    full_clusters,
+    snapshots,
+)
 from tests.waiting import LONG
 
 #: Of the profile in use.
@@ -102,6 +109,15 @@ def test_the_model_of_victims_cuts_off_no_optimum(snapshot: Snapshot, policy: Po
     best = oracle(snapshot, policy)
     prepared = prepare(snapshot, policy)
     for answer in answers(snapshot, policy, prepared, SearchParameters(victim_gangs=1)):
+        no_bound_cuts_off(best, answer, judged(snapshot, policy, prepared, answer))
+
+
+@given(contested_clusters())
+def test_what_is_reclaimed_for_one_gang_may_serve_others(snapshot: Snapshot) -> None:
+    policy = Policy(eviction=EvictionPolicy.RECLAIM)
+    best = oracle(snapshot, policy)
+    prepared = prepare(snapshot, policy)
+    for answer in answers(snapshot, policy, prepared):
         no_bound_cuts_off(best, answer, judged(snapshot, policy, prepared, answer))
 
 
