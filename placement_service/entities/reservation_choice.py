@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from placement_service.entities.request import PodTemplate
 from placement_service.entities.reservations import Reservation
 
-#: Choices that are tried on a node, some milliseconds of them.
-MOST_CHOICES = 5_000
+#: Choices that are tried on a node, some milliseconds of them, and on all nodes of an answer.
+MOST_CHOICES = 2_000
+MOST_IN_ALL = 50_000
+
+#: On a node with more new pods nothing is tried: each choice takes as many steps as there are pods.
+MOST_PODS = 100
 
 #: Of each resource.
 Amounts = Mapping[str, int]
@@ -58,11 +62,15 @@ class Choices:
     """All ways in which pods of a node may use its reservations.
 
     `room` is what the node has for new pods, of each resource that reservations hold; reservations
-    that no new pod may use are subtracted.
+    that no new pod may use are subtracted. At most `most` choices are tried.
     """
 
     def __init__(
-        self, pods: Sequence[BoundHere], reservations: Sequence[Reservation], room: Amounts
+        self,
+        pods: Sequence[BoundHere],
+        reservations: Sequence[Reservation],
+        room: Amounts,
+        most: int = MOST_CHOICES,
     ) -> None:
         self._pods = sorted(pods, key=lambda p: (p.template.required_reservation is None, p.name))
         self._reservations = reservations
@@ -73,7 +81,9 @@ class Choices:
         #: What may still be held of each resource that pods ask for.
         self._spare = {r: room[r] - asked[r] for r in room if asked[r]}
         self._able = [self._options(pod) for pod in self._pods]
-        self._tries = MOST_CHOICES
+        self._most = min(most, MOST_CHOICES)
+        #: So many choices were tried.
+        self.tried = 0
 
     def fit(self, users: Mapping[int, str]) -> bool:
         """Whether there is room for all pods beside what is held back; `users` by bindings."""
@@ -85,6 +95,8 @@ class Choices:
 
     def first_that_fits(self) -> Mapping[int, str] | None:
         """By the bindings of pods; None when there is none or it would take too long."""
+        if len(self._pods) > MOST_PODS:
+            return None
         found = (users for users in self._from(0, {}) if self.fit(users) and self._settled(users))
         return next(found, None)
 
@@ -97,8 +109,9 @@ class Choices:
 
     def _from(self, depth: int, users: Mapping[int, str]) -> Iterator[Mapping[int, str]]:
         """All choices of the pods from `depth` on, as long as there are not too many."""
-        self._tries -= 1
-        if self._tries < 0:
+        # Each reservation is looked at once all pods have chosen.
+        self.tried += len(self._reservations) if depth == len(self._pods) else 1
+        if self.tried > self._most:
             return
         if depth == len(self._pods):
             yield users

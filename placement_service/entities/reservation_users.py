@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.request import Binding, Pod, Snapshot
-from placement_service.entities.reservation_choice import Amounts, BoundHere, Choices
+from placement_service.entities.reservation_choice import MOST_IN_ALL, Amounts, BoundHere, Choices
 from placement_service.entities.reservations import Reservation
 
 
@@ -46,22 +46,19 @@ def use_reservations(
     for reservation in sorted(snapshot.reservations, key=lambda r: r.name):
         on_node.setdefault(reservation.node, []).append(reservation)
     room = _Room(snapshot, evictions)
+    left = MOST_IN_ALL
     for node, reservations in on_node.items():
         if node in beside:
             taken = [r for r in reservations if r.allocate_once and r.name in running]
             some = [r for r in reservations if r not in taken]
-            for i, name in _choose(beside[node], some, room.of(node, some, taken)).items():
+            users: Mapping[int, str] = _Users(beside[node], some).users
+            choices = Choices(beside[node], some, room.of(node, some, taken), left)
+            if not choices.fit(users):
+                users = choices.first_that_fits() or users
+            left -= choices.tried
+            for i, name in users.items():
                 found[i] = found[i]._replace(reservation=name)
     return tuple(found)
-
-
-def _choose(
-    pods: Sequence[BoundHere], reservations: Sequence[Reservation], room: Amounts
-) -> Mapping[int, str]:
-    """The reservation of each pod of a node that uses one, by its binding."""
-    users = _Users(pods, reservations).users
-    choices = Choices(pods, reservations, room)
-    return users if choices.fit(users) else choices.first_that_fits() or users
 
 
 class _Room:

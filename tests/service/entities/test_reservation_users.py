@@ -47,8 +47,16 @@ def test_what_victims_leave_is_room() -> None:
     assert used(use_reservations(scenario.snapshot(), both, victims)) == ("more", "more")
 
 
-def test_it_stays_where_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation_choice, "MOST_CHOICES", 1)
+@pytest.mark.parametrize("limit", ["MOST_CHOICES", "MOST_PODS"])
+def test_it_stays_where_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(reservation_choice, limit, 1)
     scenario = question("x1=3")
     both = scenario.bind(a_own_0="x1", b_own_0="x1")
     assert used(use_reservations(scenario.snapshot(), both)) == ("more", "once")
+
+
+def test_thousands_of_pods_on_a_node_are_left_as_they_are() -> None:
+    """Trying goes one step deeper for each of them."""
+    scenario = question("x1=3").gang("many", Group("own", pods=3000, cpus=1))
+    everybody = {"a_own_0": "x1", "b_own_0": "x1"} | {f"many_own_{i}": "x1" for i in range(3000)}
+    assert "more" in used(use_reservations(scenario.snapshot(), scenario.bind(**everybody)))
