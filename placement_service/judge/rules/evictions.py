@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from placement_service.entities.eviction import EvictionKind, EvictionPolicy
@@ -10,8 +9,8 @@ from placement_service.entities.queues import GPUS, in_millis
 from placement_service.entities.request import namespace_of
 from placement_service.judge.outcome import EvictedPod, GangOutcome
 from placement_service.judge.plan import Plan
-from placement_service.judge.rules.queues import WHOLE, Usage, queue_amount
-from placement_service.judge.rules.reclaiming import compared
+from placement_service.judge.rules.queues import WHOLE, Usage
+from placement_service.judge.rules.reclaiming import asked_by_gang, compared, takers
 
 #: What each policy allows.
 ALLOWED = {
@@ -175,8 +174,6 @@ def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
         return
     usage = Usage(plan, fixed=False)
     gangs = {gang.name: gang for gang in plan.snapshot.gangs}
-    added: Counter[str] = Counter()
-    takers: defaultdict[str, set[str]] = defaultdict(set)
     for victim in reclaimed:
         winner = gangs.get(victim.eviction.for_gang)
         if winner is None:
@@ -188,16 +185,12 @@ def queues_reclaim_what_is_guaranteed(plan: Plan) -> Iterator[str]:
                 f"{winner.queue!r} and {victim.gang.queue!r} do not differ"
             )
             continue
-        mine, theirs = pair
-        takers[mine].add(winner.name)
-        yield from _above_guaranteed(plan, usage, theirs, victim)
-    for pod in plan.new:
-        for queue, names in takers.items():
-            if not pod.moved and pod.gang.name in names:
-                added[queue] += queue_amount(plan, pod.template, pod.node, GPUS)
-    for queue in sorted(takers):
+        yield from _above_guaranteed(plan, usage, pair.theirs, victim)
+    asked = asked_by_gang(plan)
+    for queue, names in sorted(takers(plan).items()):
         guaranteed = in_millis(plan.queues[queue].guaranteed).get(GPUS, 0)
-        before, then = usage.of(queue, GPUS), usage.of(queue, GPUS) + added[queue]
+        before = usage.of(queue, GPUS)
+        then = before + sum(asked[name] for name in names)
         if before >= guaranteed or then > guaranteed:
             yield (
                 f"{queue} reclaims, but has {before / WHOLE:g} GPUs before and "

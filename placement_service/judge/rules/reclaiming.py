@@ -39,18 +39,13 @@ def reclaiming(plan: Plan) -> frozenset[str]:
     if not others:
         return frozenset(named)
     gangs = {gang.name: gang for gang in plan.snapshot.gangs}
-    usage, asked = Usage(plan, fixed=False), _asked(plan)
+    usage, asked = Usage(plan, fixed=False), asked_by_gang(plan)
     guaranteed = {
         queue.name: in_millis(queue.guaranteed).get(GPUS, 0) for queue in plan.snapshot.queues
     }
-    takers: defaultdict[str, set[str]] = defaultdict(set)
-    for victim in plan.evicted:
-        winner = gangs.get(victim.eviction.for_gang)
-        if victim.eviction.kind is EvictionKind.RECLAIM and winner is not None:
-            pair = compared(plan, winner, victim.gang)
-            if pair is not None:
-                takers[pair.mine].add(winner.name)
-    taken = {queue: sum(asked[name] for name in names) for queue, names in takers.items()}
+    taken = Counter(
+        {queue: sum(asked[name] for name in names) for queue, names in takers(plan).items()}
+    )
     found = set(named)
     now = plan.snapshot.as_of or 0
 
@@ -66,9 +61,9 @@ def reclaiming(plan: Plan) -> frozenset[str]:
             if pair is not None and usage.of(pair.theirs, GPUS) > guaranteed[pair.theirs]
         ):
             before = usage.of(mine, GPUS)
-            then = before + taken.get(mine, 0) + asked[name]
+            then = before + taken[mine] + asked[name]
             if before < guaranteed[mine] and then <= guaranteed[mine]:
-                taken[mine] = taken.get(mine, 0) + asked[name]
+                taken[mine] += asked[name]
                 found.add(name)
     return frozenset(found)
 
@@ -86,9 +81,23 @@ def _unnamed(plan: Plan, named: set[str]) -> Mapping[str, Sequence[EvictedPod]]:
     return found
 
 
-def _asked(plan: Plan) -> Counter[str]:
+def takers(plan: Plan) -> Mapping[str, set[str]]:
+    """By queue the gangs that evictions name, for which it reclaims."""
+    gangs = {gang.name: gang for gang in plan.snapshot.gangs}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for victim in plan.evicted:
+        winner = gangs.get(victim.eviction.for_gang)
+        if victim.eviction.kind is EvictionKind.RECLAIM and winner is not None:
+            pair = compared(plan, winner, victim.gang)
+            if pair is not None:
+                found[pair.mine].add(winner.name)
+    return found
+
+
+def asked_by_gang(plan: Plan) -> Counter[str]:
     """The GPUs that the new pods of each gang ask for, in thousandths."""
     found: Counter[str] = Counter()
     for pod in plan.new:
-        found[pod.gang.name] += queue_amount(plan, pod.template, pod.node, GPUS)
+        if not pod.moved:
+            found[pod.gang.name] += queue_amount(plan, pod.template, pod.node, GPUS)
     return found
