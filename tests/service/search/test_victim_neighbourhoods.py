@@ -46,6 +46,11 @@ def test_the_plan_is_a_solution_and_all_but_open_domains_keeps_its_values() -> N
     model = VictimModel(problem)
     regions = Regions(model)
     assert regions.count == 2
+    shut = regions.fixed(plan, [])
+    loads = list(model.load.values())
+    staying = [model.placed[g.index] for g in model.running]
+    assert shut.keys() >= {*loads, *model.here.values(), *staying}
+    assert sum(shut[v] for v in loads) == 1
     [waiting] = model.waiting
     model.row([(model.placed[waiting.index], 1)], least=1)
     stay = [(model.placed[g.index], 1) for g in model.running]
