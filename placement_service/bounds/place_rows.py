@@ -82,14 +82,12 @@ class PlaceRows:
 
     def rows_against(self, classes: Sequence[int]) -> Iterator[PlaceRow]:
         """Those that keep gangs of some classes out of a place, with the parts of gangs in their
-        own units: no two with equal weights."""
-        best: dict[bytes, PlaceRow] = {}
+        own units. Where parts lie apart, rows are not one because gangs weigh the same in both: the
+        one may count what the other does not.
+        """
         for row in self._all_rows if classes else ():
             if (row.weight[list(classes)].max() > row.room).any():
-                key = row.weight.tobytes()
-                room = np.minimum(row.room, best[key].room) if key in best else row.room
-                best[key] = replace(row, room=room)
-        yield from best.values()
+                yield row
 
     @cached_property
     def _all_rows(self) -> tuple[PlaceRow, ...]:

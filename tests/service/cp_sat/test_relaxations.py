@@ -25,7 +25,11 @@ from tests.service.cp_sat.relaxation_case import (
     Case,
     Met,
 )
-from tests.service.cp_sat.relaxation_checks import ALWAYS, CHECKS
+from tests.service.cp_sat.relaxation_checks import (
+    ALWAYS,
+    CHECKS,
+    the_master_of_places_admits_it,
+)
 
 #: Of the profile in use, for each aim.
 EXAMPLES = settings().max_examples // 5
@@ -143,3 +147,10 @@ def test_no_bound_cuts_off_a_valid_plan(aim: Aim) -> None:
 
     ask()
     assert {name for name in aim.meets if not met[name]} == set()
+
+
+def test_rows_in_which_gangs_weigh_the_same_may_count_other_parts() -> None:
+    """Seldom drawn: two ways to count one class, each by another of its parts."""
+    [aim] = [aim for aim in AIMS if aim.name == "sets"]
+    case = Case(planned(random.Random(2290), aim.taste), aim.parameters)
+    the_master_of_places_admits_it(case, Counter())
