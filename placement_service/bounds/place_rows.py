@@ -82,8 +82,7 @@ class PlaceRows:
 
     def rows_against(self, classes: Sequence[int]) -> Iterator[PlaceRow]:
         """Those that keep gangs of some classes out of a place, with the parts of gangs in their
-        own units. Where parts lie apart, rows are not one because gangs weigh the same in both: the
-        one may count what the other does not.
+        own units.
         """
         for row in self._all_rows if classes else ():
             if (row.weight[list(classes)].max() > row.room).any():

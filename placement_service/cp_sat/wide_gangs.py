@@ -18,7 +18,10 @@ others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from placement_service.bounds.counting import Content
@@ -28,6 +31,10 @@ from placement_service.formulation.arrays import Ints
 
 #: Classes that are counted like this: each has variables for every row and place.
 MOST_CLASSES = 8
+
+#: Parts that count in a row: the class, the level that they are counted at, what they ask for, and
+#: what one of them weighs.
+Counted = tuple[tuple[int, int, Content, int], ...]
 
 
 def are_few(places: PlaceRows) -> bool:
@@ -67,32 +74,43 @@ class WideGangs:
             self.uses[c] = [cp.new_int_var(0, len(known.gangs), "") for _ in range(places.count)]
             cp.add(cp_model.LinearExpr.sum(self.uses[c]) >= least * admitted[c])
         self._inside: dict[tuple[int, int], dict[Content, list[Var]]] = {}
+        # Rows that count the same parts alike differ only in the room. That gangs weigh the same in
+        # both is not enough: the one may count parts that the other does not.
+        rooms: dict[tuple[bytes, Counted], Ints] = {}
         for row in places.rows_against(list(self.uses)):
-            self._post(row)
+            key = row.weight.tobytes(), self._counted(row)
+            rooms[key] = np.minimum(row.room, rooms.get(key, row.room))
+        for (weight, counted), room in rooms.items():
+            self._post(np.frombuffer(weight, dtype=np.int64), counted, room)
 
-    def _post(self, row: PlaceRow) -> None:
-        counting = self._places.counting
+    def _counted(self, row: PlaceRow) -> Counted:
+        """The parts of our classes that count in a row."""
+        weigh = self._places.counting.weigh
+        return tuple(
+            (c, group, content, weight)
+            for c in self.uses
+            if row.weight[c]
+            for group in [self._group(c, row.at)]
+            for content, _ in self._places.counting.classes[c].parts[group]
+            if (weight := int(weigh(content)[row.way]) // row.rounding)
+        )
+
+    def _post(self, weight: Ints, counted: Counted, room: Ints) -> None:
         terms: list[list[tuple[Var, int]]] = [[] for _ in range(self._places.count)]
         for (c, p), v in self._near.items():
-            if row.weight[c]:
-                terms[p].append((v, int(row.weight[c])))
-        for c, uses in self.uses.items():
-            if not row.weight[c]:
-                continue
-            weights = [
-                (inside, int(counting.weigh(content)[row.way]) // row.rounding)
-                for content, inside in self._parts_inside(c, row.at).items()
-            ]
-            for p, use in enumerate(uses):
-                mine = [(inside[p], weight) for inside, weight in weights if weight]
-                most = min(int(row.weight[c]), int(row.room[p]))
-                self._cp.add(dot(mine) <= most * use)
+            if weight[c]:
+                terms[p].append((v, int(weight[c])))
+        for c, parts in groupby(counted, key=itemgetter(0)):
+            inside = [(self._parts_inside(c, at)[content], w) for _, at, content, w in parts]
+            for p, use in enumerate(self.uses[c]):
+                mine = [(vs[p], w) for vs, w in inside]
+                self._cp.add(dot(mine) <= min(int(weight[c]), int(room[p])) * use)
                 terms[p] += mine
-        for mine, room in zip(terms, row.room.tolist(), strict=True):
-            self._cp.add(dot(mine) <= room)
+        for mine, most in zip(terms, room.tolist(), strict=True):
+            self._cp.add(dot(mine) <= most)
 
-    def _parts_inside(self, c: int, at: int) -> dict[Content, list[Var]]:
-        """How many parts of a class, by what they ask for, lie in each place."""
+    def _group(self, c: int, at: int) -> int:
+        """The first level at which a class has the same parts as at another one."""
         counting = self._places.counting
         levels, known = counting.levels, counting.classes[c]
 
@@ -103,12 +121,16 @@ class WideGangs:
             nested = levels[other] < 0 or counting.within(levels[other], levels[at])
             return nested and known.parts[other] == known.parts[at]
 
-        key = c, next(other for other in range(len(levels)) if other == at or same(other))
-        if key not in self._inside:
-            found = self._inside[key] = {}
-            for content, times in known.parts[at]:
+        return next(other for other in range(len(levels)) if other == at or same(other))
+
+    def _parts_inside(self, c: int, group: int) -> dict[Content, list[Var]]:
+        """How many parts of a class, by what they ask for, lie in each place."""
+        if (c, group) not in self._inside:
+            known = self._places.counting.classes[c]
+            found = self._inside[c, group] = {}
+            for content, times in known.parts[group]:
                 most = times * len(known.gangs)
                 mine = [self._cp.new_int_var(0, most, "") for _ in range(self._places.count)]
                 self._cp.add(cp_model.LinearExpr.sum(mine) == times * self._admitted[c])
                 found[content] = mine
-        return self._inside[key]
+        return self._inside[c, group]
