@@ -18,6 +18,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import Score
 from placement_service.search.engine import search
+from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.drawing import level_key
 from tests.waiting import LONG
 
@@ -96,13 +97,20 @@ class Placed:
         return self
 
 
-def solve(snapshot: Snapshot, policy: Policy, *, seconds: float = LONG) -> list[Solution]:
+def solve(
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    seconds: float = LONG,
+    parameters: SearchParameters = DEFAULTS,
+) -> list[Solution]:
     """Every answer on the way, the first, greedy one in front and the final one last."""
     deadline = time.monotonic() + seconds
     problem = formulate(snapshot, policy)
     first = first_answer(problem, deadline=deadline)
     answers = [first]
-    answers.append(search(problem, first, deadline=deadline, report=answers.append))
+    final = search(problem, first, deadline=deadline, report=answers.append, parameters=parameters)
+    answers.append(final)
     return answers
 
 

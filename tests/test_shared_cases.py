@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from placement.testing import serve
+from tests.shared_inputs import SHARED
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED = Path(os.environ.get("PLACEMENT_SHARED") or ROOT.parent / "shared")
 JUDGE = SHARED / "tools" / "check_plan.py"
 CASES = sorted(path.parent for path in SHARED.glob("cases/*/input.yaml"))
 

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,16 +19,14 @@ from typing import Any
 import pytest
 import yaml
 
-import placement
 from placement import v1
 from placement.errors import BusyError, InvalidRequestError, Violation
 from placement.testing import ScriptedServer, scripted_server, serve
 from tests.certificates import issue
+from tests.cli.command import environment, run
 from tests.cli.foreground import IN_THE_FOREGROUND
 from tests.ports import reserve
 from tests.waiting import LONG
-
-COMMAND = [sys.executable, "-m", "placement.cli"]
 
 #: What an interrupt leaves when nothing was asked yet.
 NO_ANSWER = b"placementctl: interrupted; there is no answer\n"
@@ -89,27 +86,6 @@ def an_answer() -> v1.Placement:
             v1.ObjectiveTier(name="fragmentation", value=1, minimize=True),
         ],
         termination=v1.Termination(reason=v1.TerminationReason.TERMINATION_REASON_OPTIMAL, gap=0.0),
-    )
-
-
-def environment() -> dict[str, str]:
-    """This process's, with the package findable and nothing that adds colours."""
-    root = Path(placement.__path__[0]).parent
-    path = os.pathsep.join([str(root), str(root.parent.parent), os.environ.get("PYTHONPATH", "")])
-    inherited = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
-    return {**inherited, "PYTHONPATH": path}
-
-
-def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-        env=environment(),
-        encoding="utf-8",
     )
 
 

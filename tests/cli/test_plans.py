@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.cli.test_command import run
+from tests.cli.command import run
 
 Body = dict[str, Any]
 

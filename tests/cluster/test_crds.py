@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +20,9 @@ from tests.cluster.build import (
     topology_binding,
 )
 from tests.cluster.grove import GroveStandIn
+from tests.shared_inputs import SHARED
 
-_SHARED: Final = Path(
-    os.environ.get("PLACEMENT_SHARED", str(Path(__file__).parents[2].parent / "shared"))
-)
-_THEIRS: Final = _SHARED / "data" / "grove-yaml" / "crds"
+_THEIRS: Final = SHARED / "data" / "grove-yaml" / "crds"
 
 needs_theirs = pytest.mark.skipif(not _THEIRS.is_dir(), reason="Grove's CRDs are not at hand")
 

@@ -21,6 +21,14 @@ def pod(name: str, *, uid: str = "1", node: str = "", **spec: Any) -> build.Body
     )
 
 
+def member(name: str, *, base: str = "", **more: Any) -> build.Body:
+    """A pod, of a gang that stands on a base where one is named."""
+    body = pod(name, **more)
+    if base:
+        body["metadata"]["labels"] = {"grove.io/base-podgang": base}
+    return body
+
+
 def gang(name: str, *pods: str, **spec: Any) -> build.Body:
     return build.gang(
         name,

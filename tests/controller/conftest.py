@@ -41,6 +41,17 @@ QUICK: dict[str, Any] = {
     "http_port": 0,
 }
 
+#: One of several replicas, where who leads soon changes.
+LEASE: dict[str, Any] = {
+    "leader_election": True,
+    "lease_namespace": "default",
+    "lease_name": "placement-controller",
+    "lease_duration": 3.0,
+    "renew_deadline": 1.5,
+    "renew_period": 0.3,
+    "bind_timeout": 1.0,
+}
+
 #: Starts a controller that runs to the end of the test; settings differ from `QUICK`.
 Start = Callable[..., None]
 

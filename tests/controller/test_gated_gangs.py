@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller.batch import Backoff, refreshed
 from controller.cache import ClusterCache
 from controller.gated_gangs import GATE, GatedGangs, Kept
-from controller.request import Query, build_query
-from tests.controller.bodies import OURS, gang
-from tests.controller.test_request import member, sent
+from tests.controller import asking
+from tests.controller.asking import ask, sent
+from tests.controller.bodies import gang, member
 from tests.kubernetes import build
 
 BASE, SCALED = ("ml", "base"), ("ml", "scaled")
@@ -24,20 +23,11 @@ def gated(name: str, *gates: str) -> build.Body:
 
 
 def cache_of(*bodies: build.Body) -> ClusterCache:
-    cache = ClusterCache(OURS)
-    for body in (build.node("n1"), gang("base", "a"), gang("scaled", "s"), *bodies):
-        cache.observe(body["kind"], body)
-    return cache
+    return asking.cache_of(gang("base", "a"), gang("scaled", "s"), *bodies)
 
 
 def kept(cache: ClusterCache, *, keep: float = 30.0, now: float = 0.0) -> Kept:
     return GatedGangs(keep=keep).look(cache.view(), now)
-
-
-def query(cache: ClusterCache, what: Kept) -> Query:
-    view = cache.view()
-    queue = refreshed({}, view.states, freed=view.freed, now=0.0, backoff=Backoff(1.0, 60.0))
-    return build_query(view, queue, scheduler_name=OURS, most_gangs=100, kept=what)
 
 
 RUNS: Any = member("a", node="n1")
@@ -86,7 +76,7 @@ def test_zero_keeps_nothing() -> None:
 
 def test_a_kept_gang_is_planned_ahead_of_its_priority_and_never_bound() -> None:
     cache = cache_of(RUNS, gated("s"), gang("other", "x"), member("x"))
-    asked = query(cache, kept(cache))
+    asked = ask(cache, kept=kept(cache))
     assert asked.asked == (("ml", "other"),)
     by_name = {one.name.rpartition("/")[2]: one for one in asked.request.gangs}
     assert set(by_name) == {"base", "scaled", "other"}
@@ -98,7 +88,7 @@ def test_a_kept_gang_is_planned_ahead_of_its_priority_and_never_bound() -> None:
 def test_a_gang_that_comes_with_its_base_is_planned_with_its_own_priority() -> None:
     """One more would lift the base above others of its priority, too."""
     cache = cache_of(member("a"), gated("s"))
-    asked = query(cache, kept(cache))
+    asked = ask(cache, kept=kept(cache))
     assert asked.asked == (BASE,)
     assert set(sent(asked)) == {"base", "scaled"}
     assert {one.priority for one in asked.request.gangs} == {0}
@@ -107,7 +97,7 @@ def test_a_gang_that_comes_with_its_base_is_planned_with_its_own_priority() -> N
 
 def test_without_keeping_its_pods_are_gated() -> None:
     cache = cache_of(member("a"), gated("s"))
-    asked = query(cache, Kept())
+    asked = ask(cache)
     by_name = {one.name.rpartition("/")[2]: one for one in asked.request.gangs}
     assert (by_name["scaled"].groups[0].gated_count, len(by_name["scaled"].groups[0].pod_sets)) == (
         1,

@@ -24,7 +24,7 @@ from tests.cluster.informer import Informer
 from tests.cluster.kubelet import FakeKubelet
 from tests.cluster.proxy import Drop, FaultProxy, Refuse, count, wait_for_hits
 from tests.controller import crashing
-from tests.controller.conftest import Start, controller
+from tests.controller.conftest import LEASE, Start, controller
 from tests.controller.event_judge import UNDER_FAULTS
 from tests.controller.gangs import bound_of, metric, scheduled, serve_gang
 from tests.controller.witness import Witness
@@ -33,15 +33,6 @@ from tests.waiting import LONG
 BINDING = r"/binding$"
 HANDOVERS = int(os.environ.get("PLACEMENT_HANDOVERS", "1"))
 
-LEASE: dict[str, Any] = {
-    "leader_election": True,
-    "lease_namespace": "default",
-    "lease_name": "placement-controller",
-    "lease_duration": 3.0,
-    "renew_deadline": 1.5,
-    "renew_period": 0.3,
-    "bind_timeout": 1.0,
-}
 #: For those who keep it, also when they stand still for a while.
 STEADY: dict[str, Any] = {**LEASE, "lease_duration": 8.0, "renew_deadline": 6.0}
 WHERE = LEASE["lease_name"], LEASE["lease_namespace"]

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from controller.batch import Backoff, refreshed
-from controller.cache import ClusterCache
-from controller.request import Query, build_query, without
+from controller.request import Query, without
 from placement.errors import InvalidRequestError, Violation
-from tests.controller.bodies import OURS, gang, pod
+from tests.controller.asking import ask, cache_of, sent
+from tests.controller.bodies import gang, member
 from tests.kubernetes import build
 
 
-def member(name: str, *, base: str = "", **more: Any) -> build.Body:
-    body = pod(name, **more)
-    if base:
-        body["metadata"]["labels"] = {"grove.io/base-podgang": base}
-    return body
-
-
 def query(*bodies: build.Body, most: int = 100, also: tuple[str, ...] = ()) -> Query:
-    cache = ClusterCache(OURS)
-    for body in (build.node("n1"), *bodies):
-        cache.observe(body["kind"], body)
-    view = cache.view()
-    backoff = Backoff(1.0, 60.0)
-    queue = refreshed({}, view.states, freed=view.freed, now=0.0, backoff=backoff)
-    return build_query(
-        view, queue, scheduler_name=OURS, most_gangs=most, also=[("ml", name) for name in also]
-    )
-
-
-def sent(query: Query) -> list[str]:
-    return [gang.name.rpartition("/")[2] for gang in query.request.gangs]
+    return ask(cache_of(*bodies), most=most, also=also)
 
 
 def test_gangs_that_run_are_left_out_unless_a_base_is_shared() -> None:

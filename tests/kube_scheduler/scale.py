@@ -24,7 +24,7 @@ from tests.cluster.apiserver import ApiServer
 from tests.cluster.build import node
 from tests.cluster.fixtures import Cluster
 from tests.kube_scheduler.conftest import Schedulers, Service
-from tests.kube_scheduler.test_plugin import member
+from tests.kube_scheduler.gangs import member
 from tests.ports import reserve
 from tests.waiting import wait_until
 

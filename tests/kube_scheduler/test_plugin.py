@@ -17,29 +17,16 @@ from tests.cluster.fixtures import Cluster
 from tests.cluster.grove import GroveStandIn
 from tests.cluster.schedulers import install_kinds
 from tests.kube_scheduler.conftest import Schedulers, Service
+from tests.kube_scheduler.gangs import SIZE, member
 from tests.waiting import wait_until
 
 KAI_QUEUES = Resource("scheduling.run.ai/v2", "queues", namespaced=False)
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims")
 
-GANG = "placement-service/gang"
-SIZE = "placement-service/gang-minimum"
-REQUIRED = "placement-service/required-level"
 
 #: Seconds that a deadlock has to stay one.
 STUCK = 3.0
-
-
-def member(
-    cluster: Cluster, name: str, gang: str, size: int, level: str = "", **asked: int
-) -> Body:
-    """A plain pod of a gang."""
-    annotations = {GANG: gang, SIZE: str(size)} | ({REQUIRED: level} if level else {})
-    return {
-        "metadata": {"name": name, "namespace": cluster.namespace, "annotations": annotations},
-        "spec": pod_spec(gpus=1),
-    }
 
 
 def create_half_placed(cluster: Cluster, is_placed: Callable[[str], bool]) -> None:

@@ -7,7 +7,6 @@ beside the checkout. Of random names only their number is compared.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ import pytest
 import yaml
 
 from placement.kubernetes import Objects, expand
+from tests.shared_inputs import SHARED
 
-_BESIDE = str(Path(__file__).parents[2].parent / "shared")
-RECORDED = Path(os.environ.get("PLACEMENT_SHARED", _BESIDE)) / "data" / "grove-recorded"
+RECORDED = SHARED / "data" / "grove-recorded"
 #: Recorded while their termination delay ran out; not all pods are there.
 _UNRELIABLE = ("g-auto-mnnvl", "g-workload1-gt", "g-workload2-gt")
 FOLDERS = sorted(

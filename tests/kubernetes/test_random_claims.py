@@ -20,7 +20,7 @@ from placement_service.entities.request import Request
 from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
 from tests.kubernetes.build import Body, gang, group, node, pod, request
-from tests.kubernetes.test_claims import (
+from tests.kubernetes.claim_objects import (
     attribute,
     claims,
     device_class,
@@ -28,8 +28,8 @@ from tests.kubernetes.test_claims import (
     domain,
     exactly,
 )
-from tests.kubernetes.test_claims import template as claim_template
-from tests.kubernetes.test_volumes import ZONE, claim, mounts, storage_class, volume
+from tests.kubernetes.claim_objects import template as claim_template
+from tests.kubernetes.volume_objects import ZONE, claim, mounts, storage_class, volume
 from tests.placed import solve
 
 NODES = ("n1", "n2", "n3")

@@ -7,7 +7,6 @@ They lie outside this repository: in the folder named by PLACEMENT_SHARED, or in
 from __future__ import annotations
 
 import csv
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,13 @@ import pytest
 from placement.kubernetes import InputError, Objects, Problem, expand, kinds, load, translate
 from placement.kubernetes.podspec import PodSpecReader
 from placement.kubernetes.trimming import Trimmer
+from tests.shared_inputs import ABSENT, SHARED, found
 
-_BESIDE = Path(__file__).resolve().parents[2].parent / "shared"
-SHARED = Path(os.environ.get("PLACEMENT_SHARED", _BESIDE))
 GROVE = SHARED / "data" / "grove-yaml"
 EXPECTED = GROVE / "expected-podgangs.csv"
 
 #: Domains as labels of the same name, for sets whose binding is not in their file.
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
-
-ABSENT = "the shared inputs are not there"
-
-
-def found(pattern: str) -> list[Any]:
-    paths = sorted(SHARED.glob(pattern))
-    if not paths:
-        return [pytest.param(None, marks=pytest.mark.skip(reason=ABSENT), id="none")]
-    return [pytest.param(p, id=str(p.relative_to(SHARED))) for p in paths]
 
 
 @pytest.mark.parametrize("path", [*found("cases/*/input.yaml"), *found("cases/*/snapshot.zip")])

@@ -21,7 +21,7 @@ from tests.kubernetes.build import (
     said,
     thing,
 )
-from tests.kubernetes.test_shared_inputs import found
+from tests.shared_inputs import found
 
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 

@@ -31,8 +31,7 @@ from tests.controller.advice.worlds import (
     some_ways,
     with_kinds,
 )
-from tests.controller.conftest import controller
-from tests.controller.test_replicas import LEASE
+from tests.controller.conftest import LEASE, controller
 
 _NOW = "2026-01-01T00:00:00Z"
 

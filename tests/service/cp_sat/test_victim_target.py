@@ -17,9 +17,9 @@ from placement_service.entities.request import (
 )
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.prepare import prepare
+from tests.service.boards import shared
 from tests.service.evictions import PREEMPT, urgent
 from tests.service.questions import GPU
-from tests.service.search.test_eviction_on_devices import shared
 
 
 def test_pods_alike_with_devices_of_their_own_all_stay_as_they_are() -> None:

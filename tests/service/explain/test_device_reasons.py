@@ -29,7 +29,7 @@ from placement_service.formulation.named_plan import name_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
-from tests.service.formulation.test_devices import (
+from tests.service.boards import (
     board,
     near,
     picky,

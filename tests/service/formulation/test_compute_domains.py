@@ -9,7 +9,7 @@ import pytest
 from placement_service.entities.request import PODS, BoundPod, PodSet, PodTemplate
 from placement_service.entities.selectors import NodeSelectorTerm
 from tests.scenario import spread
-from tests.service.formulation.test_devices import placed, pods_of
+from tests.service.boards import placed, pods_of
 from tests.service.questions import GPU, node
 
 

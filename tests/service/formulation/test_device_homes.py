@@ -13,7 +13,7 @@ from placement_service.formulation.device_blocks import Blocks
 from placement_service.formulation.device_boards import without
 from placement_service.formulation.device_homes import HomeColumns, HomePod, SetKey, ways_to_stay
 from placement_service.formulation.device_wants import Want
-from tests.service.formulation.test_devices import board
+from tests.service.boards import board
 
 WANTS = [Want(4), Want(2), Want(1), Want(1, 500, 500, whole=False)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -21,7 +20,6 @@ from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     Binding,
-    Node,
     Pod,
     PodGang,
     PodGroup,
@@ -31,70 +29,19 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.named_plan import name_plan
-from placement_service.formulation.prepare import prepare
-from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.verify import verify
-from placement_service.search.engine import search
-from tests.service.questions import GPU, node
-from tests.waiting import LONG
-
-BOARD = tuple(
-    DevicePartition(tuple(range(first, first + size)))
-    for size in (1, 2, 4, 8)
-    for first in range(0, 8, size)
+from tests.service.boards import (
+    BEST,
+    BOARD,
+    board,
+    near,
+    picky,
+    placed,
+    pods_of,
+    share,
+    wholes,
+    with_nics,
 )
-
-
-def board(
-    *busy: int, policy: PartitionPolicy = PartitionPolicy.HONOR, gpus: int = 8, name: str = "h0"
-) -> Node:
-    """A node that lists its GPUs, some of them in use."""
-    devices = tuple(
-        Device(i, used_milli=1000 * (i in busy), used_memory_milli=1000 * (i in busy))
-        for i in range(gpus)
-    )
-    plain = node(name, gpus=gpus, used=len(busy))
-    partitions = BOARD if gpus == 8 else ()
-    return replace(plain, devices=devices, partitions=partitions, partition_policy=policy)
-
-
-def pods_of(name: str, count: int, template: PodTemplate, minimum: int | None = None) -> PodGang:
-    pods = tuple(Pod(f"namespaces/ml/pods/{name}-{i}") for i in range(count))
-    least = count if minimum is None else minimum
-    return PodGang(
-        f"namespaces/ml/podgangs/{name}", (PodGroup("w", least, (PodSet(template, pods),)),)
-    )
-
-
-def wholes(name: str, *sizes: int) -> list[PodGang]:
-    """A gang of one pod for each size."""
-    return [
-        pods_of(f"{name}{i}", 1, PodTemplate({GPU: size, PODS: 1})) for i, size in enumerate(sizes)
-    ]
-
-
-def share(milli: int, count: int = 1) -> PodTemplate:
-    return PodTemplate({PODS: 1}, device_share=DeviceShare(milli, milli, count=count))
-
-
-def placed(
-    nodes: Sequence[Node], gangs: Sequence[PodGang], queues: Sequence[Queue] = ()
-) -> tuple[Sequence[Binding], bool]:
-    """The bindings of the engine, judged, and whether they are proven."""
-    question = Snapshot(tuple(nodes), tuple(gangs), queues=tuple(queues))
-    policy = Policy()
-    prepared = prepare(question, policy)
-    problem = formulate(question, policy, prepared)
-    found = search(
-        problem,
-        first_answer(problem),
-        deadline=time.monotonic() + LONG,
-        report=lambda solution: None,
-    )
-    plan = name_plan(question, policy, prepared, found.assignments)
-    assert not verify(question, policy, *plan)
-    return plan.bindings, found.proven
+from tests.service.questions import GPU, node
 
 
 def devices(bindings: Sequence[Binding]) -> list[tuple[int, ...]]:
@@ -220,21 +167,6 @@ def test_what_is_too_much_to_try_out_has_a_bound_all_the_same() -> None:
     assert len(bindings) == 40
 
 
-def with_nics(*switches: tuple[int, int], name: str = "h0") -> Node:
-    """A node of switches, each with so many GPUs and network devices."""
-    devices = tuple(
-        Device(i, pcie_switch=f"s{s}", nics=nics)
-        for i, (s, nics) in enumerate(
-            (s, nics) for s, (gpus, nics) in enumerate(switches) for _ in range(gpus)
-        )
-    )
-    return replace(node(name, gpus=len(devices)), devices=devices)
-
-
-def near(gpus: int, nics: int) -> PodTemplate:
-    return PodTemplate({GPU: gpus, PODS: 1}, same_pcie_nics=nics)
-
-
 def test_network_devices_hang_on_the_switches_of_the_gpus() -> None:
     """One switch has none, on the other there is one for two GPUs."""
     there = with_nics((2, 0), (2, 1))
@@ -294,13 +226,6 @@ def test_columns_say_exactly_what_fits_a_board(seed: int) -> None:
             )
         ]
         assert bool(placed([board(*busy)], gangs)[0]) == fits(sizes, free), (busy, sizes)
-
-
-BEST = RequiredPartition(best_score=True)
-
-
-def picky(size: int, required: RequiredPartition | None = BEST) -> PodTemplate:
-    return PodTemplate({GPU: size, PODS: 1}, required_partition=required)
 
 
 def test_who_insists_on_a_partition_gets_one_where_they_are_only_preferred() -> None:

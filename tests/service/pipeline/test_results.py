@@ -16,8 +16,8 @@ from placement_service.entities.request import (
 )
 from placement_service.judge.score import GangScore, ScopeUse
 from placement_service.pipeline.results import placement_score
+from tests.service.boards import pods_of
 from tests.service.evictions import PREEMPT, cluster, running, urgent
-from tests.service.formulation.test_devices import pods_of
 from tests.service.pipeline.asking import (
     ask,
     stages,

@@ -11,7 +11,7 @@ from placement_service.entities.request import Policy
 from placement_service.planning import capacity
 from placement_service.planning.capacity import Cluster, Domains, frontier
 from tests.scenario import Scenario
-from tests.service.planning.test_explain import Idle
+from tests.service.planning.idle import Idle
 from tests.service.questions import gang, snapshot
 
 

@@ -7,21 +7,9 @@ from dataclasses import replace
 
 from placement_service.entities.planning import AddNodes, Remedy, Uncordon
 from placement_service.entities.request import Node, PodGang, Policy, Snapshot
-from placement_service.entities.solution import Solution
-from placement_service.formulation.problem import Problem
 from placement_service.planning.explain import remedies
+from tests.service.planning.idle import Idle
 from tests.service.questions import gang, node
-
-
-class Idle:
-    """A solver that finds nothing better than it was told."""
-
-    def search(self, problem: Problem, start: Solution, /, *, deadline: float) -> Solution:
-        return start
-
-    def call(self, function: str, argument: object, /, *, deadline: float) -> object | None:
-        return None
-
 
 FULL = node("n1", used=8)
 

@@ -31,7 +31,7 @@ from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.rack_content import RackContent
 from placement_service.search.rack_fitting import RackFitting
 from tests.scenario import Group, Scenario
-from tests.service.search.test_block_stage import question
+from tests.service.search.blocks import question
 from tests.waiting import LONG
 
 

@@ -10,21 +10,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from bench.building import (
-    BLOCK,
-    FRONTEND,
-    HALF_TRAY,
-    ONE_GPU,
-    RACK,
-    WHOLE_TRAY,
-    Part,
-    gang,
-    nvl_cluster,
-)
-from bench.instances import NOW, POOL, Instance
+from bench.instances import Instance
 from placement_service.cp_sat.block_shapes import Blocks, Kind
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Node, PodGang, Policy, Snapshot
+from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
@@ -37,6 +26,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.planned import Taste, planned
+from tests.service.search.blocks import question
 
 SMALL = {"blocks": 3, "racks": 6, "gangs": 30}
 
@@ -56,56 +46,6 @@ INSTANCES = [
     pytest.param(Instance("mix", {**SMALL, "extras": 0.5, "scaled": 0.6}), id="sets and extras"),
     pytest.param(Instance("rack_parts", {"blocks": 3, "gangs": 30}), id="only parts of racks"),
 ]
-
-
-def question(seed: int) -> Snapshot:
-    """A few gangs of all sorts of parts on two or three blocks of small racks."""
-    rng = random.Random(seed)
-    nodes = nvl_cluster(
-        rng,
-        blocks=rng.randint(2, 3),
-        racks=rng.randint(1, 3),
-        trays=rng.randint(2, 5),
-        cpu_machines=rng.randint(0, 1),
-        free=rng.choice((None, 0.9)),
-        hogs=0.1,
-    )
-    pools = rng.random() < 0.4
-    if pools:
-        by_rack = rng.random() < 0.5
-        nodes = [
-            replace(n, labels={**n.labels, POOL: f"p{pool_of(n, by_rack) % 2}"}) for n in nodes
-        ]
-    gangs: list[PodGang] = []
-    for i in range(rng.randint(2, 8)):
-        parts = []
-        for k in range(rng.randint(1, 3)):
-            template = rng.choice((WHOLE_TRAY, WHOLE_TRAY, HALF_TRAY, ONE_GPU, FRONTEND))
-            if pools and rng.random() < 0.5:
-                template = replace(template, node_selector=((POOL, f"p{rng.randrange(2)}"),))
-            count = rng.randint(1, 5)
-            least = rng.randint(1, count) if rng.random() < 0.3 else None
-            parts.append(Part(f"p{k}", template, count, rack=rng.random() < 0.4, minimum=least))
-        required = rng.choice(("", "", BLOCK, RACK)) if rng.random() < 0.4 else ""
-        preferred = "" if required else rng.choice((BLOCK, BLOCK, RACK, ""))
-        base = f"g{rng.randrange(i)}" if i and rng.random() < 0.25 else ""
-        if base and gangs[int(base[1:])].base_gang:
-            base = ""
-        made = gang(
-            f"g{i}",
-            parts,
-            required=required,
-            preferred=preferred,
-            priority=rng.choice((0, 0, 100)),
-            base=base,
-        )
-        gangs.append(replace(made, created=NOW - rng.randrange(100_000)))
-    return Snapshot(tuple(nodes), tuple(gangs), as_of=NOW)
-
-
-def pool_of(node: Node, by_rack: bool) -> int:
-    """A number that is the same for all nodes of a rack, or for about half of them."""
-    return sum(map(ord, node.labels.get(RACK, "") if by_rack else node.name))
 
 
 @given(st.integers(0, 2**32))

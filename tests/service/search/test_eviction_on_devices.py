@@ -11,7 +11,6 @@ from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
     BoundPod,
-    Node,
     PodGang,
     PodGroup,
     PodSet,
@@ -20,8 +19,8 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.entities.solution import TierName
+from tests.service.boards import board, shared
 from tests.service.evictions import PREEMPT, RECLAIM, REPACK, running, urgent
-from tests.service.formulation.test_devices import board
 from tests.service.questions import GPU, gang, node
 from tests.service.search.answering import answer
 
@@ -59,11 +58,6 @@ def test_those_go_whose_gpus_form_a_partition(priorities: str, gpus: int, want: 
 
 
 HALF = DeviceShare(500, 500)
-
-
-def shared(*used: int, name: str = "h0") -> Node:
-    devices = tuple(Device(i, used_milli=n, used_memory_milli=n) for i, n in enumerate(used))
-    return replace(node(name, gpus=len(used)), devices=devices)
 
 
 def halves(*priorities: int) -> list[PodGang]:

@@ -26,7 +26,7 @@ from placement_service.search.master_stage import count, decode
 from placement_service.search.movable_parts import MovableParts
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.part_exchange import PartExchange
-from tests.service.search.test_block_stage import question
+from tests.service.search.blocks import question
 
 FEW_STEPS = replace(DEFAULTS, exchange_more_steps=40_000)
 

@@ -11,27 +11,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy, Snapshot
-from placement_service.entities.solution import Solution, TierName
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
-from placement_service.formulation.named_plan import name_plan
-from placement_service.formulation.prepare import prepare
 from placement_service.heuristic.first_answer import first_answer
-from placement_service.judge.score import Score, score
+from placement_service.judge.score import score
 from placement_service.judge.verify import verify
-from tests.brute import Optimum, TooLarge, fewest_domains, no_bound_cuts_off, optimum, rank
+from tests.brute import TooLarge, fewest_domains, optimum, rank
+from tests.judged import judged, no_answer_is_false, oracle
 from tests.placed import solve
-from tests.planned import Taste, questions
 from tests.scenario import Group, Scenario
+from tests.service.search.small_questions import small, tiny
 from tests.strategies import (
     EVERYTHING,
-    PACKING_ONLY,
     SMALL,
-    TINY,
     Feature,
     permuted,
     renamed,
@@ -47,43 +44,16 @@ EPSILON = 5e-7
 #: Of the profile in use; the properties that solve twice try fewer.
 EXAMPLES = settings().max_examples
 
-tiny = st.one_of(
-    snapshots(TINY, EVERYTHING),
-    snapshots(TINY, PACKING_ONLY),
-    # These have gangs that are alike, several sets of them, and a third resource.
-    questions(Taste(nodes=4, pods=5)),
-    questions(Taste(nodes=4, pods=5, sets=1, scopes=0.2, rules=0.05)),
-)
-small = st.one_of(snapshots(SMALL, EVERYTHING), snapshots(SMALL, PACKING_ONLY))
-
-
-def judged(snapshot: Snapshot, solution: Solution, policy: Policy = POLICY) -> Score:
-    """The score of an answer that keeps the rules and claims what it is worth."""
-    plan = name_plan(snapshot, policy, prepare(snapshot, policy), solution.assignments)
-    assert verify(snapshot, policy, *plan) == ()
-    result = score(snapshot, policy, *plan)
-    assert [(t.name, t.value) for t in solution.tiers] == [(n, result.value(n)) for n in TierName]
-    return result
-
-
-def oracle(snapshot: Snapshot, policy: Policy = POLICY) -> Optimum:
-    """The optimum of a tiny snapshot; gives up on those that are not tiny enough."""
-    try:
-        return optimum(snapshot, policy)
-    except TooLarge:
-        assume(False)
-        raise
-
 
 @given(small)
 def test_the_first_answer_keeps_the_rules_and_claims_what_it_is_worth(snapshot: Snapshot) -> None:
-    judged(snapshot, first_answer(formulate(snapshot, POLICY)))
+    judged(snapshot, POLICY, first_answer(formulate(snapshot, POLICY)))
 
 
 @given(tiny)
 def test_the_first_answer_is_never_better_than_the_optimum(snapshot: Snapshot) -> None:
-    best = oracle(snapshot)
-    reached = judged(snapshot, first_answer(formulate(snapshot, POLICY)))
+    best = oracle(snapshot, POLICY)
+    reached = judged(snapshot, POLICY, first_answer(formulate(snapshot, POLICY)))
     assert rank(reached) <= best.rank
 
 
@@ -92,7 +62,7 @@ def test_the_first_answer_from_an_earlier_one_is_no_worse(snapshot: Snapshot) ->
     problem = formulate(snapshot, POLICY)
     earlier = first_answer(problem)
     again = first_answer(problem, earlier.assignments)
-    before, after = judged(snapshot, earlier), judged(snapshot, again)
+    before, after = judged(snapshot, POLICY, earlier), judged(snapshot, POLICY, again)
     assert rank(after) >= rank(before)
 
 
@@ -100,7 +70,7 @@ def test_the_first_answer_from_an_earlier_one_is_no_worse(snapshot: Snapshot) ->
 def test_every_answer_keeps_the_rules_and_is_no_worse_than_the_one_before(
     snapshot: Snapshot,
 ) -> None:
-    scores = [judged(snapshot, answer) for answer in solve(snapshot, POLICY)]
+    scores = [judged(snapshot, POLICY, answer) for answer in solve(snapshot, POLICY)]
     ranks = [rank(result) for result in scores]
     assert ranks == sorted(ranks)
 
@@ -111,16 +81,13 @@ def test_bounds_never_cut_off_the_optimum_and_proofs_have_met_it(
     policy: Policy, snapshot: Snapshot
 ) -> None:
     best = oracle(snapshot, policy)
-    answers = solve(snapshot, policy)
-    for answer in answers:
-        no_bound_cuts_off(best, answer, judged(snapshot, answer, policy))
-    event(f"proven: {answers[-1].proven}")
+    event(f"proven: {no_answer_is_false(best, snapshot, policy)}")
 
 
 @given(tiny)
 def test_fewest_domains_are_never_more_than_needed(snapshot: Snapshot) -> None:
     final = solve(snapshot, POLICY)[-1]
-    result = judged(snapshot, final)
+    result = judged(snapshot, POLICY, final)
     for index, fewest in final.fewest_domains:
         gang = result.gangs[index]
         if gang.placed and gang.preferred_domains is not None:
@@ -155,7 +122,7 @@ def same_objective(one: Snapshot, other: Snapshot) -> None:
     """Whether both proven answers are worth the same."""
     first, second = solve(one, POLICY)[-1], solve(other, POLICY)[-1]
     if first.proven and second.proven:
-        assert rank(judged(one, first)) == rank(judged(other, second))
+        assert rank(judged(one, POLICY, first)) == rank(judged(other, POLICY, second))
 
 
 @settings(max_examples=EXAMPLES // 2)
@@ -175,7 +142,7 @@ def test_an_empty_node_never_lowers_what_is_admitted(
         # Shares of a larger cluster are smaller: both plans in the terms of the larger one.
         bindings = name_pods(snapshot, before.assignments)
         first = TierName.ADMITTED
-        best = judged(more, after).counts[first]
+        best = judged(more, POLICY, after).counts[first]
         assert best >= score(more, POLICY, bindings).counts[first]
 
 
@@ -242,6 +209,6 @@ class TestTheOracle:
     @settings(max_examples=EXAMPLES // 2)
     @given(tiny)
     def test_its_plan_keeps_the_rules_and_is_worth_the_optimum(self, snapshot: Snapshot) -> None:
-        best = oracle(snapshot)
+        best = oracle(snapshot, POLICY)
         assert verify(snapshot, POLICY, best.plan) == ()
         assert rank(score(snapshot, POLICY, best.plan)) == best.rank

@@ -17,7 +17,7 @@ from placement_service.heuristic.first_answer import first_answer
 from placement_service.solver_process.pool import SolverPool
 from tests.scenario import Scenario
 from tests.service.preparing_engine import ENDLESS_NODES, UNLUCKY_NODES
-from tests.service.solver_process.test_pool import pool_with, search
+from tests.service.solver_process.pools import pool_with, search
 from tests.waiting import LONG, wait_until
 
 PREPARING = "tests.service.preparing_engine:search"

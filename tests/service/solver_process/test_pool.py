@@ -21,23 +21,13 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.solver_process import pool as pool_module
-from placement_service.solver_process.pool import Found, SolverPool
 from tests.service.questions import snapshot
+from tests.service.solver_process.pools import pool_with, search
 from tests.waiting import LONG, wait_until
 
 #: Seconds for what must come within them: a machine that stands still for longer than the
 #: first ones gets more.
 EVER_MORE = (3.0, 6.0, 24.0)
-
-
-@contextmanager
-def pool_with(engine: str, *, memory_bytes: int = 0) -> Iterator[SolverPool]:
-    name = engine if ":" in engine else f"tests.service.engines:{engine}"
-    pool = SolverPool(1, engine=name, memory_bytes=memory_bytes)
-    try:
-        yield pool
-    finally:
-        pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +38,6 @@ def problem() -> Problem:
 @pytest.fixture(scope="module")
 def start(problem: Problem) -> Solution:
     return first_answer(problem)
-
-
-def search(
-    pool: SolverPool,
-    problem: Problem,
-    start: Solution,
-    *,
-    seconds: float = LONG,
-    reported: list[Solution] | None = None,
-) -> Found:
-    return pool.search(
-        problem,
-        start,
-        deadline=time.monotonic() + seconds,
-        report=(reported if reported is not None else []).append,
-    )
 
 
 def nodes_of(solution: Solution) -> set[int]:
