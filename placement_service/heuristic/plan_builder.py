@@ -112,11 +112,7 @@ class Builder:
         for index in sorted(start, key=lambda i: (self.problem.gangs[i].base >= 0, i)):
             gang = self.problem.gangs[index]
             units = start[index]
-            complete = all(
-                sum(c for d, _, c in units if d in q.demands) >= q.missing
-                for q in gang.requirements
-            )
-            if gang.placeable and complete and self.base_is_placed(gang, plan):
+            if gang.placeable and _has_all(gang, units) and self.base_is_placed(gang, plan):
                 mark = residual.mark()
                 if residual.queues.allows(gang, units) and self._retake(residual, gang, units):
                     plan[index] = units
@@ -223,20 +219,21 @@ class Builder:
         work = GangExtras(self.topology, residual, gang, self.until)
         work.taken = {(d, n): count for d, n, count in held}
         work.run()
-        all_run = sum(work.taken.values()) >= sum(h.units for h in gang.home)
-        if all_run and may_lie_so(gang, work.units()):
-            plan[gang.index] = work.units()
+        units = work.units()
+        # Pods that wait besides do not stand in for those that ran.
+        if _has_all(gang, units) and may_lie_so(gang, units):
+            plan[gang.index] = units
             return True
         residual.undo(mark)
         residual.queues.left = queues
         plan.pop(gang.index, None)
         residual.take_units(gang, held, -1)
         residual.queues.charge(gang, held, -1)
-        units = self.place(residual, gang)
-        if units is None:
+        anew = self.place(residual, gang)
+        if anew is None:
             return False
-        plan[gang.index] = units
-        residual.queues.charge(gang, units)
+        plan[gang.index] = anew
+        residual.queues.charge(gang, anew)
         return True
 
     # --- one gang ---------------------------------------------------------
@@ -296,6 +293,13 @@ class Builder:
                 work.run()
                 if work.taken:
                     plan[gang.index] = work.units()
+
+
+def _has_all(gang: Gang, units: Units) -> bool:
+    """Whether these units are enough of every requirement."""
+    return all(
+        sum(c for d, _, c in units if d in q.demands) >= q.missing for q in gang.requirements
+    )
 
 
 def _beyond(home: Units, held: Units) -> Units:
