@@ -24,7 +24,7 @@ from placement_service.entities.eviction import DisruptionBudget, EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode, ReasonState
 from placement_service.entities.request import BoundPod, PodTemplate, Snapshot
 from placement_service.explain import wording as words
-from placement_service.explain.staying_gangs import Protection, why_it_stays
+from placement_service.explain.staying_gangs import Protection, StayingGangs
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.device_blocks import FREE
 from placement_service.formulation.eviction_rights import (
@@ -37,7 +37,6 @@ from placement_service.formulation.plan import Plan, Units, kept_by_demand
 from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.rules import host_ports
 from placement_service.formulation.rules.queues import UNITS_PER_GPU
-from placement_service.formulation.running_rules import out_of_place
 from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
@@ -99,7 +98,7 @@ class ProtectedGangs:
             over |= asked.columns.free(resource) < 0
         #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
         self._overbooked = over
-        self._misplaced = out_of_place(asked)
+        self._staying = StayingGangs(asked, moves=self._moves)
         self._rooms = {
             index: self._room_of(index)
             for index in sorted(range(len(asked.gangs)), key=self._price)
@@ -184,7 +183,7 @@ class ProtectedGangs:
         if self._moves or right:
             if self._problem.gangs[index].home:
                 return NONE
-            return why_it_stays(theirs, self._asked.columns, moves=self._moves)
+            return self._staying.why(theirs)
         return _of_guarantee(lack) if lack else _YOUNG
 
     def _stays(self, index: int) -> bool:
@@ -210,7 +209,7 @@ class ProtectedGangs:
                 columns = self._problem.columns
                 request = np.array([s.template.requests.get(c, 0) for c in columns])
                 # Where others have them as well they do not come free.
-                if not self._misplaced.intersection(pod.name for pod in s.bound_pods):
+                if not self._staying.misplaced.intersection(pod.name for pod in s.bound_pods):
                     request[_ports_among(columns, s.template)] = 1
                 for pod in s.bound_pods:
                     if pod.node in nodes.row_of:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from placement_service.entities.nodes import Nodes
-from placement_service.entities.request import PodGang, PodTemplate
+from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.formulation.running_rules import kept_away, out_of_place, unwelcome
 
 
 class Protection(NamedTuple):
@@ -20,36 +20,75 @@ class Protection(NamedTuple):
     subject: str = ""
 
 
-def why_it_stays(gang: PodGang, nodes: Nodes, *, moves: bool) -> Protection | None:
-    """What a gang has that keeps it, None where nothing is found."""
-    return next(_causes(gang, nodes, moves=moves), None)
+class _Words(NamedTuple):
+    """What is said of one pod and of several."""
+
+    one: str
+    several: str
 
 
-def _causes(gang: PodGang, nodes: Nodes, *, moves: bool) -> Iterator[Protection]:
-    missing = sum(group.missing for group in gang.groups)
-    if missing:
-        said = f"waits for {_pods(missing)} of its minimum itself"
-        yield Protection(said, f"wait for {_pods(missing)} of their minimums themselves")
-    untold = sum(len(group.fixed_pods) for group in gang.groups)
-    if untold:
-        said = f"{_pods(untold)} whose requests are not told"
-        yield Protection(f"has {said}", f"have {said} each")
-    sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
-    pods = [(pod, s.template) for s in sets for pod in s.bound_pods]
-    held = sum(bool(pod.reservation) for pod, _ in pods)
-    if held:
-        yield Protection(
-            f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
+_MISPLACED = _Words(
+    "1 pod that breaks a rule about other pods where it is",
+    "{} pods that break rules about other pods where they are",
+)
+_UNWELCOME = _Words(
+    "1 pod on a node that would not take it again",
+    "{} pods on nodes that would not take them again",
+)
+_KEPT_AWAY = _Words(
+    "1 pod that required anti-affinity of other pods keeps away, which is not moved",
+    "{} pods that required anti-affinity of other pods keeps away, which are not moved",
+)
+
+
+class StayingGangs:
+    """Why running gangs of a snapshot stay; `moves`: gangs that go run elsewhere."""
+
+    def __init__(self, snapshot: Snapshot, *, moves: bool) -> None:
+        self._nodes = snapshot.columns
+        self._moves = moves
+        #: Pods that break a rule about other pods where they are.
+        self.misplaced = out_of_place(snapshot)
+        self._by_pods = {_MISPLACED: self.misplaced}
+        if moves:
+            self._by_pods |= {_UNWELCOME: unwelcome(snapshot), _KEPT_AWAY: kept_away(snapshot)}
+
+    def why(self, gang: PodGang) -> Protection | None:
+        """What a gang has that keeps it, None where nothing is found."""
+        return next(self._causes(gang), None)
+
+    def _causes(self, gang: PodGang) -> Iterator[Protection]:
+        nodes = self._nodes
+        missing = sum(group.missing for group in gang.groups)
+        if missing:
+            said = f"waits for {_pods(missing)} of its minimum itself"
+            yield Protection(said, f"wait for {_pods(missing)} of their minimums themselves")
+        untold = sum(len(group.fixed_pods) for group in gang.groups)
+        if untold:
+            said = f"{_pods(untold)} whose requests are not told"
+            yield Protection(f"has {said}", f"have {said} each")
+        sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
+        pods = [(pod, s.template) for s in sets for pod in s.bound_pods]
+        held = sum(bool(pod.reservation) for pod, _ in pods)
+        if held:
+            yield Protection(
+                f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
+            )
+        closed = sum(
+            pod.node not in nodes.row_of or not nodes.open[nodes.row_of[pod.node]]
+            for pod, _ in pods
         )
-    closed = sum(
-        pod.node not in nodes.row_of or not nodes.open[nodes.row_of[pod.node]] for pod, _ in pods
-    )
-    if closed:
-        said = f"{_pods(closed)} on nodes that take no new pods"
-        yield Protection(f"has {said}", f"have {said} each")
-    for _, template in pods:
-        for rule in _rules(template, moves=moves):
-            yield Protection(f"has pods {rule}", f"have pods {rule}")
+        if closed:
+            said = f"{_pods(closed)} on nodes that take no new pods"
+            yield Protection(f"has {said}", f"have {said} each")
+        for _, template in pods:
+            for rule in _rules(template, moves=self._moves):
+                yield Protection(f"has pods {rule}", f"have pods {rule}")
+        for words, among in self._by_pods.items():
+            count = sum(pod.name in among for pod, _ in pods)
+            if count:
+                said = words.one if count == 1 else words.several.format(count)
+                yield Protection(f"has {said}", f"have {said} each")
 
 
 def _rules(template: PodTemplate, *, moves: bool) -> Iterator[str]:

@@ -20,8 +20,8 @@ those that stay (`devices`), when its nodes hold more than they have or more for
 its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
 require reservations or want network devices. Pods with rules about other pods may be evicted but
 not moved: the request does not list whom only their rules see. Neither are pods that such a rule of
-running pods keeps away, nor pods in a ComputeDomain: each that moves would be a kind of pods of its
-own for every model.
+running pods keeps away, nor pods on nodes that would not take them again, nor pods in a
+ComputeDomain: each that moves would be a kind of pods of its own for every model.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -55,7 +55,7 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.running_rules import kept_away, out_of_place
+from placement_service.formulation.running_rules import kept_away, out_of_place, unwelcome
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
@@ -117,7 +117,7 @@ def _able(
     growing = _growing(snapshot)
     staying = out_of_place(snapshot)
     if moves:
-        staying |= kept_away(snapshot)
+        staying |= kept_away(snapshot) | unwelcome(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues

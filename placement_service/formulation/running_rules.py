@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import compress
 
 import numpy as np
 
 from placement_service.entities.node import HostPort
 from placement_service.entities.request import BoundPod, PodAffinityTerm, PodTemplate, Snapshot
 from placement_service.formulation.levels import Levels
+from placement_service.formulation.node_eligibility import NodeMasks
 from placement_service.formulation.pod_selectors import PodSelectors
 
 
@@ -49,6 +51,31 @@ def kept_away(snapshot: Snapshot) -> frozenset[str]:
         for s in group.pod_sets
         if s.bound_pods and avoided[selectors.position(gang.namespace, s.template)]
         for pod in s.bound_pods
+    )
+
+
+def unwelcome(snapshot: Snapshot) -> frozenset[str]:
+    """The names of running pods, among those in pod sets, that their nodes would not take again:
+    labels and taints may have changed since the pods came.
+    """
+    running: dict[int, list[str]] = {}
+    homes: dict[int, list[int]] = {}
+    templates: dict[int, PodTemplate] = {}
+    row_of = snapshot.columns.row_of
+    # Templates live as long as the snapshot, and many pods share one.
+    for pod, template in _told(snapshot, lambda _: True):
+        if pod.node in row_of:
+            templates[id(template)] = template
+            running.setdefault(id(template), []).append(pod.name)
+            homes.setdefault(id(template), []).append(row_of[pod.node])
+    masks = NodeMasks(snapshot.columns, list(templates.values()))
+    return frozenset(
+        name
+        for key, template in templates.items()
+        for name in compress(
+            running[key],
+            ~(masks.selected(template) & masks.tolerated(template))[homes[key]],
+        )
     )
 
 

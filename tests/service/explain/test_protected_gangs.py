@@ -12,7 +12,7 @@ from placement_service.entities.devices import Device
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.entities.queues import GPUS
-from placement_service.entities.request import Policy
+from placement_service.entities.request import HOSTNAME, Policy
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
@@ -245,6 +245,38 @@ def test_a_gang_that_cannot_be_moved_says_why(fields: dict[str, Any], said: str)
         f"gang old (priority 0) has pods {said}, which are not moved; without it the gang would "
         "fit; its own priority is 0."
     )
+
+
+def test_a_gang_that_a_rule_of_others_keeps_away_says_so() -> None:
+    """The rule is not listed, as no pod waits that it sees."""
+    keeper = replace(old("keeper", "x2", gpus=4), away=(near(HOSTNAME, app="old"),))
+    scenario = Scenario("r1: x1=4/8 x2=0/4").gang("old", old("old", "x1", gpus=4))
+    scenario = scenario.gang("keeper", keeper).gang("urgent", pods=1, gpus=8)
+    *_, reason = ask(scenario, EvictionPolicy.REPACK)
+    assert reason.message == (
+        "gang old (priority 0) has 1 pod that required anti-affinity of other pods keeps away, "
+        "which is not moved; without it the gang would fit; its own priority is 0."
+    )
+
+
+def test_a_gang_on_a_node_that_would_not_take_it_again_says_so() -> None:
+    scenario = Scenario("r1: x1=4/8 x2=4/4").node("x1", taints=["gpu"])
+    scenario = scenario.gang("old", old("old", "x1", gpus=4))
+    urgent = Group("w", pods=1, gpus=8, tolerate=("gpu",))
+    *_, reason = ask(scenario.gang("urgent", urgent), EvictionPolicy.REPACK)
+    assert reason.message == (
+        "gang old (priority 0) has 1 pod on a node that would not take it again; without it the "
+        "gang would fit; its own priority is 0."
+    )
+
+
+def test_a_gang_that_breaks_a_rule_where_it_runs_says_so() -> None:
+    """Its port is not listed by its node."""
+    scenario = Scenario("r1: x1=0/8").gang("old", replace(old("old", "x1"), ports=(80,)))
+    assert preempt(scenario) == [
+        "gang old (priority 0) has 1 pod that breaks a rule about other pods where it is; without "
+        "it the gang would fit; its own priority is 100."
+    ]
 
 
 def test_a_host_port_comes_free_with_a_protected_gang() -> None:

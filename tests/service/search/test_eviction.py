@@ -14,11 +14,14 @@ from placement_service.entities.eviction import DisruptionBudget, EvictionKind
 from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     HOSTNAME,
+    Effect,
     PackingScope,
     Pod,
     PodGang,
+    PodGroup,
     PodSet,
     Snapshot,
+    Taint,
 )
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
@@ -38,6 +41,7 @@ from tests.service.evictions import (
     RECLAIM,
     REPACK,
     cluster,
+    opened,
     running,
     urgent,
 )
@@ -151,6 +155,35 @@ def test_a_gang_whose_minimum_moves_moves_whole() -> None:
     result = answer(Snapshot(nodes, (pair, waiting)), REPACK)
     assert result.evicted() == ["pair", "pair"]
     assert len(result.bindings) == 2
+
+
+def test_a_pod_that_waits_does_not_stand_in_for_one_that_would_have_to_move() -> None:
+    """The running pod fits nowhere else, the waiting one of its gang beside the other gang."""
+    old = running("old", "n0", gpus=8)
+    waits = PodGroup("more", 0, gang("more", pods=1, gpus=4).groups[0].pod_sets)
+    question = cluster(replace(old, groups=(*old.groups, waits)), urgent(gpus=4))
+    result = answer(question, REPACK)
+    assert not result.evictions
+    assert not result.bindings
+
+
+def test_a_gang_is_not_moved_whose_node_would_not_take_it_again() -> None:
+    """Its node has lost the label that it selects, or has a taint since."""
+    old = running("old", "n0", gpus=4)
+    [group] = old.groups
+    [pods] = group.pod_sets
+    picky = replace(pods, template=replace(pods.template, node_selector=(("model", "new"),)))
+    old_here = replace(old, groups=(replace(group, pod_sets=(picky,)),))
+    taint = Taint("gpu", "", Effect.NO_SCHEDULE)
+    free = node("n1", gpus=4)
+    for there, one in (
+        (node("n0", used=4), old_here),
+        (replace(node("n0", used=4), taints=(taint,)), old),
+    ):
+        question = Snapshot((there, free), (one, urgent()))
+        assert not opened(question, REPACK)
+        assert not answer(question, REPACK).evictions
+    assert opened(Snapshot((node("n0", used=4, model="new"), free), (old_here, urgent())), REPACK)
 
 
 def test_the_model_of_victims_gives_room_to_extras_of_running_gangs() -> None:
