@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -58,6 +59,13 @@ from placement_service.solver_process.jobs import (
 )
 
 DEFAULT_ENGINE = "placement_service.search.engine:search"
+
+#: Objects that must be left before garbage is collected: more than a search of a second makes, and
+#: few enough that a long search takes no more memory.
+COLLECT_AFTER = 200_000
+
+#: The same between two jobs, when nobody waits.
+COLLECT_BETWEEN = 20_000
 
 
 class Engine(Protocol):
@@ -128,8 +136,13 @@ def main(arguments: list[str] | None = None) -> None:
     inbox = _Inbox(connection)
     threading.Thread(target=inbox.receive, daemon=True).start()
     work = _Work(connection, engine, prepare, inbox)
+    # What is loaded by now stays for ever: garbage collection need not look at it.
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
     while True:
         work.do(inbox.jobs.get())
+        if inbox.jobs.empty() and gc.get_count()[0] > COLLECT_BETWEEN:
+            gc.collect()
 
 
 class _Sent(NamedTuple):

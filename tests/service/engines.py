@@ -6,6 +6,7 @@ module:function``; the process, the socket and the pool are real.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -117,3 +118,11 @@ def hungry(problem: Problem, start: Solution, *, deadline: float, report: Report
 def enormous(problem: Problem, start: Solution, *, deadline: float, report: Report) -> Solution:
     """Asks for a GiB of address space and does not touch it."""
     return replace(start, phase=f"{len(bytearray(2**30))}")
+
+
+def collections(objects: int, /, *, deadline: float) -> int:
+    """How often garbage is collected while so many objects are made."""
+    before = sum(generation["collections"] for generation in gc.get_stats())
+    held: list[list[int]] = [[] for _ in range(objects)]
+    after = sum(generation["collections"] for generation in gc.get_stats())
+    return after - before if held else 0

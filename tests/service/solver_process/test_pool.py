@@ -350,6 +350,16 @@ def test_the_process_ends_when_its_server_is_gone() -> None:
     wait_until(lambda: not is_running(pid), "the solver process ends")
 
 
+def test_garbage_is_not_collected_during_a_short_search() -> None:
+    def collections(objects: int) -> object:
+        deadline = time.monotonic() + LONG
+        return pool.call("tests.service.engines:collections", objects, deadline=deadline)
+
+    with pool_with("moving") as pool:
+        assert collections(100_000) == 0
+        assert collections(300_000) == 1
+
+
 def is_running(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
