@@ -7,7 +7,8 @@ import numpy as np
 from placement_service.cp_sat.exact_model import ExactModel, size_of
 from placement_service.cp_sat.exact_objective import Goals
 from placement_service.cp_sat.solving import Var
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import Gang
 from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import gang_domains
 from placement_service.heuristic.orders import orders
@@ -105,33 +106,48 @@ def _place_anew(state: State) -> None:
 def measure_fewest(state: State) -> None:
     """The fewest domains that each placed gang could use, alone on the snapshot.
 
-    Known at once where the counting bound is reached, else by the exact model
-    of the gang alone, as far as time and size allow.
+    Known at once where the counting bound is reached, by the plan or by placing the gang first,
+    else by the exact model of the gang alone, as far as time and size allow.
     """
-    problem, p = state.problem, state.parameters
-    everywhere = np.arange(problem.node_count)
+    problem = state.problem
+    empty = ResidualCapacity(problem)
     # A bound of a stricter problem is not one of the request.
     for index, units in state.plan.items() if problem.exact else ():
         gang = problem.gangs[index]
         if not gang.pending or all(s.preferred < 0 for s in gang.scopes):
             continue
-        used = gang_domains(problem, gang, units)
-        if used == state.counting.fewest(gang):
-            state.fewest[index] = used
-        elif size_of(problem, [gang], everywhere) <= p.exact_polish_variables and state.left > 0:
-            alone = Goals(
-                ExactModel(
-                    state.counting, [gang], everywhere, problem.free, {}, {gang.base}, p.model
-                )
-            )
-            alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
-            alone.hold(alone.extra_units(None), at_most=0)
-            answer = alone.solve(
-                alone.domains,
-                maximize=False,
-                hint={index: units},
-                seconds=state.left,
-                effort=p.alone_effort,
-            )
-            if answer.proven and answer.plan is not None:
-                state.fewest[index] = gang_domains(problem, gang, answer.plan[index])
+        least = state.counting.fewest(gang)
+        if gang_domains(problem, gang, units) == least or _lies_in(state, empty, gang) == least:
+            state.fewest[index] = least
+        else:
+            _measure_alone(state, gang, units)
+
+
+def _lies_in(state: State, empty: ResidualCapacity, gang: Gang) -> int | None:
+    """How many domains a gang uses that is placed before all others; None if it is not."""
+    mark = empty.mark()
+    units = state.builder.place(empty, gang)
+    empty.undo(mark)
+    return None if units is None else gang_domains(state.problem, gang, units)
+
+
+def _measure_alone(state: State, gang: Gang, units: Units) -> None:
+    """The fewest domains of a gang by the exact model, where it is small."""
+    problem, p = state.problem, state.parameters
+    everywhere = np.arange(problem.node_count)
+    if size_of(problem, [gang], everywhere) > p.exact_polish_variables or state.left <= 0:
+        return
+    alone = Goals(
+        ExactModel(state.counting, [gang], everywhere, problem.free, {}, {gang.base}, p.model)
+    )
+    alone.hold([(a.placed, 1) for a in alone.admissions()], at_least=1)
+    alone.hold(alone.extra_units(None), at_most=0)
+    answer = alone.solve(
+        alone.domains,
+        maximize=False,
+        hint={gang.index: units},
+        seconds=state.left,
+        effort=p.alone_effort,
+    )
+    if answer.proven and answer.plan is not None:
+        state.fewest[gang.index] = gang_domains(problem, gang, answer.plan[gang.index])

@@ -1,0 +1,29 @@
+"""The fewest domains that a gang could use alone, which its placement score is measured by."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from placement_service.entities.request import Policy
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.problem import UnitsOnNode
+from placement_service.search.exact_stage import measure_fewest
+from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
+from tests.scenario import Scenario
+from tests.waiting import LONG
+
+WITHOUT_MODELS = replace(DEFAULTS, exact_polish_variables=0)
+
+
+def test_of_a_split_gang_they_are_known_without_a_model_where_it_fits_in_one() -> None:
+    asked = Scenario("r1: x1=8 x2=8 | r2: x3=8").gang("a", pods=2, gpus=8, prefer="rack")
+    problem = formulate(asked.snapshot(), Policy())
+    apart = tuple(UnitsOnNode(DemandIdx(0), NodeIdx(n), 1) for n in (0, 2))
+    split = to_solution(problem, {GangIdx(0): apart})
+    state = State(problem, split, time.monotonic() + LONG, lambda _: None, WITHOUT_MODELS)
+    measure_fewest(state)
+    assert state.fewest == {GangIdx(0): 1}
