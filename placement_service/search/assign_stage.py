@@ -24,9 +24,12 @@ def assign_blocks(state: State) -> bool:
     before topology.
     """
     mine = told(state, most_nodes=state.parameters.assign_nodes)
-    if mine is None:
-        return False
-    guess, p = BlockGuess(mine), mine.parameters
+    return mine is not None and assign(mine)
+
+
+def assign(mine: BlockProblem) -> bool:
+    """The same for a problem as blocks."""
+    state, guess, p = mine.state, BlockGuess(mine), mine.parameters
     if too_many_patterns(mine.blocks, guess.rows.kinds, p.model.master_patterns):
         return False
     found = _first(state, guess)

@@ -36,6 +36,8 @@ class BlockProblem:
             return
         plan = state.plan
         mine = {g.index for g in self.problem.pending if told.shape(g) is not None}
+        #: Whether some gangs that could get room are not described.
+        self.leaves_out = any(g.placeable and g.index not in mine for g in self.problem.pending)
         # A gang that stays where it is needs its base.
         mine -= {g.base for g in self.problem.gangs if g.index in plan and g.index not in mine}
         self.fixed = {i: u for i, u in plan.items() if i not in mine}

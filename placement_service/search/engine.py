@@ -41,7 +41,8 @@ from placement_service.search.block_stage import fill_blocks, swap_blocks
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.exact_stage import measure_fewest, settle_exact
 from placement_service.search.exchange_stage import exchange_parts
-from placement_service.search.groundwork import Groundwork, prepare
+from placement_service.search.groundwork import Groundwork
+from placement_service.search.head_start import prepare
 from placement_service.search.incumbent import Report, State
 from placement_service.search.lns import Improver
 from placement_service.search.loose_stage import settle_loose
@@ -74,9 +75,11 @@ def search(
     # Nothing can be spent of a tier that counts nothing here.
     counted = {goal.tier for goal in state.goals if goal.reported}
     tolerances = [(tier, share) for tier, share in tolerances if share > 0 and tier in counted]
-    if not tolerances:
+    if state.ground.ahead is not None:
+        state.follow(state.ground.ahead)
+    elif not tolerances:
         # Known at once: no plan admits more than all gangs.
-        report(state.solution())
+        state.tell()
     if problem.relaxation is not None and not tolerances:
         _prove(state, problem.relaxation, start)
     for i, (tier, share) in enumerate(tolerances):
@@ -111,10 +114,12 @@ def _improve(state: State) -> None:
     with stage(Stage.VICTIMS):
         settle_victims(state)
     if not state.proven:
-        with stage(Stage.COUNT):
-            count(state)
+        ahead = state.ground.ahead
+        if ahead is None:
+            with stage(Stage.COUNT):
+                count(state)
         with stage(Stage.FILL):
-            assigned = assign_blocks(state)
+            assigned = assign_blocks(state) if ahead is None else ahead.assigned
         with stage(Stage.AGGREGATE):
             # Where hardly any gang names a domain, nodes say who gets room.
             by_nodes = not assigned and settle_loose(state, early=True)

@@ -8,28 +8,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.formulation.objective import trivial_bounds
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.objective import Bounds, trivial_bounds
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.heuristic.plan_builder import Builder
+from placement_service.heuristic.slot_layout import Layout
 from placement_service.search.counted_goals import CountedGoals, count_goals
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """What a search knows that began before the first answer: the best of its plans, bounds of all
+    goals, its `target` and `layout`, and whether blocks were found for it (`assigned`).
+    """
+
+    plan: Plan
+    bounds: Bounds
+    target: tuple[GangIdx, ...]
+    layout: Layout | None
+    assigned: bool
+
+
 class Groundwork:
     """Facts, rows and bounds of a problem; `counted` are the bounds of a question of which nothing
-    is known yet, None until `count` was called.
+    is known yet, None until `count` was called. `ahead` is where a search began without a first
+    answer, None where it did not.
     """
 
     def __init__(self, problem: Problem, parameters: SearchParameters = DEFAULTS) -> None:
         self.problem, self.parameters = problem, parameters
         self.builder = Builder(problem)
         self.counted: CountedGoals | None = None
+        self.ahead: Ahead | None = None
 
     @cached_property
     def counting(self) -> Counting:

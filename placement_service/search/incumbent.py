@@ -29,10 +29,15 @@ from placement_service.formulation.objective import (
 from placement_service.formulation.plan import Plan, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
 from placement_service.heuristic.slot_layout import Layout
-from placement_service.search.groundwork import Groundwork
+from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 
 Report = Callable[[Solution], None]
+
+
+def never() -> bool:
+    """Somebody wants the answer as long as there is time."""
+    return False
 
 
 class State:
@@ -40,6 +45,8 @@ class State:
 
     `layout` says how their parts may fill the domains, None when nothing does. The bound of a goal
     holds for plans that reach the bounds of all goals before it.
+
+    Without `report` nobody is told; when `until` says so, no time is left.
     """
 
     def __init__(
@@ -47,9 +54,11 @@ class State:
         problem: Problem,
         start: Solution,
         deadline: float,
-        report: Report,
+        report: Report | None,
         parameters: SearchParameters = DEFAULTS,
         ground: Groundwork | None = None,
+        *,
+        until: Callable[[], bool] = never,
     ) -> None:
         self.problem = problem
         self.parameters = parameters
@@ -77,6 +86,7 @@ class State:
         self.exchanged: Plan | None = None
         self.phase = "bound"
         self._report = report
+        self._until = until
 
     @property
     def counting(self) -> Counting:
@@ -96,7 +106,7 @@ class State:
     @property
     def left(self) -> float:
         """Seconds to the deadline."""
-        return self.deadline - time.monotonic()
+        return 0.0 if self._until() else self.deadline - time.monotonic()
 
     def at_most(self, seconds: float) -> float:
         """Seconds for one step that may take so many. Where the answer must be repeatable only the
@@ -155,12 +165,12 @@ class State:
     def learn(self, i: int, bound: int) -> None:
         """Takes a bound of the i-th goal if it is tighter than the present one."""
         if self._tighten(i, bound):
-            self._report(self.solution())
+            self.tell()
 
     def learn_all(self, bounds: Sequence[int]) -> None:
         """Take bounds of the first goals, each of which holds for plans that reach those before."""
         if any([self._tighten(i, bound) for i, bound in enumerate(bounds)]):
-            self._report(self.solution())
+            self.tell()
 
     def _tighten(self, i: int, bound: int) -> bool:
         if not self.problem.exact:
@@ -183,7 +193,7 @@ class State:
     def trust(self, bounds: Sequence[int]) -> None:
         """Take bounds of all goals that were proven of a looser problem."""
         self.bounds = tuple(bounds)
-        self._report(self.solution())
+        self.tell()
 
     def tolerate(self, tier: TierName, share: float) -> None:
         """From now on later tiers may spend this share of what the tier has reached.
@@ -232,5 +242,18 @@ class State:
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"
         self.plan, self.worth = plan, mine
-        self._report(self.solution())
+        self.tell()
         return True
+
+    def follow(self, ahead: Ahead) -> None:
+        """Take what a search found that began before there was a first answer."""
+        self.target, self.layout = ahead.target, ahead.layout
+        for i, bound in enumerate(ahead.bounds):
+            self._tighten(i, bound)
+        if not self.accept(ahead.plan):
+            self.tell()
+
+    def tell(self) -> None:
+        """Reports the plan and its bounds."""
+        if self._report is not None:
+            self._report(self.solution())

@@ -1,0 +1,82 @@
+"""A search that begins before the first answer, and goes on from what it found."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bench.instances import Instance
+from placement_service.entities.request import Policy, Tolerance
+from placement_service.entities.solution import Solution
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Problem
+from placement_service.heuristic.first_answer import first_answer
+from placement_service.search import engine, head_start, master_stage
+from placement_service.search.engine import prepare, search
+from placement_service.search.groundwork import Groundwork
+from placement_service.search.incumbent import State
+from tests.scenario import Group, Scenario, spread
+from tests.waiting import LONG
+
+
+def full(policy: Policy | None = None) -> Problem:
+    """Blocks for nearly all gangs, some of which wait."""
+    asked = Instance("mix", {"blocks": 6, "gangs": 80, "load": 1.05}, 1)
+    return formulate(asked.snapshot(), policy or Policy())
+
+
+def prepared(problem: Problem) -> Groundwork:
+    return prepare(problem, deadline=time.monotonic() + LONG)
+
+
+def test_blocks_that_were_found_before_the_first_answer_are_not_sought_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = full()
+    ground = prepared(problem)
+    assert ground.ahead is not None
+    assert ground.ahead.assigned
+
+    def never(*_: object) -> bool:
+        raise AssertionError("sought twice")
+
+    monkeypatch.setattr(engine, "count", never)
+    monkeypatch.setattr(engine, "assign_blocks", never)
+    told: list[Solution] = []
+    late = time.monotonic() + LONG
+    start = first_answer(problem)
+    assert not start.proven
+    found = search(problem, start, deadline=late, report=told.append, prepared=ground)
+    assert found.proven
+    assert told[0].proven
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(deterministic=True), Policy(tolerances=(Tolerance("admitted", 0.1),))]
+)
+def test_it_does_not_begin_where_that_may_change_the_answer(policy: Policy) -> None:
+    assert prepared(full(policy)).ahead is None
+
+
+def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:
+    crowded = Scenario("b1/r1: x1=8 x2=8 | b2/r2: x3=8 x4=8")
+    for name in "abc":
+        crowded = crowded.gang(name, pods=2, gpus=8, prefer="block")
+    assert prepared(formulate(crowded.snapshot(), Policy())).ahead is not None
+    apart = crowded.gang("d", Group("w", pods=2, gpus=4, spread=(spread("block", group="w"),)))
+    assert prepared(formulate(apart.snapshot(), Policy())).ahead is None
+
+
+def test_it_ends_soon_when_nobody_will_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = False
+
+    def count(state: State) -> None:
+        nonlocal over
+        master_stage.count(state)
+        over = True
+
+    monkeypatch.setattr(head_start, "count", count)
+    found = prepare(full(), deadline=time.monotonic() + LONG, until=lambda: over)
+    assert found.counted is not None
+    assert found.ahead is None
