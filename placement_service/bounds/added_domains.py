@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from placement_service.bounds.added_nodes import NEVER
-from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content
 from placement_service.bounds.shortages import Lack, Offers, lacks, queues_allow
 from placement_service.formulation.arrays import Bools
 from placement_service.formulation.problem import Gang

@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content
 from placement_service.bounds.node_matching import give_nodes
 from placement_service.bounds.signatures import Signature, SignatureWays
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes

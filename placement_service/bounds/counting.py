@@ -18,13 +18,14 @@ stage can undo a bound that came from rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from placement_service.bounds.gang_classes import Content, GangClass, Parts, PartTimes, UnitsOf
 from placement_service.bounds.roomiest import largest_sums, places_needed
 from placement_service.bounds.ways_to_count import (
     COUNTING_DEFAULTS,
@@ -32,49 +33,12 @@ from placement_service.bounds.ways_to_count import (
     ways_to_count,
 )
 from placement_service.formulation.arrays import Bools, Ints
-from placement_service.formulation.indices import ClassIdx, GangIdx
+from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
-from placement_service.formulation.problem import Gang, Precedence, Scope
+from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.rules.queues import QueueRow
 from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
-
-
-class UnitsOf(NamedTuple):
-    """So many units, each of any of these pod classes: what a requirement contributes."""
-
-    pod_classes: tuple[ClassIdx, ...]
-    units: int
-
-
-#: What requirements contribute together.
-Content = tuple[UnitsOf, ...]
-
-
-class PartTimes(NamedTuple):
-    """Content that must share a domain, and how often it occurs."""
-
-    content: Content
-    times: int
-
-
-Parts = tuple[PartTimes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GangClass:
-    """Pending gangs that are alike in rows, priority, `Counting.least_beyond` (`beyond`) and
-    `Gang.precedence`; the oldest first.
-    """
-
-    gangs: tuple[GangIdx, ...]
-    priority: int
-    value: int
-    parts: tuple[Parts, ...]
-    extras: Content
-    queue_rows: tuple[int, ...]
-    beyond: int
-    precedence: Precedence
 
 
 class _Alone(NamedTuple):
@@ -100,6 +64,14 @@ class Row:
     capacity: int
 
 
+class _Rows(NamedTuple):
+    """Several rows [T]: `weight` [T, C], `extra` [T, C], `capacity` [T]."""
+
+    weight: Ints
+    extra: Ints
+    capacity: Ints
+
+
 class Counting:
     """Rows of a problem, and what counting says about single gangs.
 
@@ -120,6 +92,11 @@ class Counting:
         self._most: dict[int, Ints] = {}
         self._weights: dict[Content, Ints] = {}
         self._parts: dict[tuple[Gang, int], Parts] = {}
+        self._contents: dict[tuple[Gang, tuple[int, ...]], Content] = {}
+        self._needed: dict[Gang, Mapping[int, UnitsOf]] = {}
+        #: The first gang that asks for the same as a gang, and by what it asks for.
+        self._first: dict[Gang, Gang] = {}
+        self._first_that_asks: dict[Hashable, Gang] = {}
         self._domains: dict[tuple[Content, int], Bools] = {}
         self._rooms: dict[tuple[int, bytes], Ints] = {}
         #: `fewest_places` of what gangs ask for in common.
@@ -164,17 +141,21 @@ class Counting:
 
         Units that nothing binds are parts of one.
         """
+        gang = self._first_alike(gang)
         key = (gang, level)
         if key not in self._parts:
             self._parts[key] = self._cut(gang, level)
         return self._parts[key]
 
+    def _first_alike(self, gang: Gang) -> Gang:
+        """The first gang that asks for the same: what is known of it need not be found again."""
+        if gang not in self._first:
+            asks = (gang.demands, gang.requirements, gang.scopes)
+            self._first[gang] = self._first_that_asks.setdefault(asks, gang)
+        return self._first[gang]
+
     def _cut(self, gang: Gang, level: int) -> Parts:
-        content = {
-            i: UnitsOf(gang.pod_classes(q), q.missing)
-            for i, q in enumerate(gang.requirements)
-            if q.missing
-        }
+        content = self._needs(gang)
         requirement_of = {d: i for i, q in enumerate(gang.requirements) for d in q.demands}
         found: list[PartTimes] = []
         bound: set[int] = set()
@@ -206,8 +187,7 @@ class Counting:
         known: dict[object, _Alone | None] = {}
         for gang in sorted(self.problem.pending, key=oldest_first):
             parts = tuple(self.parts(gang, level) for level in self.levels)
-            asks = (gang.demands, gang.requirements, gang.scopes, bool(gang.home))
-            alike = (parts, gang.queue_rows, *asks)
+            alike = (self._first_alike(gang), gang.queue_rows, bool(gang.home))
             if alike not in known:
                 known[alike] = self._alone(gang)
             alone = known[alike]
@@ -246,14 +226,16 @@ class Counting:
             [sum(k for _, k in c.extras) for c in self.classes], dtype=np.int64
         )
         best: dict[tuple[bytes, bytes], Row] = {}
-        for row in self._all_rows() if self.classes else ():
-            if row.weight @ gangs + row.extra @ extras > row.capacity:
+        for weight, extra, capacity in self._all_rows() if self.classes else ():
+            binds = weight @ gangs + extra @ extras > capacity
+            for i in np.flatnonzero(binds & weight.any(axis=1)).tolist():
+                row = Row(weight[i], extra[i], int(capacity[i]))
                 key = (row.weight.tobytes(), row.extra.tobytes())
                 if key not in best or row.capacity < best[key].capacity:
                     best[key] = row
         return tuple(best.values())
 
-    def _queue_rows(self) -> Iterator[Row]:
+    def _queue_rows(self) -> Iterator[_Rows]:
         """The rows of queues, with the least that minimums and extras can take."""
         for r, row in enumerate(self.problem.queue_rows):
             weight = np.zeros(len(self.classes), dtype=np.int64)
@@ -267,7 +249,7 @@ class Counting:
                         (self.least(row, (UnitsOf(each.pod_classes, 1),)) for each in gang.extras),
                         default=0,
                     )
-            yield Row(weight, extra, row.capacity)
+            yield _Rows(weight[None], extra[None], np.array([row.capacity]))
 
     @staticmethod
     def least(row: QueueRow, content: Content) -> int:
@@ -276,7 +258,7 @@ class Counting:
             count * min(int(row.weight[c]) for c in pod_classes) for pod_classes, count in content
         )
 
-    def _all_rows(self) -> Iterator[Row]:
+    def _all_rows(self) -> Iterator[_Rows]:
         yield from self._queue_rows()
         per_extra = np.array(
             [
@@ -288,18 +270,20 @@ class Counting:
         )
         for i, level in enumerate(self.levels):
             offers = self.offers(level)
-            owner = [c for c, gang in enumerate(self.classes) for _ in gang.parts[i]]
-            times = np.array([k for c in self.classes for _, k in c.parts[i]], dtype=np.int64)
-            weights = np.array([self.weigh(p) for c in self.classes for p, _ in c.parts[i]])
+            parts = [(c, *part) for c, gang in enumerate(self.classes) for part in gang.parts[i]]
+            if not parts:
+                continue
+            owner, begin = np.unique([c for c, _, _ in parts], return_index=True)
+            times = np.array([n for _, _, n in parts], dtype=np.int64)
+            weights = np.array([self.weigh(content) for _, content, _ in parts])
             for k in range(len(self.units)):
                 sizes = np.unique(weights[:, k])[::-1]
                 # On single nodes a rounding is just another reference.
-                large = sizes[sizes > 1][: self.parameters.roundings] if level >= 0 else ()
-                for t in (1, *(int(w) for w in large)):
-                    rounded = weights[:, k] // t * times
-                    weight = np.bincount(owner, rounded, len(self.classes)).astype(np.int64)
-                    if weight.any():
-                        yield Row(weight, per_extra[:, k] // t, int((offers[k] // t).sum()))
+                large = sizes[sizes > 1][: self.parameters.roundings] if level >= 0 else sizes[:0]
+                t = np.concatenate([[1], large])[:, None]
+                weight = np.zeros((len(t), len(self.classes)), dtype=np.int64)
+                weight[:, owner] = np.add.reduceat(weights[:, k] // t * times, begin, axis=1)
+                yield _Rows(weight, per_extra[:, k] // t, (offers[k] // t).sum(axis=1))
 
     # --- single gangs -----------------------------------------------------------
 
@@ -421,15 +405,28 @@ class Counting:
         """Sum of `fewest_places` over the preferred scopes of a gang."""
         return sum(self.fewest_places(gang, s) for s in gang.scopes if s.preferred >= 0)
 
-    @staticmethod
-    def content(gang: Gang, demands: Sequence[int]) -> Content:
+    def content(self, gang: Gang, demands: tuple[int, ...]) -> Content:
         """The minimum of the requirements that lie wholly in some demands."""
-        inside = set(demands)
-        return tuple(
-            UnitsOf(gang.pod_classes(q), q.missing)
-            for q in gang.requirements
-            if q.missing and inside.issuperset(q.demands)
-        )
+        key = (self._first_alike(gang), demands)
+        if key not in self._contents:
+            inside = set(demands)
+            self._contents[key] = tuple(
+                units
+                for i, units in self._needs(gang).items()
+                if inside.issuperset(gang.requirements[i].demands)
+            )
+        return self._contents[key]
+
+    def _needs(self, gang: Gang) -> Mapping[int, UnitsOf]:
+        """The units that each requirement of a gang lacks, by its place."""
+        gang = self._first_alike(gang)
+        if gang not in self._needed:
+            self._needed[gang] = {
+                i: UnitsOf(gang.pod_classes(q), q.missing)
+                for i, q in enumerate(gang.requirements)
+                if q.missing
+            }
+        return self._needed[gang]
 
 
 def is_whole(gang: Gang, scope: Scope) -> bool:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.bounds.counting import Content, Counting, GangClass
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content, GangClass
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.problem import Gang
 

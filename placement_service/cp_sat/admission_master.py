@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.bounds.counting import Content, Counting
+from placement_service.bounds.counting import Counting
+from placement_service.bounds.gang_classes import Content
 from placement_service.bounds.near_rows import NearRows
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes

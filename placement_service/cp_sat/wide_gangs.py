@@ -24,7 +24,7 @@ from operator import itemgetter
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placement_service.bounds.counting import Content
+from placement_service.bounds.gang_classes import Content
 from placement_service.bounds.place_rows import PlaceRow, PlaceRows
 from placement_service.cp_sat.solving import Var, dot
 from placement_service.formulation.arrays import Ints
