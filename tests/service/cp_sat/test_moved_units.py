@@ -1,0 +1,73 @@
+"""What is known of the places of running gangs that may move."""
+
+from __future__ import annotations
+
+from placement_service.cp_sat.moved_units import Homebound, homebound, moved_kinds
+from placement_service.entities.request import (
+    PODS,
+    BoundPod,
+    PackingScope,
+    PodGang,
+    PodGroup,
+    PodSet,
+    PodTemplate,
+    Snapshot,
+)
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.problem import Gang, Problem
+from tests.service.evictions import REPACK, new
+from tests.service.questions import GPU, node
+
+RACKS = tuple(node(f"{r}{i}", used=8, block="b", rack=r) for r in "ab" for i in range(2))
+NODES = (*RACKS, node("loose0", used=8), node("loose1", used=8))
+
+
+def group(name: str, *nodes: str, minimum: int, gpus: int = 8) -> PodGroup:
+    """A pod on each of these nodes."""
+    pods = tuple(BoundPod(f"namespaces/ml/pods/{name}-{n}", f"nodes/{n}") for n in nodes)
+    return PodGroup(name, minimum, (PodSet(PodTemplate({GPU: gpus, PODS: 1}), (), pods),))
+
+
+def opened(groups: tuple[PodGroup, ...], *scopes: PackingScope) -> tuple[Problem, Gang]:
+    """A gang that runs and may move, for another one waits."""
+    old = PodGang("namespaces/ml/podgangs/old", groups, packing_scopes=scopes)
+    problem = formulate(Snapshot(NODES, (old, new(1))), REPACK)
+    [gang] = [g for g in problem.gangs if g.home]
+    return problem, gang
+
+
+def bound_to_home(groups: tuple[PodGroup, ...], *scopes: PackingScope) -> list[Homebound]:
+    problem, gang = opened(groups, *scopes)
+    return list(homebound(problem, [gang], range(len(problem.request))))
+
+
+LEFT = PackingScope("left", ("left",), "rack")
+
+
+def test_extras_stay_in_the_domain_that_the_minimum_holds() -> None:
+    [units] = bound_to_home((group("left", "a0", "a1", minimum=1),), LEFT)
+    assert units.units == 2
+
+
+def test_units_of_a_class_that_others_of_the_gang_ask_for_may_come_again_anywhere() -> None:
+    """Both groups have pods alike. Those of the right one are not bound to the rack."""
+    left, right = group("left", "a0", "a1", minimum=1), group("right", "b0", minimum=1)
+    assert bound_to_home((left, right), LEFT) == []
+
+
+def test_where_no_pod_has_to_stay_none_is_bound_to_its_home() -> None:
+    """The left group has extras alone: the gang stays without them, or with others elsewhere."""
+    left = group("left", "a0", "a1", minimum=0)
+    right = group("right", "b0", minimum=1, gpus=7)
+    assert bound_to_home((left, right), LEFT) == []
+
+
+def test_pods_outside_of_all_domains_are_bound_to_none() -> None:
+    assert bound_to_home((group("left", "loose0", "loose1", minimum=1),), LEFT) == []
+
+
+def test_of_parts_in_parts_that_move_the_outermost_counts() -> None:
+    whole = PackingScope("all", ("left",), "block")
+    problem, gang = opened((group("left", "a0", "a1", minimum=2),), whole, LEFT)
+    [kind] = moved_kinds(problem, [gang], range(len(problem.request)))
+    assert problem.levels[kind.level].key == "block"
