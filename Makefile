@@ -8,9 +8,10 @@ STAMP  := $(VENV)/.installed
 
 CONTAINER_ENGINE ?= docker
 IMAGE            ?= placement-service
-# Three processes, for tests often wait; each has an API server of its own. A test that a stalled
-# machine made fail is run once more, and the summary says so.
-PYTEST_ARGS      ?= -n 3 --reruns 1 -r aR
+# Three processes, for tests often wait; each has an API server of its own, and begins with a third
+# of the tests: what a module sets up is set up once, and tests that wait run beside those that
+# compute. A test that a stalled machine made fail is run once more, and the summary says so.
+PYTEST_ARGS      ?= -n 3 --dist worksteal --reruns 1 -r aR
 
 GO         ?= go
 GO_MODULES := $(filter-out clients/go/tools/,$(dir $(wildcard clients/go/*/go.mod)))
@@ -70,6 +71,8 @@ lint: setup ## Check style, types, layers, protos and the Dockerfile.
 	$(BIN)/hadolint Dockerfile
 
 .PHONY: test
+# Tests start hundreds of programs, which would all compile the same modules.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup ## Run the tests. PYTEST_ARGS='tests/cli -x' and the like narrow it down.
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
