@@ -73,7 +73,7 @@ def test_a_file_is_shown_as_it_is(block: Block) -> None:
 
 @pytest.mark.parametrize("block", RUNNABLE, ids=str)
 def test_a_block_runs(runner: Runner, block: Block) -> None:
-    runner.output(block)
+    runner.run(block)
 
 
 @pytest.mark.parametrize(("source", "block"), DERIVED, ids=str)
