@@ -1,4 +1,4 @@
-"""A kube-scheduler and a placement service for each test, on the API server of the session."""
+"""A kube-scheduler for each test, with the API server and the placement service of the session."""
 
 from __future__ import annotations
 
@@ -87,18 +87,42 @@ class Service(Process):
         return False
 
 
-@pytest.fixture
+class Kept:
+    """One service for all tests; a test that ends or stops it leaves the next one another."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self._directory = directory
+        self._port = port
+        self._service: Service | None = None
+
+    def ready(self) -> Service:
+        if self._service is None or not self._service.is_running():
+            self._service = Service(self._directory, self._port)
+        self._service.signal(signal.SIGCONT)
+        self._service.wait_until_ready()
+        return self._service
+
+    def end(self) -> None:
+        if self._service is not None:
+            self._service.end()
+
+
+@pytest.fixture(scope="session")
 def port() -> int:
     """Where the service is, when it is."""
     return reserve()
 
 
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Kept]:
+    made = Kept(tmp_path_factory.mktemp("service"), port)
+    yield made
+    made.end()
+
+
 @pytest.fixture
-def service(tmp_path: Path, port: int) -> Iterator[Service]:
-    running = Service(tmp_path, port)
-    running.wait_until_ready()
-    yield running
-    running.end()
+def service(kept: Kept) -> Service:
+    return kept.ready()
 
 
 class Schedulers:
