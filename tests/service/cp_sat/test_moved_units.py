@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from placement_service.cp_sat.moved_units import Homebound, homebound, moved_kinds
 from placement_service.entities.request import (
     PODS,
@@ -18,8 +20,7 @@ from placement_service.formulation.problem import Gang, Problem
 from tests.service.evictions import REPACK, new
 from tests.service.questions import GPU, node
 
-RACKS = tuple(node(f"{r}{i}", used=8, block="b", rack=r) for r in "ab" for i in range(2))
-NODES = (*RACKS, node("loose0", used=8), node("loose1", used=8))
+NODES = tuple(node(f"{r}{i}", used=8, block="b", rack=r) for r in "ab" for i in range(2))
 
 
 def group(name: str, *nodes: str, minimum: int, gpus: int = 8) -> PodGroup:
@@ -62,8 +63,17 @@ def test_where_no_pod_has_to_stay_none_is_bound_to_its_home() -> None:
     assert bound_to_home((left, right), LEFT) == []
 
 
-def test_pods_outside_of_all_domains_are_bound_to_none() -> None:
-    assert bound_to_home((group("left", "loose0", "loose1", minimum=1),), LEFT) == []
+@pytest.mark.parametrize("around", [("left",), ("left", "right")])
+def test_units_of_a_part_know_the_larger_parts_that_count_them_too(
+    around: tuple[str, ...],
+) -> None:
+    """Of two scopes over the same groups the first is the larger part."""
+    left, right = group("left", "a0", "a1", minimum=1), group("right", "b0", minimum=1, gpus=7)
+    scopes = PackingScope("around", around, "block"), LEFT
+    problem, gang = opened((left, right), *scopes)
+    [block, rack] = (scope.required for scope in gang.scopes)
+    [part, *_] = (u for u in homebound(problem, [gang], range(len(problem.request))) if u.within)
+    assert (part.level, part.within) == (rack, {block})
 
 
 def test_of_parts_in_parts_that_move_the_outermost_counts() -> None:
