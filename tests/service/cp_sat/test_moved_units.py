@@ -16,6 +16,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import ClassIdx
 from placement_service.formulation.problem import Gang, Problem
 from tests.service.evictions import REPACK, new
 from tests.service.questions import GPU, node
@@ -37,9 +38,14 @@ def opened(groups: tuple[PodGroup, ...], *scopes: PackingScope) -> tuple[Problem
     return problem, gang
 
 
+def classes(problem: Problem) -> list[ClassIdx]:
+    """All pod classes."""
+    return [ClassIdx(s) for s in range(len(problem.request))]
+
+
 def bound_to_home(groups: tuple[PodGroup, ...], *scopes: PackingScope) -> list[Homebound]:
     problem, gang = opened(groups, *scopes)
-    return list(homebound(problem, [gang], range(len(problem.request))))
+    return list(homebound(problem, [gang], classes(problem)))
 
 
 LEFT = PackingScope("left", ("left",), "rack")
@@ -72,12 +78,12 @@ def test_units_of_a_part_know_the_larger_parts_that_count_them_too(
     scopes = PackingScope("around", around, "block"), LEFT
     problem, gang = opened((left, right), *scopes)
     [block, rack] = (scope.required for scope in gang.scopes)
-    [part, *_] = (u for u in homebound(problem, [gang], range(len(problem.request))) if u.within)
-    assert (part.level, part.within) == (rack, {block})
+    [part, *_] = (u for u in homebound(problem, [gang], classes(problem)) if u.within)
+    assert (part.level, part.within) == (rack, frozenset({block}))
 
 
 def test_of_parts_in_parts_that_move_the_outermost_counts() -> None:
     whole = PackingScope("all", ("left",), "block")
     problem, gang = opened((group("left", "a0", "a1", minimum=2),), whole, LEFT)
-    [kind] = moved_kinds(problem, [gang], range(len(problem.request)))
+    [kind] = moved_kinds(problem, [gang], classes(problem))
     assert problem.levels[kind.level].key == "block"

@@ -15,14 +15,24 @@ from tests.service.evictions import PREEMPT, new, running
 from tests.service.questions import node
 
 
-def reached(question: Snapshot, settled: Sequence[int] = ()) -> list[int]:
+def reached(
+    question: Snapshot, settled: Sequence[int] = (), *, anywhere: bool = False
+) -> list[int]:
     """The units of the only gang that waits, which come last, that fit each node at most."""
     problem = formulate(question, PREEMPT)
     [new] = [g for g in problem.pending if not g.home]
     parts = list(parts_of(problem, new, range(len(problem.request))))
     asked = [new.demands[0].pod_class]
     classes = node_classes(problem, asked, [LevelIdx(part.level) for part in parts])
-    fits = most_that_come(problem, classes, asked, [new], parts, [GangIdx(i) for i in settled])
+    fits = most_that_come(
+        problem,
+        classes,
+        asked,
+        [new],
+        parts,
+        [GangIdx(i) for i in settled],
+        asked if anywhere else (),
+    )
     found = [0] * problem.node_count
     for j, node_class in enumerate(classes):
         for n in node_class.nodes.tolist():
@@ -49,6 +59,11 @@ def test_extras_of_a_gang_that_is_settled_may_go() -> None:
 
 def test_a_domain_that_does_not_hold_all_of_a_gang_is_not_reached() -> None:
     assert reached(Snapshot(NODES, (*OLD, new(2, "rack"))), settled=[0]) == [0, 0, 1, 1]
+
+
+def test_units_that_may_come_anywhere_reach_such_a_domain_too() -> None:
+    question = Snapshot(NODES, (*OLD, new(2, "rack")))
+    assert reached(question, settled=[0], anywhere=True) == [0, 1, 1, 1]
 
 
 def test_a_domain_with_room_for_a_part_that_is_not_all_of_a_gang_is_reached() -> None:

@@ -8,12 +8,17 @@ from dataclasses import replace
 import pytest
 
 from placement_service.entities.request import ExtrasPolicy, Policy, Tolerance
+from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import trivial_bounds
 from placement_service.formulation.problem import Problem
+from placement_service.formulation.tiers import goals
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.search import master_stage
+from placement_service.search.counted_goals import count_goals
 from placement_service.search.engine import prepare, search
 from placement_service.search.groundwork import Groundwork
+from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
 from tests.service.evictions import PREEMPT, cluster, running, urgent
@@ -61,6 +66,33 @@ def test_what_was_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(master_stage, "count_goals", never)
     answer(problem, ground)
+
+
+def test_what_was_counted_is_of_no_use_where_some_may_be_spent() -> None:
+    """It is about plans that spend nothing."""
+    problem = crowded(Policy())
+    state = State(problem, first_answer(problem), time.monotonic() + MINUTE, lambda _: None)
+    assert state.is_fresh
+    state.tolerate(TierName.ADMITTED, 0.5)
+    assert not state.is_fresh
+
+
+def test_later_goals_are_counted_for_plans_that_reach_what_is_known_already() -> None:
+    """Counting alone would have the larger gang run, which has not waited."""
+    asked = Scenario("x1=8 x2=8").gang("large", pods=2, gpus=8)
+    asked = asked.gang("old", pods=1, gpus=8, waited=100 * MINUTE)
+    problem = formulate(asked.snapshot(), Policy())
+    ground, every = Groundwork(problem), goals(problem)
+    everybody = trivial_bounds(every)
+    assert [goal.tier for goal in every[:2]] == [TierName.ADMITTED, TierName.WAITING]
+
+    def waiting(gpus: int) -> int:
+        known = (everybody[0] * gpus // 24, *everybody[1:])
+        counted = count_goals(ground.counting, every, known, DEFAULTS, seconds=MINUTE)
+        assert counted is not None
+        return counted.bounds[1]
+
+    assert [waiting(8), waiting(16)] == [100, 1]
 
 
 @pytest.mark.parametrize(("steps", "rows"), [(1, False), (2, True), (4, True)])
