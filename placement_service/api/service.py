@@ -181,9 +181,10 @@ class PlacementCalls:
             await context.write(message)
 
         sending = asyncio.ensure_future(send())
+        # The call may be over when it fails; then nobody else looks at how it ended.
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())
         done, _ = await asyncio.wait({sending}, timeout=self._settings.send_timeout)
         if not done:
-            sending.add_done_callback(lambda task: task.cancelled() or task.exception())
             logger.info("an answer was not taken within %g s", self._settings.send_timeout)
             code = code_pb2.DEADLINE_EXCEEDED
             raise Refused(status_pb2.Status(code=code, message="nobody reads the answer"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -179,36 +180,65 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_go_on() -> None:
         assert service.compute(message()).gangs[0].placed
 
 
-def test_a_caller_who_does_not_read_is_given_up() -> None:
-    class Context:
-        """A caller with a closed window."""
+class Reader:
+    """A caller with a closed window, who leaves when `gone`."""
 
-        async def write(self, content: bytes) -> None:
-            await asyncio.Event().wait()
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+
+    async def write(self, content: bytes) -> None:
+        await self.gone.wait()
+        raise ConnectionError
+
+
+def send(reader: Reader) -> Coroutine[Any, Any, None]:
+    """A call as it sends its answer."""
+    calls = PlacementCalls(
+        Settings(send_timeout=0.05),
+        pool=ComputePool(0, ()),
+        admission=Admission(
+            places=1,
+            pending=0,
+            held_bytes=1,
+            arriving=1,
+            retry_after_seconds=1.0,
+            arrival_seconds=1.0,
+        ),
+        snapshots=SnapshotStore(0),
+        dumps=Dumps(None, 1),
+        metrics=Metrics(),
+        tracing=UNTRACED,
+    )
 
     async def nothing() -> None: ...
 
+    return calls._send(reader, b"answer", nothing())  # type: ignore[arg-type]
+
+
+def test_a_caller_who_does_not_read_is_given_up() -> None:
     async def work() -> None:
-        calls = PlacementCalls(
-            Settings(send_timeout=0.05),
-            pool=ComputePool(0, ()),
-            admission=Admission(
-                places=1,
-                pending=0,
-                held_bytes=1,
-                arriving=1,
-                retry_after_seconds=1.0,
-                arrival_seconds=1.0,
-            ),
-            snapshots=SnapshotStore(0),
-            dumps=Dumps(None, 1),
-            metrics=Metrics(),
-            tracing=UNTRACED,
-        )
         with pytest.raises(Refused, match="nobody reads"):
-            await calls._send(Context(), b"answer", nothing())  # type: ignore[arg-type]
+            await send(Reader())
 
     asyncio.run(work())
+
+
+def test_a_caller_who_leaves_while_an_answer_is_sent_leaves_no_error() -> None:
+    errors = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: errors.append(what))
+        reader = Reader()
+        call = asyncio.ensure_future(send(reader))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        reader.gone.set()
+
+    asyncio.run(work())
+    gc.collect()
+    assert not errors
 
 
 def test_bytes_that_wait_are_bounded() -> None:
