@@ -13,6 +13,7 @@ from functools import cached_property
 
 from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
+from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Bounds, trivial_bounds
@@ -49,11 +50,18 @@ class Groundwork:
         self.builder = Builder(problem)
         self.counted: CountedGoals | None = None
         self.ahead: Ahead | None = None
+        self._places: dict[int, PlaceRows] = {}
 
     @cached_property
     def counting(self) -> Counting:
         """Rows of the problem."""
         return Counting(self.builder.topology, self.parameters.counting)
+
+    def places(self, level: int) -> PlaceRows:
+        """Rows of the places of a level."""
+        if level not in self._places:
+            self._places[level] = PlaceRows(self.counting, level)
+        return self._places[level]
 
     @cached_property
     def configurations(self) -> Configurations | None:

@@ -122,7 +122,7 @@ def _places(state: State) -> list[PlaceRows]:
     found = []
     for level in sorted(preferred):
         if levels[level].count * len(counting.classes) <= state.parameters.place_variables:
-            rows = PlaceRows(counting, level)
+            rows = state.ground.places(level)
             if (rows.prefer and rows.rows) or rows.beyond:
                 found.append(rows)
     return found
