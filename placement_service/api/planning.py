@@ -16,13 +16,14 @@ from placement.v1 import Progress, planning_pb2
 from placement_service.api.envelope import not_a_message
 from placement_service.api.methods import Call
 from placement_service.api.validation.names import MAX_VALUE
+from placement_service.api.validation.policy import check_time_limit
 from placement_service.api.wire import placements
 from placement_service.api.wire.planning import (
     amount_to_proto,
     move_to_proto,
     remedy_to_proto,
 )
-from placement_service.api.wire.times import duration
+from placement_service.api.wire.times import duration, seconds
 from placement_service.entities.errors import InvalidRequest, Violation
 from placement_service.entities.eviction import Eviction
 from placement_service.entities.placement import Placement
@@ -73,9 +74,14 @@ _SHARE: Final = 0.5
 def read(call: Call, content: bytes) -> Asked:
     """The bytes of a call. Raises InvalidRequest."""
     try:
-        return ASKED[call].FromString(content)
+        message = ASKED[call].FromString(content)
     except DecodeError as error:
         raise not_a_message() from error
+    if message.HasField("time_limit"):
+        wrong = list(check_time_limit(seconds(message.time_limit)))
+        if wrong:
+            raise InvalidRequest(wrong)
+    return message
 
 
 def around(call: Call, placement: PlacementMessage) -> Answer:

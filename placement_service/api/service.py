@@ -205,8 +205,8 @@ class PlacementCalls:
             peer, size = context.peer(), len(message)
             with self._admission.place(peer, size) as place, contextlib.ExitStack() as parts:
                 step = 0
-                if method.steps:
-                    step = await envelope.chosen(message, method.steps)
+                if method.call in STEERED:
+                    step = await envelope.chosen(message, method.steps or (method.inner,))
                     if not step:
                         raise InvalidRequest([Violation("step", "it asks nothing")])
                 asked = method.steps.get(step, method)
@@ -238,7 +238,7 @@ class PlacementCalls:
                         with stage(Stage.COMPUTE):
                             answer = await self._in_time(process, call)
                         self._save(call, answer)
-                        return envelope.wrapped(answer, step)
+                        return envelope.wrapped(answer, step if method.steps else 0)
                     finally:
                         self._pool.give_back(process)
         except (PlacementError, Refused) as error:

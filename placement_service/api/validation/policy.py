@@ -43,11 +43,16 @@ def tolerances_are_shares_of_tiers(request: Request) -> Iterator[Violation]:
 
 
 def the_time_limit_is_positive_and_a_duration(request: Request) -> Iterator[Violation]:
-    limit = request.time_limit_seconds
-    if limit is not None and limit <= 0:
-        yield Violation("time_limit", f"must be positive, is {limit:g} s")
-    elif limit is not None and limit > MAX_DURATION_SECONDS:
-        yield Violation("time_limit", f"is no duration of at most 10,000 years: {limit:g} s")
+    if request.time_limit_seconds is not None:
+        yield from check_time_limit(request.time_limit_seconds)
+
+
+def check_time_limit(seconds: float) -> Iterator[Violation]:
+    """What is wrong with the time limit of a request of any kind."""
+    if seconds <= 0:
+        yield Violation("time_limit", f"must be positive, is {seconds:g} s")
+    elif seconds > MAX_DURATION_SECONDS:
+        yield Violation("time_limit", f"is no duration of at most 10,000 years: {seconds:g} s")
 
 
 def what_comes_back_is_short(request: Request) -> Iterator[Violation]:

@@ -18,10 +18,13 @@ from placement.v1 import (
     ComputePlacementRequest,
     ExplainGangRequest,
     ExplainGangResponse,
+    Finish,
     Placement,
+    SteerPlacementRequest,
     SteerPlanningRequest,
     placement_pb2,
 )
+from placement.v1.planning_pb2_grpc import PlanningServiceStub
 from placement_service.api.server import make_server
 from placement_service.api.settings import Settings
 from placement_service.api.wire.placements import parse_placement
@@ -191,6 +194,23 @@ def test_a_step_of_planning_that_asks_nothing_is_a_mistake(usual: Running) -> No
         events = client._steered(SteerPlanningRequest(), None)
         with pytest.raises(InvalidRequestError, match="it asks nothing"):
             next(events)
+
+
+def test_a_request_that_begins_with_finish_asks_nothing(usual: Running) -> None:
+    stub = PlanningServiceStub(usual.channel)
+    with pytest.raises(grpc.RpcError, match="it asks nothing"):
+        list(stub.SteerPlacement(iter([SteerPlacementRequest(finish=Finish())]), timeout=LONG))
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_question_of_planning_without_time_is_a_mistake(usual: Running, seconds: int) -> None:
+    asked = ExplainGangRequest(question=message(), gang="namespaces/ml/podgangs/train")
+    asked.time_limit.seconds = seconds
+    with (
+        PlacementClient(usual.channel, timeout=LONG) as client,
+        pytest.raises(InvalidRequestError, match="time_limit: must be positive"),
+    ):
+        client.explain(asked)
 
 
 def test_the_server_has_a_time_limit_of_its_own_and_cuts_longer_ones() -> None:
