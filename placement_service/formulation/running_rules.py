@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from itertools import compress
 
 import numpy as np
 
@@ -58,25 +57,28 @@ def unwelcome(snapshot: Snapshot) -> frozenset[str]:
     """The names of running pods, among those in pod sets, that their nodes would not take again:
     labels and taints may have changed since the pods came.
     """
-    running: dict[int, list[str]] = {}
-    homes: dict[int, list[int]] = {}
-    templates: dict[int, PodTemplate] = {}
-    row_of = snapshot.columns.row_of
+    nodes = snapshot.columns
+    tainted = any(nodes.taints.kinds)
+
+    def may_be_refused(template: PodTemplate) -> bool:
+        picky = template.node_selector or template.required_node_affinity is not None
+        return bool(tainted or picky)
+
     # Templates live as long as the snapshot, and many pods share one.
-    for pod, template in _told(snapshot, lambda _: True):
-        if pod.node in row_of:
+    running: dict[int, list[BoundPod]] = {}
+    templates: dict[int, PodTemplate] = {}
+    for pod, template in _told(snapshot, may_be_refused):
+        if pod.node in nodes.row_of:
             templates[id(template)] = template
-            running.setdefault(id(template), []).append(pod.name)
-            homes.setdefault(id(template), []).append(row_of[pod.node])
-    masks = NodeMasks(snapshot.columns, list(templates.values()))
-    return frozenset(
-        name
-        for key, template in templates.items()
-        for name in compress(
-            running[key],
-            ~(masks.selected(template) & masks.tolerated(template))[homes[key]],
-        )
-    )
+            running.setdefault(id(template), []).append(pod)
+    if not running:
+        return frozenset()
+    masks = NodeMasks(nodes, list(templates.values()))
+    found: list[str] = []
+    for key, template in templates.items():
+        refused = ~(masks.selected(template) & masks.tolerated(template))
+        found += [pod.name for pod in running[key] if refused[nodes.row_of[pod.node]]]
+    return frozenset(found)
 
 
 def _told(
