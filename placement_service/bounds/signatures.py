@@ -67,7 +67,7 @@ class SignatureWays:
             steps = _convolve(worth, open_shapes, ways, most)
             open_nodes = np.array([signatures[g].open_nodes for g in mine], dtype=np.int64)
             lengths = np.diff([*starts, len(pairs)])
-            values = steps[-1][1][pairs, np.repeat(open_nodes, lengths)]
+            values = steps[-1][1][np.repeat(open_nodes, lengths), pairs]
             top = np.maximum.reduceat(values, starts)
             best[mine] = top
             reach = np.flatnonzero(values == np.repeat(top, lengths))
@@ -89,40 +89,35 @@ class SignatureWays:
     ) -> None:
         """Which shapes the open nodes went to, from the last shape to the first."""
         left = open_nodes.copy()
+        given = np.arange(int(left.max(initial=0)) + 1)
         for (shape, after), (_, before) in zip(steps[:0:-1], steps[-2::-1], strict=True):
-            target = after[way, left]
-            taken = np.full(len(way), -1, dtype=np.int64)
-            for j in range(int(left.max(initial=0)) + 1):
-                able = np.flatnonzero((taken < 0) & (left >= j))
-                value = before[way[able], left[able] - j] + worth[shape, chosen[able, shape] + j]
-                taken[able[value == target[able]]] = j
+            target = after[left, way]
+            rest = left[:, None] - given
+            value = before[np.maximum(rest, 0), way[:, None]]
+            value = value + worth[shape, chosen[:, shape, None] + given]
+            # As few nodes as reach the target.
+            taken = np.argmax((value == target[:, None]) & (rest >= 0), axis=1)
             left -= taken
             units[mine, shape] += taken
 
 
 def _convolve(worth: Ints, open_shapes: Bools, ways: Ints, most: int) -> list[tuple[int, Ints]]:
-    """For each open shape in turn, what ways are worth with u open nodes [E, u]."""
+    """For each open shape in turn, what ways are worth with u open nodes [u, E]."""
     base = np.zeros(len(ways), dtype=worth.dtype)
     for shape in np.flatnonzero(~open_shapes).tolist():
         base += worth[shape, ways[:, shape]]
-    steps: list[tuple[int, Ints]] = [(-1, np.repeat(base[:, None], most + 1, axis=1))]
+    steps: list[tuple[int, Ints]] = [(-1, np.repeat(base[None, :], most + 1, axis=0))]
     for shape in np.flatnonzero(open_shapes).tolist():
         before = steps[-1][1]
-        row = worth[shape]
+        row, given = worth[shape], ways[:, shape]
         # The rest of the nodes stays empty, so values never fall with more nodes.
-        after = before + row[ways[:, shape]][:, None]
+        after = before + row[given]
+        rises = np.concatenate(([0], np.cumsum(row[1:] > row[:-1])))
+        top = int(given.max(initial=0))
         for j in range(1, most + 1):
             # Where a further unit is worth nothing, one node less is as good.
-            if _rises(row, ways[:, shape], j):
-                gain = row[ways[:, shape] + j]
-                np.maximum(
-                    after[:, j:], before[:, : most + 1 - j] + gain[:, None], out=after[:, j:]
-                )
+            if rises[min(top + j, len(rises) - 1)] > rises[j - 1]:
+                with_more = before[: most + 1 - j] + row[given + j]
+                np.maximum(after[j:], with_more, out=after[j:])
         steps.append((shape, after))
     return steps
-
-
-def _rises(row: Ints, given: Ints, j: int) -> bool:
-    """Whether a j-th further node is worth anything, however many were given before."""
-    top = int(given.max(initial=0)) + j
-    return bool((row[j : top + 1] > row[j - 1 : top]).any())
