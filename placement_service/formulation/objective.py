@@ -19,6 +19,9 @@ from placement_service.formulation.tiers.goal import Goal
 #: A proven bound for each goal. It holds for plans that reach the bounds before it.
 Bounds = tuple[int, ...]
 
+#: How much of each goal is enough, None where only the best is.
+Floors = tuple[int | None, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Worth:
@@ -30,7 +33,7 @@ class Worth:
 
     goals: tuple[Goal, ...]
     values: tuple[int, ...]
-    floors: tuple[int | None, ...]
+    floors: Floors
 
     @property
     def enough(self) -> tuple[int, ...]:
@@ -74,13 +77,13 @@ class Worth:
                 return value < bound if goal.tier.minimize else value > bound
         return False
 
-    def spending(self, tier: TierName, share: float) -> tuple[int | None, ...]:
-        """The floors when later tiers may also give up this share of one tier."""
+    def spending(self, tier: TierName, share: float, best: Sequence[int]) -> Floors:
+        """The floors when later tiers may also give up this share of the best of one tier."""
         return tuple(
             floor
             if goal.tier is not tier or not goal.reported
             else value + spent(value, share) * (1 if tier.minimize else -1)
-            for goal, value, floor in zip(self.goals, self.values, self.floors, strict=True)
+            for goal, value, floor in zip(self.goals, best, self.floors, strict=True)
         )
 
 
@@ -89,7 +92,7 @@ def spent(value: int, share: float) -> int:
     return int(share * abs(value))
 
 
-def worth(problem: Problem, plan: Plan, floors: tuple[int | None, ...] = ()) -> Worth:
+def worth(problem: Problem, plan: Plan, floors: Floors = ()) -> Worth:
     """All goals of a plan."""
     every = goals(problem)
     values = tuple(goal.value(plan) for goal in every)

@@ -4,7 +4,8 @@
 1. Count: rows and the master bound what any plan can admit, and name a target.
 2. Assign: blocks for all gangs of the target at once, by counted rows. Where parts share
    domains of unlike nodes, columns of what fits there together sharpen the bounds and make
-   plans; where some of what goes before topology may be spent, of whole gangs block by block.
+   plans; where some of what goes before topology may be spent, of whole gangs block by block,
+   and where some of all of it may, that comes before everything else.
 3. Decode: place the target greedily, in one order or a few.
 4. Exchange: parts of gangs change racks, so that more gangs lie whole in a block.
 5. Fill: block after block with whole gangs of the target, then what is left, then a few
@@ -49,7 +50,7 @@ from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count, decode
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.place_stage import count_places
-from placement_service.search.unlike_blocks import fill_unlike_blocks
+from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
 from placement_service.search.victim_stage import settle_victims
 
 __all__ = ["prepare", "search"]
@@ -82,6 +83,15 @@ def search(
         state.tell()
     if problem.relaxation is not None and not tolerances:
         _prove(state, problem.relaxation, start)
+    if tolerances:
+        # Its floors are of no use to the search for the best, so it has a state of its own.
+        begun = State(problem, start, deadline, report, parameters, state.ground)
+        with stage(Stage.FILL):
+            spent = spend_at_once(begun, dict(tolerances))
+        if spent:
+            state, tolerances = begun, []
+        else:
+            state.accept(begun.plan)
     for i, (tier, share) in enumerate(tolerances):
         # What may be spent of a tier is a share of its best, so that is found first.
         if not problem.policy.deterministic:

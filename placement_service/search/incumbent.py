@@ -20,6 +20,7 @@ from placement_service.formulation.eviction_winners import rights_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import (
     Bounds,
+    Floors,
     Worth,
     report_plan,
     trivial_bounds,
@@ -84,6 +85,8 @@ class State:
         self.counted_places: Bounds | None = None
         #: The plan whose parts were exchanged last.
         self.exchanged: Plan | None = None
+        #: The floors for which whole gangs were sought for blocks of unlike racks.
+        self.filled: Floors = ()
         self.phase = "bound"
         self._report = report
         self._until = until
@@ -195,14 +198,15 @@ class State:
         self.bounds = tuple(bounds)
         self.tell()
 
-    def tolerate(self, tier: TierName, share: float) -> None:
-        """From now on later tiers may spend this share of what the tier has reached.
+    def tolerate(self, tier: TierName, share: float, *, bounded: bool = False) -> None:
+        """From now on later tiers may spend this share of what the tier has reached; of its bound
+        if it is `bounded`, which leaves less to spend.
 
         Bounds of goals before the tier stay. All that was proven of later ones took the
         best of the tier for granted.
         """
-        floors = self.worth.spending(tier, share)
-        known = self.first_open + 1
+        floors = self.worth.spending(tier, share, self.bounds if bounded else self.worth.values)
+        known = len(self.goals) if bounded else self.first_open + 1
         valid = self._after(*self.bounds[:known])
         fresh = [i for i, floor in enumerate(floors) if floor != self.worth.floors[i]]
         self._best |= {i: valid[i] for i in fresh}

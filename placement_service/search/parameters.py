@@ -61,12 +61,15 @@ class SearchParameters:
     configuration_assignment_effort: float = 0.3
 
     #: Whole gangs for blocks of unlike racks: the share of the time for all blocks, and for all of
-    #: it, so that exchanges have theirs where it finds nothing; how much of what gangs count beyond
-    #: their parts draws them to the first blocks; rows for small pods; and how many of the last
-    #: blocks are filled together where that is not enough.
-    unlike_share: float = 0.45
-    unlike_end: float = 0.6
-    unlike_surplus: float = 0.0
+    #: it, so that exchanges have theirs where it finds nothing; how often its even share of that
+    #: time one block may take, as few need as much; how much of what gangs count beyond their parts
+    #: draws them to the first blocks, where two hundredths let old gangs in and hardly cost GPUs;
+    #: rows for small pods; and how many of the last blocks are filled together where that is not
+    #: enough.
+    unlike_share: float = 0.6
+    unlike_end: float = 0.75
+    unlike_patience: float = 3.0
+    unlike_surplus: float = 0.02
     unlike_rows: int = 8
     unlike_again: tuple[int, ...] = (1, 2, 3, 5, 7)
 

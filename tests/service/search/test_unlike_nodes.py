@@ -19,7 +19,7 @@ from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
-from placement_service.search.unlike_blocks import fill_unlike_blocks
+from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
 from tests.scenario import Group, Scenario
 
 POLICY = Policy(deterministic=True)
@@ -42,7 +42,7 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     assert verify(snapshot, POLICY, bindings) == ()
 
 
-@pytest.mark.parametrize(("share", "whole"), [(0.06, True), (0.005, False)])
+@pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.015, False)])
 def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
@@ -63,6 +63,30 @@ def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     assert all(floor is None or value >= floor for value, floor in list(both)[:at])
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
+
+
+def test_whole_gangs_come_before_the_best_of_what_they_may_cost() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    shares = {TierName.ADMITTED: 0.04, TierName.WAITING: 0.04}
+    assert spend_at_once(state, shares)
+    assert state.worth.of(TierName.TOPOLOGY) == (0,)
+    for tier, share in shares.items():
+        at = next(i for i, goal in enumerate(state.goals) if goal.tier is tier)
+        reported = next(t for t in state.solution().tiers if t.name is tier)
+        # So much has to stay of the bound, which is more than the share of the best.
+        assert reported.bound is not None
+        best = round(reported.bound * state.goals[at].unit)
+        enough = best - int(share * best)
+        assert state.worth.floors[at] == enough <= state.worth.values[at]
+    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
+    assert verify(snapshot, POLICY, bindings) == ()
+
+
+def test_the_best_comes_first_where_only_some_goals_may_be_spent() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    assert not spend_at_once(state, {TierName.ADMITTED: 0.04})
 
 
 def test_units_that_share_nodes_are_settled_without_domains() -> None:
