@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 from controller.steps import Step
 from tests.cluster.api import NODES, PODS
@@ -24,27 +26,36 @@ def is_told(port: int, kind: str) -> bool:
     return metric(port, f'watch_events_total{{kind="{kind}"}}') > 0
 
 
+@contextmanager
+def overtaken(
+    cluster: Cluster, service: str, kind: str, change: Callable[[], None]
+) -> Iterator[None]:
+    """A controller that hears of a change when its plan is there, and binds nothing."""
+    changed = threading.Event()
+    port: Future[int] = Future()
+
+    def on_step(step: Step) -> None:
+        if step is Step.APPLY and not changed.is_set():
+            change()
+            # Without knowing the pods would be bound in vain.
+            wait_until(lambda: is_told(port.result(LONG), kind), "the watch tells")
+            changed.set()
+
+    with controller(cluster.kubeconfig(), service, on_step=on_step) as running:
+        port.set_result(running.probes.port)
+        assert changed.wait(LONG)
+        time.sleep(1.0)
+        assert cluster.bound() == {}
+        yield
+
+
 def test_a_node_that_goes_between_plan_and_binding_gets_nothing(
     cluster: Cluster, grove: GroveStandIn, kubelet: FakeKubelet, service: str
 ) -> None:
     """The plan is for the only node with room; it goes while the answer is awaited."""
     cluster.add_nodes(node("a", gpus=8))
     serve_gang(cluster, grove)
-    gone = threading.Event()
-    port: Future[int] = Future()
-
-    def on_step(step: Step) -> None:
-        if step is Step.APPLY and not gone.is_set():
-            cluster.api.delete(NODES, "a")
-            # Without knowing the pods would be bound in vain.
-            wait_until(lambda: is_told(port.result(LONG), "Node"), "the watch tells")
-            gone.set()
-
-    with controller(cluster.kubeconfig(), service, on_step=on_step) as running:
-        port.set_result(running.probes.port)
-        assert gone.wait(LONG)
-        time.sleep(1.0)
-        assert cluster.bound() == {}
+    with overtaken(cluster, service, "Node", lambda: cluster.api.delete(NODES, "a")):
         cluster.add_nodes(node("b", gpus=8))
         cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound elsewhere")
     assert set(cluster.bound().values()) == {"b"}
@@ -55,21 +66,12 @@ def test_a_pod_that_goes_between_plan_and_binding_stops_its_gang(
 ) -> None:
     cluster.add_nodes(node("a", gpus=8))
     serve_gang(cluster, grove)
-    gone = threading.Event()
-    port: Future[int] = Future()
 
-    def on_step(step: Step) -> None:
-        if step is Step.APPLY and not gone.is_set():
-            lost = min(pod["metadata"]["name"] for pod in cluster.pods())
-            cluster.api.delete(PODS, lost, cluster.namespace, grace=0)
-            wait_until(lambda: is_told(port.result(LONG), "Pod"), "the watch tells")
-            gone.set()
+    def lose_one() -> None:
+        lost = min(pod["metadata"]["name"] for pod in cluster.pods())
+        cluster.api.delete(PODS, lost, cluster.namespace, grace=0)
 
-    with controller(cluster.kubeconfig(), service, on_step=on_step) as running:
-        port.set_result(running.probes.port)
-        assert gone.wait(LONG)
-        time.sleep(1.0)
-        assert cluster.bound() == {}
+    with overtaken(cluster, service, "Pod", lose_one):
         grove.settle()
         cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound, whole again")
 

@@ -314,6 +314,15 @@ def test_what_was_unknown_when_the_lease_was_lost_is_not_forgotten(
     cluster.wait_until(lambda: len(cluster.bound()) == 4, "the gang is bound")
 
 
+def first_one_binds(
+    cluster: Cluster, proxies: tuple[FaultProxy, FaultProxy], history: History, two: Two
+) -> None:
+    """The first one has led all the time, and binds a gang of four pods."""
+    cluster.wait_until(lambda: bound_through(*proxies) == [4, 0], "the first one binds it")
+    two.check()
+    assert history.holders == ["first"]
+
+
 def test_times_in_the_lease_years_off_change_nothing(
     cluster: Cluster,
     witness: Witness,
@@ -333,9 +342,7 @@ def test_times_in_the_lease_years_off_change_nothing(
             two.check()
             time.sleep(LEASE["renew_period"])
         serve_gang(cluster, grove)
-        cluster.wait_until(lambda: bound_through(*proxies) == [4, 0], "the first one binds it")
-        two.check()
-        assert history.holders == ["first"]
+        first_one_binds(cluster, proxies, history, two)
 
 
 def test_a_lease_that_is_deleted_stays_with_its_holder(
@@ -356,9 +363,7 @@ def test_a_lease_that_is_deleted_stays_with_its_holder(
             )
             two.check()
         serve_gang(cluster, grove)
-        cluster.wait_until(lambda: bound_through(*proxies) == [4, 0], "the first one binds it")
-        two.check()
-        assert history.holders == ["first"]
+        first_one_binds(cluster, proxies, history, two)
 
 
 def test_a_lease_that_is_deleted_while_its_holder_cannot_renew_is_taken_when_it_is_over(
