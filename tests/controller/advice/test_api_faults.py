@@ -35,6 +35,7 @@ def run_whole(world: Cluster, gangs: int) -> bool:
     return len(world.bound()) == 2 * gangs
 
 
+@pytest.mark.usefixtures("impatient")
 @every_way
 def test_whatever_writes_meet_gangs_run_whole_and_nothing_is_left(
     world: Cluster, service: str, fault_proxy: FaultProxy, way: Way

@@ -138,6 +138,7 @@ def test_a_node_that_changes_while_kai_is_waited_for(
     assert set(world.bound().values()) == {bound_on}
 
 
+@pytest.mark.usefixtures("impatient")
 @some_ways("kai by gate", "koordinator")
 def test_what_was_made_for_a_gang_that_is_deleted_goes(
     world: Cluster, service: str, way: Way
@@ -154,6 +155,7 @@ def test_what_was_made_for_a_gang_that_is_deleted_goes(
         world.wait_until(lambda: world.api.items(made) == [], "they are gone")
 
 
+@pytest.mark.usefixtures("impatient")
 @some_ways("kai by gate", "koordinator")
 def test_one_pod_that_is_replaced_takes_all_back(world: Cluster, service: str, way: Way) -> None:
     """Another of its name comes: what was made for the first one goes, and all are advised anew."""
