@@ -28,7 +28,7 @@ def is_told(port: int, kind: str) -> bool:
 
 @contextmanager
 def overtaken(
-    cluster: Cluster, service: str, kind: str, change: Callable[[], None]
+    cluster: Cluster, service: str, kind: str, change: Callable[[], object]
 ) -> Iterator[None]:
     """A controller that hears of a change when its plan is there, and binds nothing."""
     changed = threading.Event()
