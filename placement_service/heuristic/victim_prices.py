@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -228,3 +229,13 @@ def least_of(gang: Gang, requirement: int) -> int:
     if gang.keeps:
         return gang.keeps[requirement] if requirement < len(gang.keeps) else 0
     return max(0, gang.requirements[requirement].missing)
+
+
+def slots_lacking(residual: ResidualCapacity, needed: Demand, waiting: Iterable[Gang]) -> int:
+    """Slots that those who wait, and do not run, need besides those that are free everywhere."""
+    request = residual.problem.request
+    takes = pods_that_fit(request, request[needed.pod_class])
+    wanted = sum(
+        int(takes[d.pod_class]) * d.count for g in waiting if not g.home for d in g.demands
+    )
+    return wanted - int(residual.row(needed.pod_class).sum())

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.formulation.arrays import Ints, pods_that_fit
+from placement_service.formulation.arrays import Ints
 from placement_service.formulation.disruption_budgets import budgets_hold
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
@@ -37,7 +37,7 @@ from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.orders import TurnOrder, narrowest_first
 from placement_service.heuristic.plan_builder import Builder, bases_first
 from placement_service.heuristic.victim_plan import Cost, VictimPlan
-from placement_service.heuristic.victim_prices import Floats, NodePrices
+from placement_service.heuristic.victim_prices import Floats, NodePrices, slots_lacking
 
 #: Domains tried for one gang, those first whose victims should cost least. Without moves, which
 #: take longer, more are tried until so many in turn were no better.
@@ -244,20 +244,11 @@ class _Search:
 
     def _prices(self, gang: Gang) -> NodePrices:
         need = self._need(gang)
-        lacking = self._lacking(need.demand) if self.now.moves else 0
+        lacking = 0
+        if self.now.moves:
+            waiting = (g for g in self.problem.pending if g.index not in self.now.plan)
+            lacking = slots_lacking(self.now.residual, need.demand, waiting)
         return self.now.prices.of_nodes(self.now.residual, gang, need.demand, need.level, lacking)
-
-    def _lacking(self, needed: Demand) -> int:
-        """Slots that those who wait need besides those that are free everywhere."""
-        request = self.problem.request
-        takes = pods_that_fit(request, request[needed.pod_class])
-        wanted = sum(
-            int(takes[d.pod_class]) * d.count
-            for g in self.problem.pending
-            if not g.home and g.index not in self.now.plan
-            for d in g.demands
-        )
-        return wanted - int(self.now.residual.row(needed.pod_class).sum())
 
     def _estimate(self, gang: Gang, prices: NodePrices) -> Floats:
         """The estimated cost of room for a gang in each domain of its level."""

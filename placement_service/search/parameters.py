@@ -82,6 +82,14 @@ class SearchParameters:
     #: known whether the sharp one bounds more, and then.
     victim_first_share: float = 0.3
     victim_solve_share: float = 0.9
+    #: Cores of the victim model: the domains of each part at first, and at most; how many times the
+    #: room that units need is open; how many units of the next goal a unit counts; the seconds for
+    #: each core.
+    core_domains: int = 3
+    most_core_domains: int = 24
+    core_room: float = 1.3
+    core_rate: int = 100
+    core_seconds: float = 2.0
     #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
     #: open at most of all there are, seconds and nodes of the search tree for each, and so many
     #: without success end it.

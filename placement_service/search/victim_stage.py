@@ -9,22 +9,17 @@ Where the simple model does not settle a goal in its time, the sharp one goes on
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from functools import partial
 
 from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import VictimModel
-from placement_service.cp_sat.victim_target import Target, target_of
 from placement_service.entities.solution import TierName
-from placement_service.formulation.indices import GangIdx
-from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Gang
-from placement_service.formulation.tiers.admitted import Admitted
 from placement_service.formulation.tiers.goal import Terms
-from placement_service.heuristic.orders import orders
-from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.heuristic.victims import spare_victims
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
+from placement_service.search.victim_aim import accept_filled, aim, settled
+from placement_service.search.victim_core import choose_domains
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 
 
@@ -33,10 +28,10 @@ def settle_victims(state: State) -> None:
     open_gangs = sum(bool(g.home) for g in state.problem.gangs)
     if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
         state.phase = "victims"
-        if not any(g.keeps for g in state.problem.gangs):
-            _accept(state, spare_victims(state.builder, state.plan, until=state.deadline))
-        p, rng = state.parameters, random.Random(state.parameters.seed)
         moves = any(g.keeps for g in state.problem.gangs)
+        if not (choose_domains(state) or moves):
+            accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
+        p, rng = state.parameters, random.Random(state.parameters.seed)
         share = p.victim_solve_share
         first = _Descent(state, rng, share if moves else p.victim_first_share, large_only=True)
         first.run()
@@ -68,7 +63,7 @@ class _Descent:
         self.sharp = sharp
         self.model = VictimModel(
             state.problem,
-            frozenset(_settled(state)),
+            frozenset(settled(state)),
             state.parameters.model,
             large_only=large_only,
             sharp=sharp,
@@ -78,7 +73,10 @@ class _Descent:
         self._terms = [g.terms(self.model) if g.tier.provable else None for g in self.goals]
         self.held = 0
         self._neighbourhoods = Neighbourhoods(
-            state, self.model, rng, lambda values: self._aim(target_of(self.model, values))
+            state,
+            self.model,
+            rng,
+            partial(aim, state, self.model),
         )
         #: What these are held at.
         self._held_at: list[int] = []
@@ -245,7 +243,7 @@ class _Descent:
         tightened = found.bound is not None and self._learn(k, found.bound)
         if not (self._learns and self.state.first_open > k):
             # The plan does not reach the solution.
-            self._aim(target_of(self.model, found.values))
+            aim(self.state, self.model, found.values)
         self._keep(reached)
         if tightened:
             self._relax()
@@ -270,63 +268,6 @@ class _Descent:
         if self._learns:
             self.state.learn(k, bound)
         return True
-
-    # --- plans ------------------------------------------------------------------
-
-    def _aim(self, target: Target) -> None:
-        """Makes the plan that a target describes, and takes it if it is better."""
-        state = self.state
-        problem, builder = state.problem, state.builder
-        plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}
-        residual = ResidualCapacity(problem)
-        residual.take_plan(plan)
-        for gang in sorted((problem.gangs[g] for g in target.places), key=self._hardest):
-            if gang.index in plan:
-                # Only extras of it move.
-                builder.move(residual, plan, gang)
-                continue
-            nodes = target.places[gang.index]
-            units = builder.place(residual, gang, within=nodes)
-            if units is None:
-                units = builder.place(residual, gang)
-            if units is not None:
-                plan[gang.index] = units
-                residual.queues.charge(gang, units)
-        left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
-        left.sort(key=lambda g: (-g.priority, -g.value, g.index))
-        builder.put_back_home(residual, plan, [g.index for g in left])
-        if self.model.moves:
-            left.sort(key=self._hardest)
-            for gang in (g for g in left if plan.get(g.index, ()) != g.home):
-                builder.move(residual, plan, gang)
-        _accept(state, plan)
-
-    def _hardest(self, gang: Gang) -> tuple[int, int, int]:
-        """Gangs with the narrowest domains first, then the largest."""
-        levels = self.state.problem.levels
-        narrowest = max(
-            (levels[s.required].count for s in gang.scopes if s.required >= 0), default=0
-        )
-        gpus = self.state.problem.gpus
-        size = sum(int(gpus[d.pod_class]) * d.count for d in gang.demands)
-        return -narrowest, -size, gang.index
-
-
-def _accept(state: State, plan: Plan) -> None:
-    state.accept(state.builder.build(orders(state.problem)[0], start=plan))
-
-
-def _settled(state: State) -> Iterator[GangIdx]:
-    """Running gangs without which no plan is as good: this one leaves out less than they count."""
-    gangs = state.problem.gangs
-    if any(floor is not None for floor in state.worth.floors) or any(g.keeps for g in gangs):
-        return
-    for goal, value in list(zip(state.goals, state.worth.values, strict=True))[
-        : state.first_open + 1
-    ]:
-        if isinstance(goal, Admitted):
-            left_out = goal.trivial_bound() - value
-            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value > left_out)
 
 
 def _value(terms: Terms[int], values: Floats) -> int:

@@ -31,7 +31,7 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import units_of
 from placement_service.formulation.tiers import goals
-from placement_service.search import victim_stage
+from placement_service.search import victim_aim, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.victim_stage import settle_victims
@@ -310,7 +310,7 @@ def test_what_the_plan_has_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("a plan was made that cannot be better")
 
     monkeypatch.setattr(VictimModel, "relaxed", remember)
-    monkeypatch.setattr(victim_stage, "target_of", never)
+    monkeypatch.setattr(victim_aim, "target_of", never)
     victims = [running(f"old-{i}", "n0", gpus=2, priority=i) for i in range(4)]
     parameters = replace(DEFAULTS, victim_gangs=1)
     result = answer(cluster(*victims, urgent()), PREEMPT, parameters)

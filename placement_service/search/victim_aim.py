@@ -1,0 +1,77 @@
+"""The plan that a solution of the victim model means, and the gangs that no good plan evicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement_service.cp_sat.linear_model import Floats
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_target import target_of
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.plan import Plan, Units
+from placement_service.formulation.problem import Gang, Problem
+from placement_service.formulation.tiers.admitted import Admitted
+from placement_service.heuristic.orders import TurnOrder, orders
+from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.search.incumbent import State
+
+
+def aim(state: State, model: VictimModel, values: Floats) -> None:
+    """Makes the plan that a solution describes, and takes it if it is better."""
+    target = target_of(model, values)
+    problem, builder, hardest = state.problem, state.builder, _hardest_first(state.problem)
+    plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}
+    residual = ResidualCapacity(problem)
+    residual.take_plan(plan)
+    for gang in sorted((problem.gangs[g] for g in target.places), key=hardest):
+        if gang.index in plan:
+            # Only extras of it move.
+            builder.move(residual, plan, gang)
+            continue
+        nodes = target.places[gang.index]
+        units = builder.place(residual, gang, within=nodes)
+        if units is None:
+            units = builder.place(residual, gang)
+        if units is not None:
+            plan[gang.index] = units
+            residual.queues.charge(gang, units)
+    left = [g for g in problem.gangs if g.home and plan.get(g.index, ()) != g.home]
+    left.sort(key=lambda g: (-g.priority, -g.value, g.index))
+    builder.put_back_home(residual, plan, [g.index for g in left])
+    if model.moves:
+        left.sort(key=hardest)
+        for gang in (g for g in left if plan.get(g.index, ()) != g.home):
+            builder.move(residual, plan, gang)
+    accept_filled(state, plan)
+
+
+def _hardest_first(problem: Problem) -> TurnOrder:
+    """Gangs with the narrowest domains first, then the largest."""
+
+    def key(gang: Gang) -> tuple[int, ...]:
+        levels = problem.levels
+        narrowest = max(
+            (levels[s.required].count for s in gang.scopes if s.required >= 0), default=0
+        )
+        size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
+        return -narrowest, -size, gang.index
+
+    return key
+
+
+def accept_filled(state: State, plan: Plan) -> None:
+    """Takes a plan, with all else that fits, if it is better."""
+    state.accept(state.builder.build(orders(state.problem)[0], start=plan))
+
+
+def settled(state: State) -> Iterator[GangIdx]:
+    """Running gangs without which no plan is as good: this one leaves out less than they count."""
+    gangs = state.problem.gangs
+    if any(floor is not None for floor in state.worth.floors) or any(g.keeps for g in gangs):
+        return
+    for goal, value in list(zip(state.goals, state.worth.values, strict=True))[
+        : state.first_open + 1
+    ]:
+        if isinstance(goal, Admitted):
+            left_out = goal.trivial_bound() - value
+            yield from (g for g in goal.gangs if gangs[g].home and gangs[g].value > left_out)

@@ -1,0 +1,95 @@
+"""All waiting gangs at once: the domains that each could use, while all the rest stays at home."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from placement_service.cp_sat.victim_core import Core, fixed_outside
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.entities.request import PackingScope, PodGang, Snapshot
+from placement_service.entities.solution import TierName
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, NodeIdx
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan, home_plan
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.problem import Problem, UnitsOnNode
+from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
+from placement_service.search.victim_core import choose_domains
+from tests.service.evictions import PREEMPT, running
+from tests.service.questions import gang, node
+
+
+def two_wait(**in_plan: str) -> tuple[Problem, Plan]:
+    """Racks of two nodes, with ever larger gangs; two gangs wait for a node each, in a rack that
+    only they can use. The plan places them on these nodes.
+    """
+    names = ["a0", "a1", "b0", "b1", "c0", "c1"]
+    nodes = tuple(node(name, used=8, rack=name[0]) for name in names)
+    old = (
+        running("one", "a0", gpus=8),
+        replace(running("fixed", "a1", gpus=8), not_preemptible=True),
+        running("two", "b0", "b1", gpus=4),
+        running("more", "b0", "b1", gpus=4),
+        running("three", "c0", "c1", gpus=8),
+    )
+    question = Snapshot(nodes, (*old, *(waiting(name) for name in in_plan)))
+    problem = formulate(question, PREEMPT, prepare(question, PREEMPT))
+    plan = dict(home_plan(problem))
+    used = {names.index(n) for n in in_plan.values()}
+    for g, units in home_plan(problem).items():
+        if any(u.node in used for u in units):
+            del plan[g]
+    coming = [g for g in problem.pending if not g.home]
+    for one, name in zip(coming, in_plan.values(), strict=True):
+        plan[one.index] = (UnitsOnNode(DemandIdx(0), NodeIdx(names.index(name)), 1),)
+    return problem, plan
+
+
+def waiting(name: str) -> PodGang:
+    one = replace(gang(name, pods=1, gpus=8), priority=100)
+    return replace(one, packing_scopes=(PackingScope("s", ("worker",), "rack"),))
+
+
+def state_of(problem: Problem, plan: Plan) -> State:
+    start = to_solution(problem, plan)
+    return State(problem, start, time.monotonic() + 60, lambda _: None, DEFAULTS)
+
+
+def evicted(state: State) -> float:
+    [tier] = [t for t in state.solution().tiers if t.name is TierName.DISRUPTION]
+    return tier.value
+
+
+def test_domains_of_all_gangs_are_chosen_at_once() -> None:
+    """Both take the rack that costs one of them alone more than another rack."""
+    problem, plan = two_wait(x="b0", y="c0")
+    state = state_of(problem, plan)
+    assert evicted(state) == 6
+    choose_domains(state)
+    assert evicted(state) == 2
+
+
+def test_nothing_is_chosen_for_one_gang() -> None:
+    problem, plan = two_wait(x="b0")
+    state = state_of(problem, plan)
+    choose_domains(state)
+    assert state.plan == plan
+
+
+def test_what_is_not_open_stays_at_home() -> None:
+    problem, _ = two_wait(x="b0", y="c0")
+    model = VictimModel(problem)
+    shut = Core(np.zeros(problem.node_count, dtype=np.bool_), {p: () for p in range(2)})
+    fixed = fixed_outside(model, shut)
+    assert all(fixed[v] == 0 for v in (*model.load.values(), *model.here.values()))
+    assert all(fixed[model.placed[g.index]] == 1 for g in model.running)
+    rack = np.array([True, True, False, False, False, False])
+    half = fixed_outside(model, Core(rack, {0: (0,), 1: ()}))
+    free = {g.index for g in model.running if model.placed[g.index] not in half}
+    assert free == {g.index for g in model.running if g.home[0].node == 0}
+    assert [d for (p, d), v in model.here.items() if v not in half] == [0]
