@@ -18,10 +18,14 @@ that stays, when where it runs counts in `topology` for pods that wait, when its
 there, when nothing says which of the listed devices of its nodes it has, or what is left beside
 those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
 its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
-require reservations or want network devices. Pods with rules about other pods may be evicted but
-not moved: the request does not list whom only their rules see. Neither are pods that such a rule of
-running pods keeps away, nor pods on nodes that would not take them again, nor pods in a
-ComputeDomain: each that moves would be a kind of pods of its own for every model.
+require reservations or want network devices. Where extras come with their priority it stays, too,
+if it has extras and its minimum must run: that is a priority above all others, which its extras do
+not have.
+
+Pods with rules about other pods may be evicted but not moved: the request does not list whom only
+their rules see. Neither are pods that such a rule of running pods keeps away, nor pods on nodes
+that would not take them again, nor pods in a ComputeDomain: each that moves would be a kind of pods
+of its own for every model.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -44,6 +48,7 @@ from placement_service.entities.node import HOSTNAME
 from placement_service.entities.nodes import Nodes
 from placement_service.entities.request import (
     BoundPod,
+    ExtrasPolicy,
     PackingScope,
     PodGang,
     PodTemplate,
@@ -115,6 +120,7 @@ def _able(
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
     growing = _growing(snapshot)
+    by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
     staying = out_of_place(snapshot)
     if moves:
         staying |= kept_away(snapshot) | unwelcome(snapshot)
@@ -122,6 +128,7 @@ def _able(
         if (
             gang.queue in queues
             and not _adds_topology(gang, growing)
+            and not (by_priority and _places_extras_first(gang, rights, moves=moves))
             and rights.may_be_disturbed(gang)
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
@@ -138,6 +145,15 @@ def _able(
             )
         ):
             yield index
+
+
+def _places_extras_first(gang: PodGang, rights: EvictionRights, *, moves: bool) -> bool:
+    """Whether extras of a gang would come before all others because its minimum has to run."""
+    if moves:
+        return any(_pending(gang))
+    return rights.keeps_its_minimum(gang) and any(
+        group.running_count + group.pending_count > group.min_replicas for group in gang.groups
+    )
 
 
 def _running(gang: PodGang) -> Iterator[BoundPod]:

@@ -15,6 +15,7 @@ from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import (
     HOSTNAME,
     Effect,
+    ExtrasPolicy,
     PackingScope,
     Pod,
     PodGang,
@@ -184,6 +185,28 @@ def test_a_gang_is_not_moved_whose_node_would_not_take_it_again() -> None:
         assert not opened(question, REPACK)
         assert not answer(question, REPACK).evictions
     assert opened(Snapshot((node("n0", used=4, model="new"), free), (old_here, urgent())), REPACK)
+
+
+def _with_extras(old: PodGang, pods: int) -> PodGang:
+    """The gang with a further group of which no pod has to run."""
+    more = PodGroup("more", 0, gang("more", pods=pods, gpus=8).groups[0].pod_sets)
+    return replace(old, groups=(*old.groups, more))
+
+
+def test_extras_of_a_gang_that_may_be_moved_come_after_higher_priorities() -> None:
+    """There is room for one pod, of a gang that waits or of one that could be moved."""
+    question = cluster(_with_extras(running("old", "n0", gpus=8), 1), urgent(), nodes=1)
+    question = replace(question, nodes=(*question.nodes, node("n1")))
+    result = answer(question, replace(REPACK, extras=ExtrasPolicy.WITH_PRIORITY))
+    assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
+
+
+def test_extras_of_a_gang_whose_minimum_must_run_come_after_higher_priorities() -> None:
+    young = replace(running("young", "n0", gpus=8), start=1000, minimum_run_time=600)
+    question = cluster(_with_extras(young, 1), urgent(), nodes=1)
+    question = replace(question, nodes=(*question.nodes, node("n1")), as_of=1100)
+    result = answer(question, replace(PREEMPT, extras=ExtrasPolicy.WITH_PRIORITY))
+    assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
 
 
 def test_the_model_of_victims_gives_room_to_extras_of_running_gangs() -> None:
