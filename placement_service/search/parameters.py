@@ -78,10 +78,13 @@ class SearchParameters:
     #: Variables up to which whole numbers cost no more than a linear program, and say all.
     victim_variables: int = 6_000
 
-    #: The share of the time that it may take for one goal in whole numbers: at first, until it is
-    #: known whether the sharp one bounds more, and then.
-    victim_first_share: float = 0.3
+    #: The share of the time that it may take for one goal in whole numbers: for a brief try, and
+    #: for a longer one.
+    victim_first_share: float = 0.15
     victim_solve_share: float = 0.9
+    #: Where pods move: what is looked for briefly is this part of the way from the bound to the
+    #: plan.
+    victim_near: float = 0.125
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core.
@@ -97,7 +100,7 @@ class SearchParameters:
     victim_domains: float = 0.5
     victim_seconds: float = 3.0
     victim_nodes: int = 500
-    victim_in_vain: int = 15
+    victim_in_vain: int = 10
 
     #: Nodes up to which blocks are filled one after another: beyond, that takes all the time.
     block_nodes: int = 12_000

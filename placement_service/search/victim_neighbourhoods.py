@@ -13,6 +13,7 @@ from collections.abc import Callable
 from placement_service.cp_sat.linear_model import Floats
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_regions import Regions
+from placement_service.formulation.plan import Plan
 from placement_service.search.incumbent import State
 from placement_service.search.lexicographic import keep
 
@@ -32,10 +33,14 @@ class Neighbourhoods:
         self._aim = aim
         self._regions = Regions(model)
         self._random = rng
+        #: The last goal for which they brought nothing more, and the plan that stayed.
+        self._in_vain: tuple[int, Plan] | None = None
 
     def improve(self, i: int) -> None:
         """Improves the i-th goal of the plan, with those before it as good as they are."""
         state, p = self._state, self._state.parameters
+        if self._in_vain == (i, state.plan):
+            return
         most = int(self._regions.count * p.victim_domains)
         until = state.left - state.at_most(state.left * p.victim_share)
         width, in_vain = float(p.fewest_domains), 0
@@ -52,6 +57,8 @@ class Neighbourhoods:
             else:
                 in_vain += 1
                 width = width + p.wider if settled else max(p.fewest_domains, width - p.narrower)
+        if in_vain == p.victim_in_vain:
+            self._in_vain = i, state.plan
 
     def _open(self, i: int, domains: int) -> bool:
         """Settles one neighbourhood; returns false if that takes too long."""

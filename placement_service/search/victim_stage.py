@@ -33,15 +33,15 @@ def settle_victims(state: State) -> None:
             accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
         p, rng = state.parameters, random.Random(state.parameters.seed)
         share = p.victim_solve_share
-        first = _Descent(state, rng, share if moves else p.victim_first_share, large_only=True)
-        first.run()
+        first = _Descent(state, rng, large_only=True)
+        first.run(share if moves else p.victim_first_share)
         if first.model.leaves_out and not state.proven and state.left > 0:
-            _Descent(state, rng, share).run()
+            _Descent(state, rng).run(share)
         if not state.proven and state.left > 0:
-            sharp = _Descent(state, rng, share, sharp=True)
-            sharp.run()
+            sharp = _Descent(state, rng, sharp=True)
+            sharp.run(share)
             if not (moves or sharp.says_more or state.proven) and state.left > 0:
-                _Descent(state, rng, share).run()
+                first.run(share)
 
 
 class _Descent:
@@ -51,14 +51,11 @@ class _Descent:
         self,
         state: State,
         rng: random.Random,
-        share: float,
         *,
         large_only: bool = False,
         sharp: bool = False,
     ) -> None:
-        """`share` is the share of the time that one goal may take in whole numbers."""
         self.state = state
-        self._share = share
         self.goals = state.goals
         self.sharp = sharp
         self.model = VictimModel(
@@ -92,7 +89,10 @@ class _Descent:
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
         self._learns = True
 
-    def run(self) -> None:
+    def run(self, share: float) -> None:
+        """Goes on as far as it can. One goal may take this share of the time in whole numbers."""
+        # Other models may have learned more meanwhile.
+        del self.bounds[self.held :]
         while self.state.left > 0:
             if self.held == len(self.bounds):
                 known = self.state.bounds
@@ -104,18 +104,25 @@ class _Descent:
                 if self.sharp and self._learns and not self.says_more:
                     # The other model, which is much smaller, says as much.
                     return
-                if not self._solves:
-                    self._improve()
-            if self._is_reached(self.held):
-                self._keep(self.bounds[self.held])
-            elif self._solve():
-                self._solves = True
-                if not (self._learns or self.sharp):
+                if not self._settle_next(share):
                     return
             else:
-                if self._solves:
-                    self._improve()
-                return
+                self._keep(self.bounds[self.held])
+
+    def _settle_next(self, share: float) -> bool:
+        """Settles the next goal, or improves the plan; returns false where it does not get on."""
+        brief = self.state.parameters.victim_first_share
+        # Where the goal before was settled as a whole, that mostly takes less time than
+        # neighbourhoods. Pods that move have none.
+        near = self.model.moves
+        if not ((near or self._solves) and self._solve(brief, near=near)):
+            self._improve()
+            if self._is_reached(self.held):
+                return True
+            if not self._solve(share):
+                return False
+        self._solves = True
+        return self._learns or self.sharp
 
     def _is_reached(self, i: int) -> bool:
         """Whether the plan or the last solution has all that a goal can be."""
@@ -170,6 +177,9 @@ class _Descent:
                         break
                     bound = min(found, bound) if maximize else max(found, bound)
             self.bounds.append(bound)
+            if self.sharp and tier and self._learns and bound == state.bounds[i]:
+                # It says no more of the next goal, so it is not asked about others.
+                break
             keep(goal, self.model, bound)
         self.model.undo(mark)
         if self._learns:
@@ -186,33 +196,41 @@ class _Descent:
             and terms == self._terms[i - 1]
         )
 
-    def _solve(self) -> bool:
+    def _solve(self, share: float, *, near: bool = False) -> bool:
         """Settles goals in whole numbers; returns false when that finds nothing.
 
         The goals of a tier may well be at their bounds together, and then one solution says
         so: the last is tried first, with those before at their bounds, then the one before. Where
         neighbourhoods did not bring the next one to its bound, hardly any plan has it.
+
+        With `near` only what is close to the bound of the next goal is looked for: that leaves
+        hardly any choice, and the best is often there.
         """
         state, at = self.state, self.held
         tier = self.goals[at].tier
         last = max(i for i in range(at, len(self.bounds)) if self.goals[i].tier is tier)
-        if self._improves():
+        if near or self._improves():
             last = at
         for k in range(last, at - 1, -1):
             terms = self._terms[k]
             if not terms or (k > at and self._says_the_same(k, terms)):
                 continue
+            # Only what is better than the plan is looked for.
+            beyond = reached = state.worth.enough[k] if self._plan_reaches(k) else None
+            if near:
+                if reached is None:
+                    return False
+                part = (reached - self.bounds[k]) * state.parameters.victim_near
+                beyond = self.bounds[k] + int(part)
             mark = self.model.mark()
             for i in range(at, k):
                 keep(self.goals[i], self.model, self.bounds[i])
-            # Only what is better than the plan is looked for.
-            reached = state.worth.enough[k] if self._plan_reaches(k) else None
-            seconds = state.left * (self._share if k == at else self._share / 4)
+            seconds = state.left * (share if k == at else share / 4)
             found = self.model.whole(
                 terms,
                 maximize=not self.goals[k].tier.minimize,
                 seconds=max(state.parameters.least_seconds, state.at_most(seconds)),
-                beyond=reached,
+                beyond=beyond,
             )
             self.model.undo(mark)
             if found.values is not None:
@@ -240,34 +258,29 @@ class _Descent:
         while self.held < k:
             self._keep(self.bounds[self.held])
         reached = _value(terms, found.values)
-        tightened = found.bound is not None and self._learn(k, found.bound)
+        if found.bound is not None:
+            self._learn(k, found.bound)
         if not (self._learns and self.state.first_open > k):
             # The plan does not reach the solution.
             aim(self.state, self.model, found.values)
         self._keep(reached)
-        if tightened:
-            self._relax()
 
     def _settle(self, k: int, reached: int) -> None:
         """Holds the goals that the plan settles: no other has more of the last one."""
-        tightened = self._learn(k, reached)
+        self._learn(k, reached)
         while self.held < k:
             self._keep(self.bounds[self.held])
         self._keep(reached)
-        if tightened:
-            self._relax()
 
-    def _learn(self, k: int, bound: int) -> bool:
-        """Takes a bound of a goal, with those before it at their bounds; returns whether it says
-        more than what is known.
+    def _learn(self, k: int, bound: int) -> None:
+        """Takes a bound of a goal, with those before it at their bounds, if it says more than what
+        is known. Those after it are then bounded anew.
         """
         worse = max if self.goals[k].tier.minimize else min
-        if worse(bound, self.bounds[k]) == self.bounds[k]:
-            return False
-        self.bounds[k] = bound
-        if self._learns:
-            self.state.learn(k, bound)
-        return True
+        if worse(bound, self.bounds[k]) != self.bounds[k]:
+            self.bounds[k:] = [bound]
+            if self._learns:
+                self.state.learn(k, bound)
 
 
 def _value(terms: Terms[int], values: Floats) -> int:

@@ -6,7 +6,9 @@ import random
 import time
 from dataclasses import replace
 
-from placement_service.cp_sat.linear_model import Floats
+import pytest
+
+from placement_service.cp_sat.linear_model import Floats, Solved
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_regions import Regions
 from placement_service.entities.request import PackingScope, Snapshot
@@ -21,6 +23,7 @@ from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 from tests.service.evictions import PREEMPT, running, urgent
 from tests.service.questions import node
+from tests.waiting import LONG
 
 PARAMETERS = replace(DEFAULTS, victim_domains=1.0)
 
@@ -83,3 +86,22 @@ def test_a_better_plan_is_found_when_the_right_domains_are_open() -> None:
     terms = state.goals[goal].terms(model)
     assert terms
     assert round(sum(w * better[v] for v, w in terms)) > state.worth.values[goal]
+
+
+def test_what_brought_nothing_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, plan = two_racks()
+    start = to_solution(problem, plan)
+    parameters = replace(PARAMETERS, victim_in_vain=3)
+    state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
+    model = VictimModel(problem)
+    asked: list[float] = []
+
+    def remember(*_: object, seconds: float, **__: object) -> Solved:
+        asked.append(seconds)
+        return Solved(None, None, proven=True)
+
+    monkeypatch.setattr(VictimModel, "whole", remember)
+    neighbourhoods = Neighbourhoods(state, model, random.Random(1), lambda _: None)
+    for _ in range(2):
+        neighbourhoods.improve(state.first_open)
+    assert len(asked) == 3

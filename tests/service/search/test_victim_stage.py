@@ -1,0 +1,130 @@
+"""In which order the victim model is asked: near its bound, whole, in neighbourhoods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from placement_service.cp_sat.linear_model import Solved
+from placement_service.cp_sat.parameters import ModelParameters
+from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.entities.request import Policy, Snapshot
+from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import Plan
+from placement_service.formulation.problem import Problem, UnitsOnNode
+from placement_service.formulation.tiers.goal import Terms
+from placement_service.search import victim_stage
+from placement_service.search.incumbent import State
+from placement_service.search.parameters import DEFAULTS
+from placement_service.search.victim_neighbourhoods import Neighbourhoods
+from placement_service.search.victim_stage import settle_victims
+from tests.service.evictions import PREEMPT, REPACK, running, urgent
+from tests.service.questions import node
+from tests.waiting import LONG
+
+PARAMETERS = replace(DEFAULTS, victim_gangs=1)
+
+
+def at(*nodes: int) -> tuple[UnitsOnNode, ...]:
+    return tuple(UnitsOnNode(DemandIdx(0), NodeIdx(n), 1) for n in nodes)
+
+
+def state_of(snapshot: Snapshot, policy: Policy, plan: Plan) -> State:
+    problem = formulate(snapshot, policy)
+    start = to_solution(problem, plan)
+    return State(problem, start, time.monotonic() + LONG, lambda _: None, PARAMETERS)
+
+
+def the_larger_one_goes() -> State:
+    """It is better if the smaller one goes."""
+    large, small = running("large", "n0", gpus=8), running("small", "n1", gpus=4)
+    nodes = (node("n0", used=8), node("n1", used=4))
+    plan: Plan = {GangIdx(1): at(1), GangIdx(2): at(0)}
+    return state_of(Snapshot(nodes, (large, small, urgent())), PREEMPT, plan)
+
+
+def test_moves_close_to_the_bound_are_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan moves eight gangs and none has to move: one that moves none or one is enough."""
+    old = [running(f"old-{i}", f"n{i}") for i in range(8)]
+    nodes = tuple(node(f"n{i}", used=4 * (i < 8)) for i in range(17))
+    moved: Plan = {GangIdx(i): at(8 + i) for i in range(8)}
+    state = state_of(Snapshot(nodes, (*old, urgent())), REPACK, {**moved, GangIdx(8): at(16)})
+    [goal] = [i for i, g in enumerate(state.goals) if g.tier.value == "disruption"]
+    assert state.worth.enough[goal] - state.bounds[goal] == 8
+    asked: list[int | None] = []
+    whole = VictimModel.whole
+
+    def remember(
+        model: VictimModel,
+        terms: Terms[int],
+        *,
+        maximize: bool,
+        seconds: float,
+        beyond: int | None,
+    ) -> Solved:
+        asked.append(beyond)
+        return whole(model, terms, maximize=maximize, seconds=seconds, beyond=beyond)
+
+    monkeypatch.setattr(VictimModel, "whole", remember)
+    settle_victims(state)
+    assert asked == [state.bounds[goal] + 1]
+    assert state.reaches(goal)
+
+
+def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The GPUs that are lost are settled as a whole, and then the pods are not."""
+    state = the_larger_one_goes()
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    events: list[str] = []
+    whole = VictimModel.whole
+
+    def remember(
+        model: VictimModel,
+        terms: Terms[int],
+        *,
+        maximize: bool,
+        seconds: float,
+        beyond: int | None,
+    ) -> Solved:
+        events.append("whole" if seconds > LONG / 2 else "brief")
+        if state.goals[state.first_open].tier.minimize:
+            return Solved(None, None)
+        return whole(model, terms, maximize=maximize, seconds=seconds, beyond=beyond)
+
+    monkeypatch.setattr(VictimModel, "whole", remember)
+    monkeypatch.setattr(Neighbourhoods, "improve", lambda *_: events.append("improve"))
+    settle_victims(state)
+    assert events[:5] == ["improve", "brief", "brief", "improve", "brief"]
+    assert events[-3:] == ["brief", "improve", "whole"]
+
+
+def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simple model goes on where the sharp one says no more."""
+    state = the_larger_one_goes()
+    made: list[bool] = []
+    init = VictimModel.__init__
+
+    def remember(
+        model: VictimModel,
+        problem: Problem,
+        settled: Collection[GangIdx],
+        parameters: ModelParameters,
+        *,
+        large_only: bool,
+        sharp: bool,
+    ) -> None:
+        made.append(sharp)
+        init(model, problem, settled, parameters, large_only=large_only, sharp=sharp)
+
+    monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
+    monkeypatch.setattr(VictimModel, "__init__", remember)
+    monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
+    settle_victims(state)
+    assert made == [False, True]
