@@ -100,6 +100,8 @@ def _rules(template: PodTemplate, *, moves: bool) -> Iterator[str]:
         return
     if template.compute_domain:
         yield f"in ComputeDomain {template.compute_domain}, which are not moved"
+    if template.ignores_reservations:
+        yield "that ignore reservations, which are not moved"
     if template.required_affinity:
         yield "with required affinity, which are not moved"
     if template.required_anti_affinity:

@@ -25,7 +25,8 @@ not have.
 Pods with rules about other pods may be evicted but not moved: the request does not list whom only
 their rules see. Neither are pods that such a rule of running pods keeps away, nor pods on nodes
 that would not take them again, nor pods in a ComputeDomain: each that moves would be a kind of pods
-of its own for every model.
+of its own for every model. Nor are pods that ignore reservations: these hold their room beside such
+a pod while it stays, but not where it comes.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -303,7 +304,7 @@ def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
         template.required_affinity or template.required_anti_affinity or template.spread_constraints
     )
     return bool(
-        (moves and (about_pods or template.compute_domain))
+        (moves and (about_pods or template.compute_domain or template.ignores_reservations))
         or template.same_pcie_nics
         or template.required_reservation
     )

@@ -163,7 +163,8 @@ class _Room:
 
         `alone`: they also say what its ComputeDomain does.
         """
-        if not (template.required_affinity or template.spread_constraints) and (
+        others = template.required_affinity or template.spread_constraints
+        if not (others or template.ignores_reservations) and (
             template.required_anti_affinity == terms
         ):
             return template
@@ -175,6 +176,8 @@ class _Room:
                 spread_constraints=(),
                 required_anti_affinity=terms,
                 compute_domain="" if alone else template.compute_domain,
+                # What is held beside it now stays held while it stays.
+                ignores_reservations=False,
             )
         return self._at_home[key]
 

@@ -21,6 +21,7 @@ from placement_service.entities.request import (
     PodGang,
     PodGroup,
     PodSet,
+    Policy,
     Snapshot,
     Taint,
 )
@@ -207,6 +208,22 @@ def test_extras_of_a_gang_whose_minimum_must_run_come_after_higher_priorities() 
     question = replace(question, nodes=(*question.nodes, node("n1")), as_of=1100)
     result = answer(question, replace(PREEMPT, extras=ExtrasPolicy.WITH_PRIORITY))
     assert [b.pod.rpartition("/")[2] for b in result.bindings] == ["urgent-0"]
+
+
+@pytest.mark.parametrize(("policy", "evicted"), [(PREEMPT, ["old"]), (REPACK, [])])
+def test_a_running_pod_that_ignores_reservations_leaves_them_what_they_hold(
+    policy: Policy, evicted: list[str]
+) -> None:
+    """What is free beside it is held, so it has to go for others."""
+    old = running("old", "n0", gpus=4)
+    [group] = old.groups
+    [pods] = group.pod_sets
+    careless = replace(pods, template=replace(pods.template, ignores_reservations=True))
+    old = replace(old, groups=(replace(group, pod_sets=(careless,)),))
+    held = Reservation("reservations/r", "nodes/n0", {GPU: 4}, (ReservationOwner(gang="nobody"),))
+    result = answer(replace(cluster(old, urgent(gpus=4), used=4), reservations=(held,)), policy)
+    assert result.evicted() == evicted
+    assert len(result.bindings) == len(evicted)
 
 
 def test_the_model_of_victims_gives_room_to_extras_of_running_gangs() -> None:
