@@ -32,10 +32,10 @@ from placement_service.search.victim_aim import aim, settled
 
 
 def choose_domains(state: State) -> bool:
-    """Better plans from one core after another, where several gangs wait; returns whether there
-    was any. The next core has more domains if this one was settled in its time.
+    """Better plans from one core after another, where several gangs wait; returns whether the
+    first was settled in its time. Where it is not, other methods are faster.
     """
-    p, before = state.parameters, state.worth
+    p = state.parameters
     if sum(not g.home for g in state.problem.pending) < 2:
         return False
     model = VictimModel(state.problem, frozenset(settled(state)), p.model, large_only=True)
@@ -43,14 +43,14 @@ def choose_domains(state: State) -> bool:
     domains = p.core_domains
     while domains <= p.most_core_domains and not state.proven and state.left > p.least_seconds:
         known = state.worth
-        if _settle(state, model, cheap.core(domains)):
+        if _settle(state, model, cheap.core(domains), p.core_seconds * domains):
             domains *= 2
-        elif state.worth == known:
+        elif domains == p.core_domains or state.worth == known:
             break
-    return state.worth != before
+    return domains > p.core_domains
 
 
-def _settle(state: State, model: VictimModel, core: Core) -> bool:
+def _settle(state: State, model: VictimModel, core: Core, seconds: float) -> bool:
     """Takes the best plan of a core; returns false if the core is not settled in its time."""
     p, mark = state.parameters, model.mark()
     for goal, reached in zip(state.goals, state.worth.enough[: state.first_open], strict=False):
@@ -59,7 +59,7 @@ def _settle(state: State, model: VictimModel, core: Core) -> bool:
     found = model.whole(
         together.terms,
         maximize=True,
-        seconds=state.at_most(p.core_seconds),
+        seconds=state.at_most(seconds),
         nodes=p.victim_nodes,
         beyond=together.reached,
         fixed=fixed_outside(model, core),
