@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from placement_service.cp_sat.linear_model import LinearModel
@@ -22,6 +23,18 @@ def test_a_better_solution_is_found(beyond: int | None) -> None:
     found = model.whole(terms, maximize=True, seconds=10, beyond=beyond)
     assert found.values is not None
     assert found.values.round().tolist() == [0, 1, 1]
+    assert found.bound == 5000
+
+
+@pytest.mark.parametrize("read", [None, [0.0, 0.0, 1.0]])
+def test_what_the_solver_finds_and_is_not_better_is_nothing(
+    read: list[float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, terms = three()
+    values = None if read is None else np.array(read)
+    monkeypatch.setattr(model, "_read", lambda _: values)
+    found = model.whole(terms, maximize=True, seconds=10, beyond=4000)
+    assert found.values is None
     assert found.bound == 5000
 
 
