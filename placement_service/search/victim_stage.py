@@ -218,9 +218,9 @@ class _Descent:
             # Only what is better than the plan is looked for.
             beyond = reached = state.worth.enough[k] if self._plan_reaches(k) else None
             if near:
-                if reached is None:
+                part = ((reached or 0) - self.bounds[k]) * state.parameters.victim_near
+                if reached is None or not int(part):
                     return False
-                part = (reached - self.bounds[k]) * state.parameters.victim_near
                 beyond = self.bounds[k] + int(part)
             mark = self.model.mark()
             for i in range(at, k):

@@ -48,14 +48,20 @@ def the_larger_one_goes() -> State:
     return state_of(Snapshot(nodes, (large, small, urgent())), PREEMPT, plan)
 
 
-def test_moves_close_to_the_bound_are_looked_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan moves eight gangs and none has to move: one that moves none or one is enough."""
-    old = [running(f"old-{i}", f"n{i}") for i in range(8)]
-    nodes = tuple(node(f"n{i}", used=4 * (i < 8)) for i in range(17))
-    moved: Plan = {GangIdx(i): at(8 + i) for i in range(8)}
-    state = state_of(Snapshot(nodes, (*old, urgent())), REPACK, {**moved, GangIdx(8): at(16)})
+@pytest.mark.parametrize(("count", "beyond_bound"), [(8, 1), (7, 7)])
+def test_moves_close_to_the_bound_are_looked_for_first(
+    monkeypatch: pytest.MonkeyPatch, count: int, beyond_bound: int
+) -> None:
+    """The plan moves so many gangs and none has to move: of eight an eighth is one, of fewer it is
+    none, and then the whole is asked at once.
+    """
+    old = [running(f"old-{i}", f"n{i}") for i in range(count)]
+    nodes = tuple(node(f"n{i}", used=4 * (i < count)) for i in range(2 * count + 1))
+    moved: Plan = {GangIdx(i): at(count + i) for i in range(count)}
+    plan = {**moved, GangIdx(count): at(2 * count)}
+    state = state_of(Snapshot(nodes, (*old, urgent())), REPACK, plan)
     [goal] = [i for i, g in enumerate(state.goals) if g.tier.value == "disruption"]
-    assert state.worth.enough[goal] - state.bounds[goal] == 8
+    assert state.worth.enough[goal] - state.bounds[goal] == count
     asked: list[int | None] = []
     whole = VictimModel.whole
 
@@ -72,7 +78,7 @@ def test_moves_close_to_the_bound_are_looked_for_first(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(VictimModel, "whole", remember)
     settle_victims(state)
-    assert asked == [state.bounds[goal] + 1]
+    assert asked == [state.bounds[goal] + beyond_bound]
     assert state.reaches(goal)
 
 
