@@ -60,12 +60,12 @@ class SearchParameters:
     configuration_effort: float = 3.0
     configuration_assignment_effort: float = 0.3
 
-    #: Whole gangs for blocks of unlike racks: the share of the time for all blocks, and for all of
-    #: it, so that exchanges have theirs where it finds nothing; how often its even share of that
-    #: time one block may take, as few need as much; how much of what gangs count beyond their parts
-    #: draws them to the first blocks, where two hundredths let old gangs in and hardly cost GPUs;
-    #: rows for small pods; and how many of the last blocks are filled together where that is not
-    #: enough.
+    #: Whole gangs for blocks of unlike racks: the share of the time for all blocks one by one, and
+    #: for all of it, so that exchanges have theirs where it finds nothing; how often its even share
+    #: of that time one block may take, as few need as much; how much of what gangs count beyond
+    #: their parts draws them to the first blocks, where two hundredths let old gangs in and hardly
+    #: cost GPUs; rows for small pods; and how many of the last blocks are filled together where
+    #: that is not enough.
     unlike_share: float = 0.6
     unlike_end: float = 0.75
     unlike_patience: float = 3.0

@@ -113,12 +113,13 @@ class UnlikeFilling:
         """Fills all blocks; takes a plan that is better than the one there was."""
         state, p = self.state, self.state.parameters
         begin = time.monotonic()
+        most = begin + state.at_most(state.left * p.unlike_share)
         end = begin + state.at_most(state.left * p.unlike_end)
         weights = self._weigh(begin + state.at_most(state.left * p.unlike_share / 4))
-        content = self._fill_one_by_one(weights)
+        content = self._fill_one_by_one(weights, most)
         if content is None:
             return
-        content = self._fill_again(content, weights.prices, end)
+        content = self._fill_again(content, weights.prices, most)
         if self._take(content) and state.packs:
             return
         for last in p.unlike_again:
@@ -156,12 +157,11 @@ class UnlikeFilling:
         scale = GANG_WEIGHT / max(float(raw.max(initial=0)), 1e-9)
         return _Weights(np.rint(raw * scale).astype(np.int64), duals.kinds * scale)
 
-    def _fill_one_by_one(self, weights: _Weights) -> _Content | None:
+    def _fill_one_by_one(self, weights: _Weights, end: float) -> _Content | None:
         """All blocks; None where that would take too long, so that others have time."""
-        state, p, blocks = self.state, self.state.parameters, len(self.blocks)
+        p, blocks = self.state.parameters, len(self.blocks)
         content = _Content(np.zeros((blocks, len(self.classes)), dtype=np.int64), {})
         begin = time.monotonic()
-        end = begin + state.at_most(state.left * p.unlike_share)
         for b in range(blocks):
             left = end - time.monotonic()
             if left < (1 - b / blocks) * (end - begin) / p.unlike_patience:
