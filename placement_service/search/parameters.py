@@ -71,6 +71,8 @@ class SearchParameters:
     unlike_patience: float = 3.0
     unlike_surplus: float = 0.02
     unlike_rows: int = 8
+    #: Shares of all goals that refilling single blocks cannot make up for: it gains a hundredth.
+    unlike_hopeless: float = 0.02
     unlike_again: tuple[int, ...] = (1, 2, 3, 5, 7)
 
     #: From so many running gangs that may give way on, they have a model of their own.

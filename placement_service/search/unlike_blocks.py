@@ -33,7 +33,7 @@ def fill_unlike_blocks(state: State) -> bool:
         master = ConfigurationMaster(found, state.parameters.model)
         for i in range(_before_topology(state)):
             _hold(state, master, i)
-        _fill(state, master, blocks)
+        _fill(state, master, blocks, tries=False)
     return state.plan is not before
 
 
@@ -56,14 +56,16 @@ def spend_at_once(state: State, shares: Mapping[TierName, float]) -> bool:
     if not _bound_floors(state, master, shares):
         return False
     state.known_goals = len(state.goals)
-    _fill(state, master, blocks)
+    _fill(state, master, blocks, tries=True)
     return state.packs
 
 
-def _fill(state: State, master: ConfigurationMaster, blocks: Sequence[Sequence[int]]) -> None:
+def _fill(
+    state: State, master: ConfigurationMaster, blocks: Sequence[Sequence[int]], *, tries: bool
+) -> None:
     state.phase = "fill"
     state.filled = state.worth.floors
-    UnlikeFilling(state, master, blocks).run()
+    UnlikeFilling(state, master, blocks).run(tries=tries)
 
 
 def _bound_floors(

@@ -109,8 +109,10 @@ class UnlikeFilling:
                 total[i] += counting.weigh(content) * times
         return total
 
-    def run(self) -> None:
-        """Fills all blocks; takes a plan that is better than the one there was."""
+    def run(self, *, tries: bool) -> None:
+        """Fills all blocks; takes a plan that is better than the one there was. Where it only
+        `tries` it ends as soon as too much is lacking, so that another search has the time.
+        """
         state, p = self.state, self.state.parameters
         begin = time.monotonic()
         most = begin + state.at_most(state.left * p.unlike_share)
@@ -118,6 +120,8 @@ class UnlikeFilling:
         weights = self._weigh(begin + state.at_most(state.left * p.unlike_share / 4))
         content = self._fill_one_by_one(weights, most)
         if content is None:
+            return
+        if tries and self._rank(content) < -p.unlike_hopeless:
             return
         content = self._fill_again(content, weights.prices, most)
         if self._take(content) and state.packs:
