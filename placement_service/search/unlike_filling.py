@@ -111,7 +111,8 @@ class UnlikeFilling:
 
     def run(self, *, tries: bool) -> None:
         """Fills all blocks; takes a plan that is better than the one there was. Where it only
-        `tries` it ends as soon as too much is lacking, so that another search has the time.
+        `tries` it ends as soon as too much is lacking, and fills no blocks together, so that another
+        search has the time.
         """
         state, p = self.state, self.state.parameters
         begin = time.monotonic()
@@ -124,7 +125,7 @@ class UnlikeFilling:
         if tries and self._rank(content) < -p.unlike_hopeless:
             return
         content = self._fill_again(content, weights.prices, most)
-        if self._take(content) and state.packs:
+        if (self._take(content) and state.packs) or tries:
             return
         for last in p.unlike_again:
             left = end - time.monotonic()
