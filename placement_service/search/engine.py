@@ -35,6 +35,7 @@ import time
 
 from placement_service.entities.solution import Solution, TierName
 from placement_service.entities.stages import Stage, stage
+from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem
 from placement_service.search.aggregate_stage import settle_aggregate
 from placement_service.search.assign_stage import assign_blocks
@@ -83,6 +84,7 @@ def search(
         state.tell()
     if problem.relaxation is not None and not tolerances:
         _prove(state, problem.relaxation, start)
+    others: list[Plan] = []
     if tolerances:
         # Its floors are of no use to the search for the best, so it has a state of its own.
         begun = State(problem, start, deadline, report, parameters, state.ground)
@@ -91,6 +93,7 @@ def search(
         if spent:
             state, tolerances = begun, []
         else:
+            others = [begun.plan]
             state.accept(begun.plan)
     for i, (tier, share) in enumerate(tolerances):
         # What may be spent of a tier is a share of its best, so that is found first.
@@ -101,6 +104,9 @@ def search(
         state.known_goals, state.spends = min(spends), share
         _improve(state)
         state.tolerate(tier, share)
+        for plan in others:
+            # It lacks something of the bound, but may have enough of the best.
+            state.accept(plan)
     state.known_goals, state.spends = len(state.goals), 0.0
     state.deadline = deadline
     _improve(state)

@@ -111,8 +111,8 @@ class UnlikeFilling:
 
     def run(self, *, tries: bool) -> None:
         """Fills all blocks; takes a plan that is better than the one there was. Where it only
-        `tries` it ends as soon as too much is lacking, and fills no blocks together, so that another
-        search has the time.
+        `tries` it ends as soon as too much is lacking, and fills no blocks together, so that
+        another search has the time.
         """
         state, p = self.state, self.state.parameters
         begin = time.monotonic()

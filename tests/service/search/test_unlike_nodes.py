@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from bench.instances import Instance
 from placement_service.entities.pod_assignment import name_pods
-from placement_service.entities.request import Policy
+from placement_service.entities.request import Policy, Tolerance
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
 from placement_service.formulation.objective import to_solution
-from placement_service.formulation.problem import Problem
+from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge.verify import verify
+from placement_service.search import engine
 from placement_service.search.configuration_stage import settle_configurations
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
@@ -87,6 +90,31 @@ def test_the_best_comes_first_where_only_some_goals_may_be_spent() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
     assert not spend_at_once(state, {TierName.ADMITTED: 0.04})
+
+
+def test_whole_gangs_that_lack_something_of_a_bound_may_have_enough_of_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = Scenario("r1: x1=8 x2=8 | r2: y1=8")
+    scenario = scenario.gang("split", pods=3, gpus=8, prefer="rack")
+    scenario = scenario.gang("whole", pods=2, gpus=8, prefer="rack")
+    policy = replace(POLICY, tolerances=(Tolerance("admitted", 0.5),))
+    problem = formulate(scenario.snapshot(), policy)
+    x1, x2, y1 = (UnitsOnNode(DemandIdx(0), NodeIdx(n), 1) for n in range(3))
+    split, whole = {GangIdx(0): (x1, x2, y1)}, {GangIdx(1): (x1, x2)}
+
+    def spend(state: State, _: object) -> bool:
+        state.accept(whole)
+        return False
+
+    monkeypatch.setattr(engine, "spend_at_once", spend)
+    monkeypatch.setattr(engine, "_improve", lambda state: state.accept(split))
+    start = to_solution(problem, {})
+    found = engine.search(
+        problem, start, deadline=time.monotonic() + 60, report=lambda solution: None
+    )
+    # 16 GPUs are more than half of the 24 that the split gang gets.
+    assert found.assignments == to_solution(problem, whole).assignments
 
 
 def test_units_that_share_nodes_are_settled_without_domains() -> None:
