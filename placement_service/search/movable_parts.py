@@ -226,7 +226,7 @@ class MovableParts:
     def plan(self, racks: Sequence[int]) -> Plan:
         """The plan with each part in its rack, and small pods placed anew beside them.
 
-        Gangs whose small pods find no room are left out.
+        Gangs whose small pods find no room are left out, and so are those that are based on them.
         """
         begun = {index: list(units) for index, units in self._kept.items()}
         inside: dict[int, list[MovablePart]] = {}
@@ -243,11 +243,15 @@ class MovableParts:
         # Gangs of small pods alone may lie anywhere.
         order = sorted(works, key=lambda i: (not begun[i], -gangs[i].priority, -gangs[i].value, i))
         found = dict(self._fixed)
+        base_is_placed = self.state.builder.base_is_placed
         for gang in bases_first([gangs[i] for i in order]):
-            if works[gang.index].finish():
+            if base_is_placed(gang, found) and works[gang.index].finish():
                 found[gang.index] = works[gang.index].units()
             else:
                 works[gang.index].give_up()
+        for gang in bases_first([gangs[i] for i in found]):
+            if not base_is_placed(gang, found):
+                del found[gang.index]
         return found
 
     def _give_nodes(
