@@ -29,7 +29,7 @@ from placement_service.bounds.place_rows import PlaceRows
 from placement_service.bounds.ways_to_count import one_per_node, usable_nodes
 from placement_service.cp_sat.near_places import NearPlaces
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
-from placement_service.cp_sat.solving import Answer, Var, dot, hint, hold, lesser, optimise
+from placement_service.cp_sat.solving import Answer, Var, dot, hold, lesser, optimise
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import pods_of
@@ -228,8 +228,6 @@ class AdmissionMaster:
         )
         if isinstance(found, Answer):
             return found
-        # The next goal begins with this solution, which is still allowed.
-        hint(self.cp, found.solver)
         counts = [found.solver.value(z) for z in self._admitted]
         self.gangs = tuple(
             g for c, k in zip(self.counting.classes, counts, strict=True) for g in c.gangs[:k]

@@ -64,14 +64,6 @@ def hold(
         model.add(dot(terms) <= at_most)
 
 
-def hint(model: cp_model.CpModel, solver: cp_model.CpSolver) -> None:
-    """Begin the next solve with the solution of the last one."""
-    values = solver.response_proto.solution
-    model.clear_hints()  # type: ignore[no-untyped-call]
-    model.proto.solution_hint.vars.extend(range(len(values)))
-    model.proto.solution_hint.values.extend(values)
-
-
 def lesser(model: cp_model.CpModel, terms: Terms[Var], most: int) -> Var:
     """The lesser of a sum and a number, in goals that are maximised."""
     variable = model.new_int_var(0, most, "")
