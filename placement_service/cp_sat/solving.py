@@ -110,9 +110,6 @@ def optimise(
         solver.parameters.symmetry_level = 0
     if direct:
         solver.parameters.cp_model_presolve = False
-        if terms:
-            # The linear relaxation is mostly worth what the best solution is: that is near.
-            solver.parameters.search_branching = cp_model.LP_SEARCH
     if portfolio:
         solver.parameters.num_workers = PORTFOLIO_WORKERS
     else:
