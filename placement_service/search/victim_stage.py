@@ -23,25 +23,27 @@ from placement_service.search.victim_core import choose_domains
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 
 
-def settle_victims(state: State) -> None:
-    """Better plans and better bounds, where many running gangs may give way."""
+def settle_victims(state: State) -> bool:
+    """Better plans and better bounds, where many running gangs may give way; false elsewhere."""
     open_gangs = sum(bool(g.home) for g in state.problem.gangs)
-    if open_gangs >= state.parameters.victim_gangs and not state.proven and state.left > 0:
-        state.phase = "victims"
-        moves = any(g.keeps for g in state.problem.gangs)
-        if not (choose_domains(state) or moves):
-            accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
-        p, rng = state.parameters, random.Random(state.parameters.seed)
-        share = p.victim_solve_share
-        first = _Descent(state, rng, large_only=True)
-        first.run(share if moves else p.victim_first_share)
-        if first.model.leaves_out and not state.proven and state.left > 0:
-            _Descent(state, rng).run(share)
-        if not state.proven and state.left > 0:
-            sharp = _Descent(state, rng, sharp=True)
-            sharp.run(share)
-            if not (moves or sharp.says_more or state.proven) and state.left > 0:
-                first.run(share)
+    if open_gangs < state.parameters.victim_gangs or state.proven or state.left <= 0:
+        return False
+    state.phase = "victims"
+    moves = any(g.keeps for g in state.problem.gangs)
+    if not (choose_domains(state) or moves):
+        accept_filled(state, spare_victims(state.builder, state.plan, until=state.deadline))
+    p, rng = state.parameters, random.Random(state.parameters.seed)
+    share = p.victim_solve_share
+    first = _Descent(state, rng, large_only=True)
+    first.run(share if moves else p.victim_first_share)
+    if first.model.leaves_out and not state.proven and state.left > 0:
+        _Descent(state, rng).run(share)
+    if not state.proven and state.left > 0:
+        sharp = _Descent(state, rng, sharp=True)
+        sharp.run(share)
+        if not (moves or sharp.says_more or state.proven) and state.left > 0:
+            first.run(share)
+    return True
 
 
 class _Descent:

@@ -18,11 +18,12 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan
 from placement_service.formulation.problem import Problem, UnitsOnNode
 from placement_service.formulation.tiers.goal import Terms
-from placement_service.search import victim_stage
+from placement_service.search import engine, victim_stage
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victim_neighbourhoods import Neighbourhoods
 from placement_service.search.victim_stage import settle_victims
+from tests.scenario import Scenario
 from tests.service.evictions import PREEMPT, REPACK, running, urgent
 from tests.service.questions import node
 from tests.waiting import LONG
@@ -134,3 +135,13 @@ def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VictimModel, "whole", lambda *_, **__: Solved(None, None))
     settle_victims(state)
     assert made == [False, True]
+
+
+def test_nothing_is_counted_once_victims_took_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = formulate(Scenario("x1=8").gang("a", pods=1, gpus=8).snapshot(), Policy())
+    counted: list[State] = []
+    monkeypatch.setattr(engine, "settle_victims", lambda state: True)
+    monkeypatch.setattr(engine, "count", counted.append)
+    start = to_solution(problem, {})
+    engine.search(problem, start, deadline=time.monotonic() - 1, report=lambda solution: None)
+    assert not counted
