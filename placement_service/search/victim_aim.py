@@ -9,9 +9,8 @@ from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.cp_sat.victim_target import target_of
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import Plan, Units
-from placement_service.formulation.problem import Gang, Problem
 from placement_service.formulation.tiers.admitted import Admitted
-from placement_service.heuristic.orders import TurnOrder, orders
+from placement_service.heuristic.orders import narrowest_first, orders
 from placement_service.heuristic.residual_capacity import ResidualCapacity
 from placement_service.search.incumbent import State
 
@@ -19,7 +18,7 @@ from placement_service.search.incumbent import State
 def aim(state: State, model: VictimModel, values: Floats) -> None:
     """Makes the plan that a solution describes, and takes it if it is better."""
     target = target_of(model, values)
-    problem, builder, hardest = state.problem, state.builder, _hardest_first(state.problem)
+    problem, builder, hardest = state.problem, state.builder, narrowest_first(state.problem)
     plan: dict[GangIdx, Units] = {g: units for g, units in target.staying.items() if units}
     residual = ResidualCapacity(problem)
     residual.take_plan(plan)
@@ -43,20 +42,6 @@ def aim(state: State, model: VictimModel, values: Floats) -> None:
         for gang in (g for g in left if plan.get(g.index, ()) != g.home):
             builder.move(residual, plan, gang)
     accept_filled(state, plan)
-
-
-def _hardest_first(problem: Problem) -> TurnOrder:
-    """Gangs with the narrowest domains first, then the largest."""
-
-    def key(gang: Gang) -> tuple[int, ...]:
-        levels = problem.levels
-        narrowest = max(
-            (levels[s.required].count for s in gang.scopes if s.required >= 0), default=0
-        )
-        size = sum(int(problem.gpus[d.pod_class]) * d.count for d in gang.demands)
-        return -narrowest, -size, gang.index
-
-    return key
 
 
 def accept_filled(state: State, plan: Plan) -> None:

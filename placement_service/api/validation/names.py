@@ -117,7 +117,7 @@ def duration_problem(seconds: float) -> str:
     if seconds < 0:
         return f"must not be negative, is {seconds:g} s"
     if seconds > MAX_DURATION_SECONDS:
-        return f"is no duration of at most 10,000 years: {seconds:g} s"
+        return f"must be at most 10,000 years, is {seconds:g} s"
     return ""
 
 

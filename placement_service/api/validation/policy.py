@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from placement_service.api.validation.names import (
-    MAX_DURATION_SECONDS,
     MAX_KEY,
     MAX_TEXT,
     duration_problem,
@@ -49,10 +48,9 @@ def the_time_limit_is_positive_and_a_duration(request: Request) -> Iterator[Viol
 
 def check_time_limit(seconds: float) -> Iterator[Violation]:
     """What is wrong with the time limit of a request of any kind."""
-    if seconds <= 0:
-        yield Violation("time_limit", f"must be positive, is {seconds:g} s")
-    elif seconds > MAX_DURATION_SECONDS:
-        yield Violation("time_limit", f"is no duration of at most 10,000 years: {seconds:g} s")
+    problem = duration_problem(seconds) if seconds > 0 else f"must be positive, is {seconds:g} s"
+    if problem:
+        yield Violation("time_limit", problem)
 
 
 def what_comes_back_is_short(request: Request) -> Iterator[Violation]:

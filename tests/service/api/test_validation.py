@@ -337,7 +337,7 @@ def test_a_valid_request_has_no_violations() -> None:
         ),
         pytest.param(
             lambda m: setattr(m.time_limit, "seconds", 2**63 - 1),
-            "time_limit", "is no duration",
+            "time_limit", "must be at most",
             id="more time than a duration holds",
         ),
     ],
