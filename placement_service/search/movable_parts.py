@@ -243,14 +243,13 @@ class MovableParts:
         # Gangs of small pods alone may lie anywhere.
         order = sorted(works, key=lambda i: (not begun[i], -gangs[i].priority, -gangs[i].value, i))
         found = dict(self._fixed)
-        base_is_placed = self.state.builder.base_is_placed
         for gang in bases_first([gangs[i] for i in order]):
-            if base_is_placed(gang, found) and works[gang.index].finish():
+            if works[gang.index].finish():
                 found[gang.index] = works[gang.index].units()
             else:
                 works[gang.index].give_up()
         for gang in bases_first([gangs[i] for i in found]):
-            if not base_is_placed(gang, found):
+            if not self.state.builder.base_is_placed(gang, found):
                 del found[gang.index]
         return found
 

@@ -23,6 +23,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
 from placement_service.search.unlike_blocks import fill_unlike_blocks, spend_at_once
+from placement_service.search.unlike_filling import UnlikeFilling
 from tests.scenario import Group, Scenario
 
 POLICY = Policy(deterministic=True)
@@ -84,6 +85,25 @@ def test_whole_gangs_come_before_the_best_of_what_they_may_cost() -> None:
         assert state.worth.floors[at] == enough <= state.worth.values[at]
     bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
     assert verify(snapshot, POLICY, bindings) == ()
+
+
+@pytest.mark.parametrize("lacks", [1.0, 0.0])
+def test_a_try_leaves_time_for_another_search(
+    lacks: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where far too little is placed it ends at once, and it never fills blocks together."""
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    aimed: list[bool] = []
+
+    def aim(*_: object, must: bool = False) -> None:
+        aimed.append(must)
+
+    monkeypatch.setattr(UnlikeFilling, "_rank", lambda *_: -lacks)
+    monkeypatch.setattr(UnlikeFilling, "_take", lambda *_: False)
+    monkeypatch.setattr(UnlikeFilling, "_aim", aim)
+    assert not spend_at_once(state, {TierName.ADMITTED: 0.04, TierName.WAITING: 0.04})
+    assert not aimed
 
 
 def test_the_best_comes_first_where_only_some_goals_may_be_spent() -> None:
