@@ -65,11 +65,12 @@ class ColumnModel:
         *,
         maximize: bool,
         seconds: float,
-        slack: int,
+        slack: int | None,
+        beyond: int | None = None,
         nodes: int = 1,
     ) -> int | None:
         """The value of the best solution with the known configurations that HiGHS finds before it
-        branches, or in so many nodes; None if it finds none.
+        branches, or in so many nodes; None if it finds none, or none better than `beyond`.
 
         `bound` is the proven one, at which the search may end. Configurations are left out that
         cost more than `slack`, in the goal's units, of the bound where they are used.
@@ -85,7 +86,9 @@ class ColumnModel:
             least = -math.inf if row.low is None else row.low
             model.row(row.weights, least, math.inf if row.high is None else row.high)
         model.row(goal, **{"most" if maximize else "least": bound})
-        found = model.whole(goal, maximize=maximize, seconds=seconds, nodes=nodes).values
+        found = model.whole(
+            goal, maximize=maximize, seconds=seconds, nodes=nodes, beyond=beyond
+        ).values
         if found is None:
             return None
         counts = np.rint(found).astype(np.int64).tolist()
@@ -99,7 +102,7 @@ class ColumnModel:
         maximize: bool,
         seconds: float,
         effort: float,
-        slack: int,
+        slack: int | None,
     ) -> int | None:
         """The same by CP-SAT, from the solution there is: it takes longer, and sometimes finds
         more.
@@ -128,9 +131,9 @@ class ColumnModel:
         counts = [int(found.solver.value(v)) for v in variables]
         return self._take([(v.index, w) for v, w in terms], columns, counts)
 
-    def _columns(self, slack: int) -> list[Column]:
+    def _columns(self, slack: int | None) -> list[Column]:
         both = zip(self.lp.columns, self.lp.reduced, strict=True)
-        return [column for column, cost in both if cost <= slack]
+        return [column for column, cost in both if slack is None or cost <= slack]
 
     def _domains(self, column: Column) -> int:
         return len(self.configurations.signatures[column.signature].domains)

@@ -85,16 +85,21 @@ class Configuring:
         return value
 
     def _fill(self, terms: Terms[Var], bound: int, deadline: float) -> int | None:
-        """The best filling of configurations that cost hardly any of the bound."""
-        p = self.state.parameters
-        slack = int(p.configuration_slack * bound)
-        left = max(deadline - time.monotonic(), p.least_seconds)
-        share = self.state.at_most(left * p.configuration_brief_share)
-        best = self.master.columns.fill(terms, bound, maximize=True, seconds=share, slack=slack)
+        """The best filling of configurations that cost hardly any of the bound; where it lacks
+        more than that, of all that a better one may use: none of these costs more than it lacks.
+        """
+        p, columns = self.state.parameters, self.master.columns
+        hardly = int(p.configuration_slack * bound)
+        slack: int | None = hardly
+        best = self._fill_briefly(terms, bound, deadline, slack)
+        if best is None or bound - best > hardly:
+            slack = None if best is None else bound - best
+            better = self._fill_briefly(terms, bound, deadline, slack, beyond=best)
+            best = best if better is None else better
         left = deadline - time.monotonic()
         if best == bound or left <= p.least_seconds:
             return best
-        more = self.master.columns.refill(
+        more = columns.refill(
             terms,
             bound,
             maximize=True,
@@ -103,6 +108,21 @@ class Configuring:
             slack=slack,
         )
         return best if more is None else more
+
+    def _fill_briefly(
+        self,
+        terms: Terms[Var],
+        bound: int,
+        deadline: float,
+        slack: int | None,
+        beyond: int | None = None,
+    ) -> int | None:
+        p = self.state.parameters
+        left = max(deadline - time.monotonic(), p.least_seconds)
+        share = self.state.at_most(left * p.configuration_brief_share)
+        return self.master.columns.fill(
+            terms, bound, maximize=True, seconds=share, slack=slack, beyond=beyond
+        )
 
     def realise(self) -> None:
         """Makes plans of the last result."""

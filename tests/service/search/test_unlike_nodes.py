@@ -46,6 +46,15 @@ def test_unlike_racks_are_filled_to_a_bound_that_rows_do_not_reach() -> None:
     assert verify(snapshot, POLICY, bindings) == ()
 
 
+def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_are_tried() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    assert settle_configurations(state, unlike=True)
+    # Those that cost at most the usual slack admit 3 GPUs less.
+    assert state.worth.values[0] == state.bounds[0]
+
+
 @pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.015, False)])
 def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
