@@ -9,7 +9,8 @@ the few rules that join pods across nodes (see `rules`). Pods that ask for the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from placement_service.entities.request import CPU, Policy
@@ -54,9 +55,12 @@ class Demand:
     count: int
     members: tuple[Member, ...]
 
+    def __reduce__(self) -> tuple[type[Demand], tuple[object, ...]]:
+        # There are many, and pickle would look up the fields of each.
+        return Demand, (self.pod_class, self.count, self.members)
 
-@dataclass(frozen=True, slots=True)
-class GroupRequirement:
+
+class GroupRequirement(NamedTuple):
     """Of these demands together, `missing` units are the minimum."""
 
     demands: tuple[int, ...]
@@ -64,8 +68,7 @@ class GroupRequirement:
     pending: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """A packing scope over demands of a gang.
 
     Levels are indices into `Problem.levels`, -1 for none. `pin` is the domain
@@ -144,6 +147,10 @@ class Gang:
     queue_rows: tuple[int, ...] = ()
     guarantee: int = -1
 
+    def __reduce__(self) -> tuple[type[Gang], tuple[object, ...]]:
+        # As of `Demand`.
+        return Gang, _content_of(self)
+
     @property
     def runs(self) -> bool:
         """Whether some of its pods run."""
@@ -167,6 +174,9 @@ class Gang:
     def extras(self) -> int:
         """Units beyond the minimum that could be placed."""
         return sum(q.pending - q.missing for q in self.requirements)
+
+
+_content_of = attrgetter(*[f.name for f in fields(Gang)])
 
 
 class OpenDemand(NamedTuple):

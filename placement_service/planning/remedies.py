@@ -147,7 +147,7 @@ def _lighter(case: Case, group: PodGroup, less: int) -> Gang | None:
     for i, requirement in enumerate(gang.requirements):
         members = [m for d in requirement.demands for m in gang.demands[d].members]
         if all(member.group == at and member.pods == 1 for member in members):
-            lighter = replace(requirement, missing=max(0, requirement.missing - less))
+            lighter = requirement._replace(missing=max(0, requirement.missing - less))
             requirements = (*gang.requirements[:i], lighter, *gang.requirements[i + 1 :])
             return replace(gang, requirements=requirements)
     return None
