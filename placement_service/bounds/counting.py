@@ -102,6 +102,7 @@ class Counting:
         #: `fewest_places` of what gangs ask for in common.
         self.known_places: dict[tuple[Hashable, ...], int] = {}
         self._rounded_most: dict[tuple[int, int, bytes], Ints] = {}
+        self._rounded_parts: dict[Parts, tuple[_RoundedNeed, ...]] = {}
 
     def _part_levels(self) -> tuple[int, ...]:
         """The levels that parts are bound to, -1 for single nodes first."""
@@ -310,14 +311,20 @@ class Counting:
             for t, need in self._rounded_needs(gang, level)
         )
 
-    def _rounded_needs(self, gang: Gang, level: int) -> Iterator[_RoundedNeed]:
+    def _rounded_needs(self, gang: Gang, level: int) -> tuple[_RoundedNeed, ...]:
         """What the parts of a gang at a level need, rounded by each of them that counts more than
         one.
         """
-        parts = [(self.weigh(content), times) for content, times in self.parts(gang, level)]
-        for w in {w.tobytes(): w for w, _ in parts if (w > 1).any()}.values():
-            t = np.maximum(w, 1)
-            yield _RoundedNeed(t, sum((w // t * times for w, times in parts), np.zeros_like(t)))
+        parts = self.parts(gang, level)
+        if parts not in self._rounded_parts:
+            weights = np.array([self.weigh(content) for content, _ in parts])
+            times = np.array([times for _, times in parts])[:, None]
+            large = {w.tobytes(): w for w in weights if (w > 1).any()}.values()
+            sizes = [np.maximum(w, 1) for w in large]
+            self._rounded_parts[parts] = tuple(
+                [_RoundedNeed(t, (weights // t * times).sum(axis=0)) for t in sizes]
+            )
+        return self._rounded_parts[parts]
 
     def _rounded(self, level: int, t: Ints) -> Ints:
         """Room for parts of t, in all domains of a level together [K]."""
