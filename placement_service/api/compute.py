@@ -218,7 +218,8 @@ class _Computation:
         """The request of a question, of which the edge is told what is held now."""
         self._request_digest = content.text(sha256(self._job.request).digest())
         self._question = question
-        self._channel.send(Kind.HELD, b"".join(self._held.digests()))
+        # The edge needs it for the next request, and gets it with the first answer to this one.
+        self._channel.add(Kind.HELD, b"".join(self._held.digests()))
         return question.request
 
     def _placed(self, request: Request, answer_by: float) -> Placement:

@@ -24,6 +24,7 @@ from placement_service.api.frames import (
     DIGEST_SIZE,
     HEAD,
     LAST,
+    SMALL,
     Arriving,
     Frame,
     JobHead,
@@ -97,8 +98,12 @@ class ComputeProcess:
             for told in snapshots:
                 await self._loop.sock_sendall(self._socket, HEAD.pack(Kind.SNAPSHOT, len(told)))
                 await self._loop.sock_sendall(self._socket, told)
-            await self._loop.sock_sendall(self._socket, head)
-            await self._loop.sock_sendall(self._socket, request)
+            # In one step, so that the process wakes up once; large ones are not copied.
+            if len(request) < SMALL:
+                await self._loop.sock_sendall(self._socket, b"".join((head, request)))
+            else:
+                await self._loop.sock_sendall(self._socket, head)
+                await self._loop.sock_sendall(self._socket, request)
         self._sending = False
 
     async def next_frame(self) -> Frame | None:

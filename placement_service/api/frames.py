@@ -2,10 +2,10 @@
 
 The edge sends each snapshot that the process lacks as a `SNAPSHOT`, then a `JOB`, and `CANCEL` when
 nobody waits for it any longer. The compute process sends `READY` once, and `WARM` when its solver
-is ready. For each job it sends `HELD` once the job is read, any number of `PROGRESS`, `BEST`,
-`STAGE` and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and `CANCELLED`. `LOG` may
-come at any time, `WHOLE` after a job. Nothing is pickled: a compute process reads data from
-outside, so the edge trusts only its lengths.
+is ready. For each job it sends `HELD` together with the first frame after it was read, any number
+of `PROGRESS`, `BEST`, `STAGE` and `DEFECT`, then exactly one of `DONE`, `REFUSED`, `FAILED` and
+`CANCELLED`. `LOG` may come at any time, `WHOLE` after a job. Nothing is pickled: a compute process
+reads data from outside, so the edge trusts only its lengths.
 """
 
 from __future__ import annotations

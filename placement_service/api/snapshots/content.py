@@ -62,7 +62,7 @@ class Entries:
         self, encodings: Sequence[bytes], names: Sequence[str], gone: Collection[str]
     ) -> Change:
         """The content with some entries set, and others, which must be there, removed."""
-        places = [self.find(name) for name in names]
+        places = [self.find(name) for name in names] if self.names else []
         replaced = {place: i for i, place in enumerate(places) if place is not None}
         size = self.size + sum(map(len, encodings))
         size -= sum(len(self.encodings[place]) for place in replaced)

@@ -59,7 +59,7 @@ class Version:
         """Bytes of all encodings."""
         return self.node_entries.size + self.pod_entries.size
 
-    @property
+    @cached_property
     def cost(self) -> int:
         """Bytes that it takes in memory, about."""
         if not self.changes:

@@ -55,6 +55,9 @@ _HOSTNAME = b"\n\x16" + HOSTNAME.encode() + b"\x12"
 #: Below this a length takes one byte.
 _SHORT = 128
 
+#: The same with the length of the value.
+_BEGINS = tuple(b"%b%c" % (_HOSTNAME, size) for size in range(_SHORT))
+
 #: The fields of a message of resources, by what they are called in values.
 _FIELDS = (
     (CPU, "cpu_millis"),
@@ -175,7 +178,7 @@ def _own_entries(names: Sequence[str]) -> Iterator[bytes]:
     for name in names:
         own = name.removeprefix("nodes/").encode()
         # No entry is empty.
-        yield b"%b%c%b" % (_HOSTNAME, len(own), own) if len(own) < _SHORT else b""
+        yield _BEGINS[len(own)] + own if len(own) < _SHORT else b""
 
 
 class _Labels:
