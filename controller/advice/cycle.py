@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 #: Seconds between two checks of a cluster in which nothing happens.
 _IDLE = 1.0
 _TICK = 0.05
-#: Seconds until the watches must have shown what was written.
-_SETTLE = 10.0
 #: The part of the time to live that writing the advice of one answer may take.
 _PART_FOR_WRITING = 4
 
@@ -286,7 +284,7 @@ class AdviceCycle:
         for gang, members in (*request.waiting.items(), *alone.items()):
             one = _named(gang, members, objects)
             # The watches may not show yet what was written.
-            is_begun = now - self._begun_at.get(one, -math.inf) < _SETTLE
+            is_begun = now - self._begun_at.get(one, -math.inf) < AdviceLifecycle.catch_up
             if is_begun or now - self._since.get(one, now) < timeout:
                 continue
             pods = {key: objects.pods[key] for key in members if key in objects.pods}

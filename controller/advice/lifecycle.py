@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from controller.advice.adapter import Adapter, Progress
 from controller.advice.advice import Advice, End, Mark, read_advice
@@ -41,8 +41,6 @@ from placement.resources import NODES, PODS, UNFINISHED
 
 logger = logging.getLogger(__name__)
 
-#: Seconds after which the watches must have shown what was written; then it is forgotten.
-_SETTLE: Final = 10.0
 _REMEMBERED: Final = 3600.0
 
 _SENTENCES: Final = {
@@ -57,6 +55,9 @@ _SENTENCES: Final = {
 class AdviceLifecycle:
     """Begins, carries on and ends advice, which holds for `ttl` seconds. `clock` is seconds since
     the epoch and may jump; `steady` may not."""
+
+    #: Seconds after which the watches must have shown what was written.
+    catch_up: ClassVar[float] = 10.0
 
     def __init__(
         self,
@@ -149,13 +150,13 @@ class AdviceLifecycle:
             # It is from a controller with other settings; `placementctl release` ends it.
             return
         if (ended := self._ended.get(advice.mark)) is not None:
-            if self._steady() - ended >= _SETTLE:
+            if self._steady() - ended >= self.catch_up:
                 # The watches would have shown it by now: the API server did not accept it.
                 list(self._executor.map(self._unmark, advice.bindings))
                 self._ended[advice.mark] = self._steady()
             return
         begun = self._begun.get(advice.mark, -math.inf)
-        if not advice.is_whole and self._steady() - begun < _SETTLE:
+        if not advice.is_whole and self._steady() - begun < self.catch_up:
             # Written just now; the watches are yet to show all of it.
             return
         places = {
@@ -170,7 +171,7 @@ class AdviceLifecycle:
         elif len(bound) == len(advice.bindings):
             # Even if some pods were deleted meanwhile: the others are where they should be.
             self._end(advice, adapter, objects, End.FOLLOWED)
-        elif not now < advice.until <= now + self._ttl + _SETTLE:
+        elif not now < advice.until <= now + self._ttl + self.catch_up:
             # Even if the clock was set back: nothing is held for longer than it may.
             self._end(advice, adapter, objects, End.EXPIRED)
         elif not advice.is_whole or self._act(advice, objects) is Progress.FAILED:
@@ -189,7 +190,7 @@ class AdviceLifecycle:
         }
         self._left = {one: self._left.get(one, now) for one in left}
         for one, adapter in left.items():
-            if now - self._left[one] < _SETTLE:
+            if now - self._left[one] < self.catch_up:
                 continue
             try:
                 adapter.sweep(one[1])
