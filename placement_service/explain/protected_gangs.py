@@ -98,7 +98,7 @@ class ProtectedGangs:
             over |= asked.columns.free(resource) < 0
         #: Nodes that hold more than they have: a pod that goes leaves less room there than it had.
         self._overbooked = over
-        self._staying = StayingGangs(asked, moves=self._moves)
+        self._staying = StayingGangs(asked, problem.policy, moves=self._moves)
         self._rooms = {
             index: self._room_of(index)
             for index in sorted(range(len(asked.gangs)), key=self._price)

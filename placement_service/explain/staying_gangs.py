@@ -8,7 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.entities.request import (
+    ExtrasPolicy,
+    PodGang,
+    PodTemplate,
+    Policy,
+    Snapshot,
+)
+from placement_service.explain.wording import queue_word
+from placement_service.formulation.open_gangs import stays_in_place
+from placement_service.formulation.running_gangs import (
+    RunningOn,
+    adds_topology,
+    growing,
+    keeps_its_levels,
+)
 from placement_service.formulation.running_rules import kept_away, out_of_place, unwelcome
 
 
@@ -44,9 +58,12 @@ _KEPT_AWAY = _Words(
 class StayingGangs:
     """Why running gangs of a snapshot stay; `moves`: gangs that go run elsewhere."""
 
-    def __init__(self, snapshot: Snapshot, *, moves: bool) -> None:
-        self._nodes = snapshot.columns
+    def __init__(self, snapshot: Snapshot, policy: Policy, *, moves: bool) -> None:
+        self._nodes = RunningOn.of(snapshot.columns)
         self._moves = moves
+        self._by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
+        self._queues = {"", *(queue.name for queue in snapshot.queues)}
+        self._growing = growing(snapshot)
         #: Pods that break a rule about other pods where they are.
         self.misplaced = out_of_place(snapshot)
         self._by_pods = {_MISPLACED: self.misplaced}
@@ -58,11 +75,17 @@ class StayingGangs:
         return next(self._causes(gang), None)
 
     def _causes(self, gang: PodGang) -> Iterator[Protection]:
-        nodes = self._nodes
         missing = sum(group.missing for group in gang.groups)
         if missing:
             said = f"waits for {_pods(missing)} of its minimum itself"
             yield Protection(said, f"wait for {_pods(missing)} of their minimums themselves")
+        extras = sum(group.pending_count for group in gang.groups) - missing
+        if extras > 0 and self._moves and self._by_priority:
+            said = "for extras, which come with their priority"
+            yield Protection(f"waits {said}", f"wait {said}")
+        if gang.queue not in self._queues:
+            said = f"in queue {queue_word(gang.queue)}, which does not exist"
+            yield Protection(f"is {said}", f"are {said}", gang.queue)
         untold = sum(len(group.fixed_pods) for group in gang.groups)
         if untold:
             said = f"{_pods(untold)} whose requests are not told"
@@ -74,10 +97,7 @@ class StayingGangs:
             yield Protection(
                 f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
             )
-        closed = sum(
-            pod.node not in nodes.row_of or not nodes.open[nodes.row_of[pod.node]]
-            for pod, _ in pods
-        )
+        closed = sum(pod.node not in self._nodes.usable for pod, _ in pods)
         if closed:
             said = f"{_pods(closed)} on nodes that take no new pods"
             yield Protection(f"has {said}", f"have {said} each")
@@ -89,6 +109,12 @@ class StayingGangs:
             if count:
                 said = words.one if count == 1 else words.several.format(count)
                 yield Protection(f"has {said}", f"have {said} each")
+        if not stays_in_place(gang, moves=self._moves) and not keeps_its_levels(gang, self._nodes):
+            said = "run in one domain of a level that"
+            yield Protection(f"does not {said} it requires", f"do not {said} they require")
+        if adds_topology(gang, self._growing):
+            said = "what pods that wait prefer to be near"
+            yield Protection(f"is {said}", f"are {said}")
 
 
 def _rules(template: PodTemplate, *, moves: bool) -> Iterator[str]:

@@ -91,14 +91,14 @@ def open_running_gangs(
         for i, gang in enumerate(snapshot.gangs)
         if i not in able and _could_give_way(gang, snapshot, rights)
     ]
-    nodes, growing = _RunningOn.of(snapshot.columns), _growing(snapshot)
+    nodes, grows = RunningOn.of(snapshot.columns), growing(snapshot)
     return replace(
         opened,
         exact=opened.exact
         and not missed
         and (moves or all(rights.are_all_said(snapshot.gangs[i]) for i in chosen)),
         mends=any(
-            (g.base_gang or g.name) in growing and not _keeps_its_levels(g, nodes) for g in missed
+            (g.base_gang or g.name) in grows and not keeps_its_levels(g, nodes) for g in missed
         ),
     )
 
@@ -117,10 +117,10 @@ def _could_give_way(gang: PodGang, snapshot: Snapshot, rights: EvictionRights) -
 def _able(
     snapshot: Snapshot, policy: Policy, rights: EvictionRights, *, moves: bool
 ) -> Iterator[int]:
-    nodes = _RunningOn.of(snapshot.columns)
+    nodes = RunningOn.of(snapshot.columns)
     overbooked = _overbooked(snapshot)
     queues = {"", *(queue.name for queue in snapshot.queues)}
-    growing = _growing(snapshot)
+    grows = growing(snapshot)
     by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
     staying = out_of_place(snapshot)
     if moves:
@@ -128,7 +128,7 @@ def _able(
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
-            and not _adds_topology(gang, growing)
+            and not adds_topology(gang, grows)
             and not (by_priority and _places_extras_first(gang, rights, moves=moves))
             and rights.may_be_disturbed(gang)
             # Columns of room for some gangs only do not count shares of devices.
@@ -137,7 +137,7 @@ def _able(
             and not (staying and any(p.name in staying for p in _running(gang)))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in _running(gang)))
-            and (stays_in_place(gang, moves=moves) or _keeps_its_levels(gang, nodes))
+            and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
             and not any(
                 _in_closed_budget(gang, s.template, snapshot)
                 for group in gang.groups
@@ -161,7 +161,7 @@ def _running(gang: PodGang) -> Iterator[BoundPod]:
     return (pod for group in gang.groups for pod in group.running_pods)
 
 
-def _growing(snapshot: Snapshot) -> frozenset[str]:
+def growing(snapshot: Snapshot) -> frozenset[str]:
     """The gangs whose pods wait; for a scaled gang also its base."""
     return frozenset(g.base_gang or g.name for g in snapshot.gangs if any(_pending(g)))
 
@@ -170,12 +170,15 @@ def _pending(gang: PodGang) -> Iterator[int]:
     return (group.pending_count for group in gang.groups)
 
 
-def _adds_topology(gang: PodGang, growing: Collection[str]) -> bool:
-    """Whether where a gang runs counts for new pods: its own, or those of its set."""
+def adds_topology(gang: PodGang, grows: Collection[str]) -> bool:
+    """Whether where a gang runs counts for new pods: its own, or those of its set.
+
+    `grows` is what `growing` tells.
+    """
     wishes = gang.previous_nodes or any(s.preferred_level for s in gang.packing_scopes)
     return bool(wishes and any(_pending(gang))) or bool(
-        (gang.base_gang and gang.base_gang in growing)
-        or (gang.name in growing and not any(_pending(gang)))
+        (gang.base_gang and gang.base_gang in grows)
+        or (gang.name in grows and not any(_pending(gang)))
     )
 
 
@@ -207,7 +210,7 @@ def _overbooked(snapshot: Snapshot) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _RunningOn:
+class RunningOn:
     """Facts about the nodes that pods run on."""
 
     nodes: Nodes
@@ -215,7 +218,7 @@ class _RunningOn:
     listing: frozenset[str]
 
     @classmethod
-    def of(cls, nodes: Nodes) -> _RunningOn:
+    def of(cls, nodes: Nodes) -> RunningOn:
         lists = nodes.parts.where(lambda parts: parts.devices)
         return cls(nodes, _named(nodes, nodes.open), _named(nodes, lists))
 
@@ -233,7 +236,7 @@ def _named(nodes: Nodes, which: Bools) -> frozenset[str]:
     return frozenset(compress(nodes.names, which.tolist()))
 
 
-def _is_told(gang: PodGang, nodes: _RunningOn, *, moves: bool) -> bool:
+def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
     """Whether the problem can express all about the running pods of a gang."""
     running = list(_running(gang))
     return (
@@ -252,7 +255,7 @@ def _is_told(gang: PodGang, nodes: _RunningOn, *, moves: bool) -> bool:
     )
 
 
-def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy) -> bool:
+def _tells_devices(gang: PodGang, nodes: RunningOn, policy: Policy) -> bool:
     """Whether the devices of all running pods are known where their nodes list them."""
     for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
         want = want_of(s.template, policy)
@@ -263,7 +266,7 @@ def _tells_devices(gang: PodGang, nodes: _RunningOn, policy: Policy) -> bool:
     return True
 
 
-def _has_what_it_wants(pod: BoundPod, nodes: _RunningOn, want: Want) -> bool:
+def _has_what_it_wants(pod: BoundPod, nodes: RunningOn, want: Want) -> bool:
     if want.whole and pod.node not in nodes.listing:
         return True
     devices = nodes.nodes.parts[nodes.nodes.row_of[pod.node]].devices
@@ -276,11 +279,12 @@ def _has_what_it_wants(pod: BoundPod, nodes: _RunningOn, want: Want) -> bool:
     )
 
 
-def _keeps_its_levels(gang: PodGang, nodes: _RunningOn) -> bool:
+def keeps_its_levels(gang: PodGang, nodes: RunningOn) -> bool:
+    """Whether what runs of each scope is in one domain of the level that it requires."""
     return all(_holds(scope, gang, nodes) for scope in gang.packing_scopes)
 
 
-def _holds(scope: PackingScope, gang: PodGang, nodes: _RunningOn) -> bool:
+def _holds(scope: PackingScope, gang: PodGang, nodes: RunningOn) -> bool:
     """Whether the running pods of a scope are in one domain of its required level."""
     level = scope.required_level
     domains = {

@@ -12,7 +12,7 @@ from placement_service.entities.devices import Device
 from placement_service.entities.eviction import EvictionPolicy
 from placement_service.entities.placement import Reason, ReasonCode
 from placement_service.entities.queues import GPUS
-from placement_service.entities.request import HOSTNAME, Policy
+from placement_service.entities.request import HOSTNAME, ExtrasPolicy, Policy
 from placement_service.entities.reservations import ReservationSelector
 from placement_service.explain.gang_reasons import explain
 from placement_service.formulation.formulate import formulate
@@ -26,10 +26,14 @@ from tests.scenario import NOW, Group, Scenario, near, spread
 
 
 def ask(
-    scenario: Scenario, eviction: EvictionPolicy, *, nothing_goes: bool = False
+    scenario: Scenario,
+    eviction: EvictionPolicy,
+    *,
+    nothing_goes: bool = False,
+    extras: ExtrasPolicy = ExtrasPolicy.AFTER_MINIMUMS,
 ) -> tuple[Reason, ...]:
     """Why gang "urgent" waits in the first answer, or where nothing goes."""
-    asked, policy = scenario.snapshot(), Policy(eviction=eviction)
+    asked, policy = scenario.snapshot(), Policy(eviction=eviction, extras=extras)
     prepared = prepare(asked, policy)
     problem = formulate(asked, policy, prepared)
     solution = first_answer(problem)
@@ -277,6 +281,34 @@ def test_a_gang_that_breaks_a_rule_where_it_runs_says_so() -> None:
         "gang old (priority 0) has 1 pod that breaks a rule about other pods where it is; without "
         "it the gang would fit; its own priority is 100."
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "waiting", "extras", "said"),
+    [
+        ({}, 1, "WITH_PRIORITY", "waits for extras, which come with their priority"),
+        ({"queue": "lost"}, 0, "AFTER_MINIMUMS", "is in queue lost, which does not exist"),
+        ({"prefer": "rack"}, 1, "AFTER_MINIMUMS", "is what pods that wait prefer to be near"),
+    ],
+)
+def test_a_gang_about_which_more_is_decided_than_its_place_says_why(
+    fields: dict[str, Any], waiting: int, extras: str, said: str
+) -> None:
+    group = replace(old("old", "x1", gpus=4), pods=waiting, min=1)
+    scenario = Scenario("r1: x1=4/8 | r2: x2=4/4").queue("a").gang("old", group, **fields)
+    scenario = scenario.gang("urgent", pods=1, gpus=8, priority=1)
+    *_, reason = ask(scenario, EvictionPolicy.REPACK, extras=ExtrasPolicy(extras))
+    assert f"gang old (priority 0) {said}; without it the gang would fit;" in reason.message
+
+
+def test_a_gang_that_does_not_keep_its_levels_where_it_runs_says_so() -> None:
+    scenario = Scenario("r1: x1=4/8 | r2: x2=0/8")
+    scenario = scenario.gang("old", old("old", "x1", "x2", gpus=4), pack="rack")
+    *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
+    assert reason.message == (
+        "gang old (priority 0) does not run in one domain of a level that it requires; without it "
+        "the gang would fit; its own priority is 0."
+    )
 
 
 def test_a_host_port_comes_free_with_a_protected_gang() -> None:
