@@ -16,6 +16,7 @@ from tests.strategies import (
     EVERYTHING,
     Size,
     contested_clusters,
+    crossed,
     full_clusters,
     snapshots,
     with_more_room,
@@ -33,7 +34,8 @@ _hopeful = st.one_of(
     planned(Taste(nodes=4, pods=5)),
 )
 _either = st.one_of(_anything, _hopeful, contested_clusters())
-questions = st.one_of(_either, with_reservations(_either))
+_held = st.one_of(_either, with_reservations(_either))
+questions = st.one_of(_held, crossed(_held))
 
 _tolerances = st.lists(
     st.builds(

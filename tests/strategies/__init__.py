@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tests.strategies.changes import permuted, renamed
 from tests.strategies.contested import contested_clusters
+from tests.strategies.crossed import crossed
 from tests.strategies.reservations import with_reservations
 from tests.strategies.running import full_clusters
 from tests.strategies.snapshots import snapshots, with_more_room
@@ -38,6 +39,7 @@ __all__ = [
     "Feature",
     "Size",
     "contested_clusters",
+    "crossed",
     "full_clusters",
     "permuted",
     "renamed",

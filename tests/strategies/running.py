@@ -31,7 +31,7 @@ from tests.strategies.queues import in_a_queue, memberships, queue_trees
 from tests.strategies.words import APPS, FULL, GPU, NAMESPACE, NOW, Size, rarely, with_sets
 
 #: Whom evictions spare, and why: a gang's fields.
-_protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
+protections: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.just({}),
     st.just({}),
@@ -68,7 +68,7 @@ def with_told_pods(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         nodes=tuple(nodes),
-        gangs=tuple(replace(gang, **draw(_protections)) for gang in snapshot.gangs),
+        gangs=tuple(replace(gang, **draw(protections)) for gang in snapshot.gangs),
         as_of=NOW,
         disruption_budgets=(budget,) if draw(rarely) else (),
     )
