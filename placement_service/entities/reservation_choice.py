@@ -94,10 +94,14 @@ class Choices:
         return all(held[r] <= spare for r, spare in self._spare.items())
 
     def first_that_fits(self) -> Mapping[int, str] | None:
-        """By the bindings of pods; None when there is none or it would take too long."""
+        """By the bindings of pods; None when there is none or it would take too long.
+
+        It leaves no pod without a reservation that has room for it: with the pod in it less is held
+        back, so that choice fits as well, and it comes before.
+        """
         if len(self._pods) > MOST_PODS:
             return None
-        found = (users for users in self._from(0, {}) if self.fit(users) and self._settled(users))
+        found = (users for users in self._from(0, {}) if self.fit(users))
         return next(found, None)
 
     def _options(self, pod: BoundHere) -> list[str]:
@@ -142,23 +146,6 @@ class Choices:
         asked = [sum(amounts) for amounts in zip(*(p.asks(reservation) for p in mine), strict=True)]
         held = [reservation.held[r] for r in sorted(reservation.held)]
         return not reservation.restricted or all(a <= h for a, h in zip(asked, held, strict=True))
-
-    def _settled(self, users: Mapping[int, str]) -> bool:
-        """Whether no pod is without a reservation that has room for it."""
-        return not any(
-            any(pod.asks(r)) and self._has_room(r, pod, users)
-            for pod, able in zip(self._pods, self._able, strict=True)
-            if pod.binding not in users
-            for r in self._reservations
-            if r.name in able
-        )
-
-    def _has_room(self, r: Reservation, pod: BoundHere, users: Mapping[int, str]) -> bool:
-        mine = [p for p in self._pods if users.get(p.binding) == r.name]
-        if mine and r.allocate_once:
-            return False
-        left = _left(r, mine)
-        return all(pod.template.requests.get(s, 0) <= left[s] for s in r.held)
 
 
 def _left(reservation: Reservation, users: Sequence[BoundHere]) -> Amounts:
