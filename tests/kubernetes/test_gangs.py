@@ -178,7 +178,7 @@ def test_a_wrong_priority_class_is_a_problem() -> None:
     assert problems(bad, {**priority_class("q", 1), "value": "9"}) == [
         ("PriorityClass p", "value", "is missing"),
         ("PriorityClass p", "globalDefault", "must be true or false, not x"),
-        ("PriorityClass q", "value", "must be a whole number, not 9"),
+        ("PriorityClass q", "value", "must be a whole number, not 9; leave out its quotes"),
     ]
 
 

@@ -72,6 +72,15 @@ def test_shares_that_run_outside_gangs_count_with_their_part() -> None:
     assert dict(found["q"].used) == {"gpus": 1, "milligpus": 500, "cpu": 2000}
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [("8", "; leave out its quotes"), ("7.5", "; leave out its quotes"), ("500m", "")],
+)
+def test_a_number_in_quotes_is_no_number(value: str, hint: str) -> None:
+    ((*_, message),) = problems(kai_queue("q", limit=value))
+    assert message == f"must be a number, not {value}{hint}"
+
+
 @pytest.mark.parametrize("value", ["8", -2, True, float("nan")])
 def test_what_is_no_amount_is_a_problem(value: object) -> None:
     ((_, field, _),) = problems(kai_queue("q", limit=value))
@@ -106,6 +115,12 @@ def test_a_quota_names_the_namespaces_that_are_in_it(named: str, want: str) -> N
     known = [shared, quota("koordinator-default-quota", namespace="kube-system")]
     assert only_gang(*known, *gang_in({})).queue == want
     assert only_gang(*known, quota("ml"), *gang_in({})).queue == "queues/ml"
+
+
+def test_a_quota_of_parts_of_pieces_allows_the_whole_ones() -> None:
+    """Kubernetes takes any quantity there."""
+    found = queues(quota("q", min={"nvidia.com/gpu": "500m"}, max={"nvidia.com/gpu": "1500m"}))
+    assert (dict(found["q"].guaranteed), dict(found["q"].limit)) == ({"gpus": 0}, {"gpus": 1})
 
 
 def cluster_queue(name: str, cohort: str = "", resources: Body | None = None) -> Body:

@@ -144,6 +144,13 @@ def test_one_that_nobody_may_use_still_holds() -> None:
     assert only(reservation(unschedulable=True)).closed
 
 
+@pytest.mark.parametrize("policy", ["restricted", "Default"])
+def test_a_policy_that_is_not_there_is_a_problem(policy: str) -> None:
+    assert problems(node("n1"), reservation(allocatePolicy=policy)) == [
+        ("Reservation r", "spec.allocatePolicy", f"must be Aligned or Restricted, not {policy}")
+    ]
+
+
 def test_an_empty_owner_is_nobody() -> None:
     assert not only(reservation(owners=[{}]), pod("a")).owners
 

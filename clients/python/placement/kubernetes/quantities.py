@@ -73,10 +73,11 @@ def amount(resource: str, text: str, *, round_up: bool = True, capped: bool = Fa
     The unit is a thousandth of a core for "cpu", a byte for memory, storage and
     huge pages, and one piece for everything else. CPU and bytes are rounded up,
     or down when `round_up` is false. Raises `QuantityError`, also for a fraction
-    of a thing that comes in pieces and for amounts above `LARGEST`, unless it is `capped` there.
+    of a thing that comes in pieces and for amounts above `LARGEST`, unless it is `capped` there:
+    then the fraction is rounded as well.
     """
     value = parse(text) * (1000 if resource == "cpu" else 1)
-    if value.denominator != 1 and not is_divisible(resource):
+    if value.denominator != 1 and not is_divisible(resource) and not capped:
         raise QuantityError(f"{text!r} is not a whole number, and {resource} cannot be divided")
     result = -((-value.numerator) // value.denominator) if round_up else value.__floor__()
     if result > LARGEST and capped:

@@ -8,8 +8,9 @@ number of fields that placement does not look at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from placement.kubernetes.quantities import QuantityError, amount
 
@@ -197,7 +198,8 @@ class At:
         """A mapping of resources to quantities, each in its unit (see `amount`).
 
         Zeros are kept: a request of zero differs from none where a limit is set. `capped`
-        ones may be larger than can be counted, as limits that limit nothing are.
+        ones may be larger than can be counted, as limits that limit nothing are, and parts of
+        pieces, of which a limit allows the whole ones.
         """
         value = self.value
         if value is None:
@@ -238,12 +240,24 @@ class At:
         self.problem(_must_be(wanted, self.value))
 
 
+#: What values look like that are wanted without quotes.
+_UNQUOTED: Final = {
+    "a whole number": re.compile(r"-?[0-9]{1,19}", re.ASCII),
+    "a number": re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?", re.ASCII),
+    "true or false": re.compile("true|false"),
+}
+
+
 def _must_be(wanted: str, value: object) -> str:
     if value is None:
         return f"must be {wanted}, not null"
     if isinstance(value, (dict, list)):
         return f"must be {wanted}, not a {'mapping' if isinstance(value, dict) else 'list'}"
-    hint = "; put it in quotes" if wanted == "a string" else ""
+    hint = ""
+    if wanted == "a string":
+        hint = "; put it in quotes"
+    elif isinstance(value, str) and wanted in _UNQUOTED and _UNQUOTED[wanted].fullmatch(value):
+        hint = "; leave out its quotes"
     return f"must be {wanted}, not {_shown(value)}{hint}"
 
 

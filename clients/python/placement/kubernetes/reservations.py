@@ -31,6 +31,8 @@ USED: Final = "scheduling.koordinator.sh/reservation-allocated"
 _HOLDING: Final = ("Available", "Waiting")
 _DEFAULT_TTL: Final = "24h"
 _RESTRICTED: Final = "Restricted"
+#: One without any may be topped up from the node, as an aligned one.
+_POLICIES: Final = ("Aligned", _RESTRICTED, "")
 
 Key = tuple[str, str]
 
@@ -127,12 +129,15 @@ class _Reader:
             devices -= set(read_allocated(notes).gpus)
         taints = [read_taint(taint) for taint in spec.get("taints").items()]
         owners = self._owners(spec.get("owners"), taints, selectors)
+        policy = spec.get("allocatePolicy")
+        if policy.text() not in _POLICIES:
+            policy.problem(f"must be Aligned or Restricted, not {policy.text()[:40]}")
         return v1.Reservation(
             name=f"reservations/{one.name}",
             node=f"nodes/{node}",
             held=resources_message(held),
             owners=owners,
-            restricted=spec.get("allocatePolicy").text() == _RESTRICTED,
+            restricted=policy.text() == _RESTRICTED,
             allocate_once=allocate_once,
             labels=at.get("metadata").get("labels").labels(),
             closed=spec.get("unschedulable").flag() or not owners,
