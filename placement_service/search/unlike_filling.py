@@ -119,12 +119,13 @@ class UnlikeFilling:
         most = begin + state.at_most(state.left * p.unlike_share)
         end = begin + state.at_most(state.left * p.unlike_end)
         weights = self._weigh(begin + state.at_most(state.left * p.unlike_share / 4))
-        content = self._fill_one_by_one(weights, most)
-        if content is None:
+        content, complete = self._fill_one_by_one(weights, most)
+        if not complete or (tries and self._rank(content) < -p.unlike_hopeless):
+            # Blocks that are filled well, and greedily what is left, may be the best so far.
+            if tries:
+                self._take(content)
             return
-        if tries and self._rank(content) < -p.unlike_hopeless:
-            return
-        content = self._fill_again(content, weights.prices, most)
+        content = self._fill_again(content, weights.prices, end if tries else most)
         if (self._take(content) and state.packs) or tries:
             return
         for last in p.unlike_again:
@@ -162,21 +163,21 @@ class UnlikeFilling:
         scale = GANG_WEIGHT / max(float(raw.max(initial=0)), 1e-9)
         return _Weights(np.rint(raw * scale).astype(np.int64), duals.kinds * scale)
 
-    def _fill_one_by_one(self, weights: _Weights, end: float) -> _Content | None:
-        """All blocks; None where that would take too long, so that others have time."""
+    def _fill_one_by_one(self, weights: _Weights, end: float) -> tuple[_Content, bool]:
+        """All blocks; not completely where that would take too long, so that others have time."""
         p, blocks = self.state.parameters, len(self.blocks)
         content = _Content(np.zeros((blocks, len(self.classes)), dtype=np.int64), {})
         begin = time.monotonic()
         for b in range(blocks):
             left = end - time.monotonic()
             if left < (1 - b / blocks) * (end - begin) / p.unlike_patience:
-                return None
+                return content, False
             share = min(1.0, p.unlike_patience / (blocks - b))
             filled = self._fill(content, b, weights, share * left)
             if filled is None:
-                return None
+                return content, False
             content = filled
-        return content
+        return content, True
 
     def _fill(
         self, content: _Content, block: int, weights: _Weights, seconds: float

@@ -115,6 +115,26 @@ def test_a_try_leaves_time_for_another_search(
     assert not aimed
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_blocks_that_were_filled_count_where_a_try_fails(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    fill = UnlikeFilling._fill
+    if late:
+        # The last block takes too long.
+        monkeypatch.setattr(
+            UnlikeFilling, "_fill", lambda self, *args: fill(self, *args) if args[1] < 2 else None
+        )
+    else:
+        monkeypatch.setattr(UnlikeFilling, "_rank", lambda *_: -1.0)
+    assert not spend_at_once(state, {TierName.ADMITTED: 0.0001, TierName.WAITING: 0.0001})
+    assert state.worth.of(TierName.ADMITTED)[0] >= (0.6 if late else 0.9) * state.bounds[0]
+    bindings = name_pods(snapshot, to_solution(state.problem, state.plan).assignments)
+    assert verify(snapshot, POLICY, bindings) == ()
+
+
 def test_the_best_comes_first_where_only_some_goals_may_be_spent() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
     state = begun(formulate(snapshot, POLICY))
