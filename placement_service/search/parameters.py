@@ -77,7 +77,8 @@ class SearchParameters:
 
     #: From so many running gangs that may give way on, they have a model of their own.
     victim_gangs: int = 30
-    #: Variables up to which whole numbers cost no more than a linear program, and say all.
+    #: Variables up to which whole numbers mostly cost no more than a linear program or
+    #: neighbourhoods, and say all.
     victim_variables: int = 6_000
 
     #: The share of the time that it may take for one goal in whole numbers: for a brief try, and

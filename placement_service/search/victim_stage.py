@@ -83,9 +83,9 @@ class _Descent:
         self.bounds: list[int] = []
         #: The last solution in whole numbers.
         self._last: Floats | None = None
-        #: Whether it has settled a goal as a whole. Then the next ones mostly take less time than
-        #: their neighbourhoods.
-        self._solves = False
+        #: Whether it is small or has settled a goal as a whole. Then the next ones mostly take less
+        #: time than their neighbourhoods.
+        self._solves = self.model.size <= state.parameters.victim_variables
         #: Whether it bounds the goals that come next by more than what was known.
         self.says_more = False
         #: Whether all is held at its bound, so that what follows are bounds of the problem.
@@ -114,8 +114,8 @@ class _Descent:
     def _settle_next(self, share: float) -> bool:
         """Settles the next goal, or improves the plan; returns false where it does not get on."""
         brief = self.state.parameters.victim_first_share
-        # Where the goal before was settled as a whole, that mostly takes less time than
-        # neighbourhoods. Pods that move have none.
+        # Of a small model, or where the goal before was settled as a whole, that mostly takes less
+        # time than neighbourhoods. Pods that move have none.
         near = self.model.moves
         if not ((near or self._solves) and self._solve(brief, near=near)):
             self._improve()

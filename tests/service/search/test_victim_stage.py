@@ -83,11 +83,8 @@ def test_moves_close_to_the_bound_are_looked_for_first(
     assert state.reaches(goal)
 
 
-def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The GPUs that are lost are settled as a whole, and then the pods are not."""
-    state = the_larger_one_goes()
+def events_of(state: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done in turn, where the pods that go are never settled as a whole."""
     monkeypatch.setattr(victim_stage, "spare_victims", lambda builder, plan, until: plan)
     events: list[str] = []
     whole = VictimModel.whole
@@ -108,8 +105,24 @@ def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
     monkeypatch.setattr(VictimModel, "whole", remember)
     monkeypatch.setattr(Neighbourhoods, "improve", lambda *_: events.append("improve"))
     settle_victims(state)
-    assert events[:5] == ["improve", "brief", "brief", "improve", "brief"]
+    return events
+
+
+def test_what_is_not_settled_briefly_is_improved_before_it_is_tried_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The GPUs that are lost are settled as a whole, and then the pods are not."""
+    events = events_of(the_larger_one_goes(), monkeypatch)
+    assert events[:3] == ["brief", "brief", "improve"]
     assert events[-3:] == ["brief", "improve", "whole"]
+
+
+def test_only_a_large_model_is_improved_before_anything_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = the_larger_one_goes()
+    state.parameters = replace(PARAMETERS, victim_variables=0)
+    assert events_of(state, monkeypatch) == ["improve", "brief"]
 
 
 def test_a_model_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
