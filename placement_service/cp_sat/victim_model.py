@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +41,6 @@ from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.spare_pods import SpareRows, SparingGang, Taken
 from placement_service.cp_sat.victim_domains import Domains
 from placement_service.cp_sat.victim_nodes import (
-    covered_by,
     in_the_way_of,
     node_classes,
     taken_whole,
@@ -50,6 +48,7 @@ from placement_service.cp_sat.victim_nodes import (
     told_apart,
 )
 from placement_service.cp_sat.victim_reach import most_that_come
+from placement_service.cp_sat.victim_totals import RunningUnits, Staying, Totals
 from placement_service.cp_sat.waiting_parts import parts_of
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
@@ -58,21 +57,6 @@ from placement_service.formulation.tiers.goal import Admission, Terms
 
 #: A sum of variables with weights.
 _Terms = list[tuple[int, float]]
-
-
-class RunningUnits(NamedTuple):
-    """Units of one pod class of a running gang on the nodes of a class."""
-
-    gang: GangIdx
-    node_class: int
-    pod_class: int
-
-
-class _Stay(NamedTuple):
-    """How many of them stay: so many times a variable."""
-
-    variable: int
-    times: int
 
 
 class VictimModel(LinearModel):
@@ -137,7 +121,7 @@ class VictimModel(LinearModel):
         self._taken_whole = taken_whole(problem, self.classes, self.asked, self._fits)
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
         #: a variable of their own.
-        self.kept: dict[RunningUnits, _Stay] = {}
+        self.kept: dict[RunningUnits, Staying] = {}
         #: The same by gang, as terms.
         self._stays: defaultdict[GangIdx, _Terms] = defaultdict(list)
         self._kept_of: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
@@ -181,14 +165,14 @@ class VictimModel(LinearModel):
             whole = sum(mine.values()) == self._least(gang) and not new_demands(gang)
             for (j, s), units in mine.items():
                 if whole or (self.moves and not self._fits[:, j].any()):
-                    kept = _Stay(stay, units)
+                    kept = Staying(stay, units)
                 elif self.moves and j in self._taken_whole:
                     # Nobody goes from a node that nobody comes to.
                     count = len(self.classes[j].nodes)
-                    kept = _Stay(self.variable(count), units // count)
+                    kept = Staying(self.variable(count), units // count)
                     self.row([(kept.variable, 1), (stay, -count)], most=0)
                 else:
-                    kept = _Stay(self.variable(units), 1)
+                    kept = Staying(self.variable(units), 1)
                     self.row([(kept.variable, 1), (stay, -units)], most=0)
                 self.kept[RunningUnits(gang.index, j, s)] = kept
                 self._stays[gang.index].append((kept.variable, float(kept.times)))
@@ -340,74 +324,18 @@ class VictimModel(LinearModel):
         for gang in () if self.moves else self.running:
             if gang.base in self.placed:
                 self.row([(self.placed[gang.index], 1), (self.placed[gang.base], -1)], most=0)
-        self._queues()
-        self._budgets()
+        totals = Totals(self, self.problem, self.running, self.kept, self.come, moves=self.moves)
+        totals.limit_queues()
+        totals.keep_budgets()
         if self.moves:
-            self._everything_has_room()
+            loads_of = {s: loads[a] for a, s in enumerate(self.asked)}
+            totals.hold_everything(loads_of, self.placed_again)
 
     def _leaving(self, gang: GangIdx, pod_class: ClassIdx, times: int) -> _Terms:
         """So many times its units of a pod class, less those that stay."""
         units = units_at_home(self.problem.gangs[gang], pod_class)
         kept = self._kept_of[gang, pod_class]
         return summed([(times, units), *((v, -w) for v, w in kept)]) if units else []
-
-    def _queues(self) -> None:
-        for row in self.problem.queue_rows:
-            terms: defaultdict[int, float] = defaultdict(float)
-            weight = row.weight.tolist()
-            for (gang, pod_class), coming in self.come.items():
-                if gang in row.gangs:
-                    for v, w in coming:
-                        terms[v] += weight[pod_class] * w
-            for (g, _, s), (v, units) in self.kept.items():
-                if g in row.gangs and not self.moves:
-                    terms[v] += int(row.weight[s]) * units
-            if self.moves:
-                rest = sum(
-                    int(row.weight[g.demands[h.demand].pod_class]) * h.units
-                    for g in self.running
-                    if g.index in row.gangs
-                    for h in g.home
-                )
-            else:
-                rest = 0
-            if terms:
-                self.row([(v, w) for v, w in terms.items() if w], most=row.capacity - rest)
-
-    def _budgets(self) -> None:
-        """Enough pods stay. The class of a pod determines its demand."""
-        for budget in self.problem.budgets:
-            covered = covered_by(self.problem, budget)
-            terms: defaultdict[int, float] = defaultdict(float)
-            for (g, _, s), (v, units) in self.kept.items():
-                if s in covered.get(g, ()):
-                    terms[v] += units
-            self.row(list(terms.items()), least=budget.least)
-
-    def _everything_has_room(self) -> None:
-        """Moved pods run somewhere: there is room in all for all pods that run or come."""
-        problem = self.problem
-        total = problem.free.sum(axis=0, dtype=np.float64)
-        for r in range(len(problem.columns)):
-            runs = sum(
-                h.units * int(problem.request[s, r])
-                for g in self.running
-                for h in g.home
-                if (s := g.demands[h.demand].pod_class) not in self.placed_again
-            )
-            terms: _Terms = []
-            for one, (v, units) in self.kept.items():
-                if one.pod_class in self.placed_again:
-                    terms.append((v, float(problem.request[one.pod_class, r]) * units))
-            terms += [
-                (v, float(problem.request[self.asked[a], r])) for (a, _), v in self.load.items()
-            ]
-            for (_, s), come in self.come.items():
-                if s not in self.asked:
-                    terms += [(v, w * int(problem.request[s, r])) for v, w in come]
-            terms = [(v, w) for v, w in summed(terms) if w]
-            if terms:
-                self.row(terms, most=max(0.0, float(total[r]) - runs))
 
     # --- goals ----------------------------------------------------------------
 
