@@ -21,7 +21,7 @@ class Core:
     domains: Mapping[int, Collection[int]]
 
 
-def fixed_outside(model: VictimModel, core: Core) -> Mapping[int, float]:
+def fixed_outside(model: VictimModel, core: Core) -> dict[int, float]:
     """The variables that are not open, and their values."""
     is_open = [bool(core.nodes[c.nodes].any()) for c in model.classes]
     touched = {k.gang for k in model.kept if is_open[k.node_class]}

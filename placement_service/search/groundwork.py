@@ -15,6 +15,7 @@ from placement_service.bounds.configurations import Configurations, configuratio
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.place_rows import PlaceRows
 from placement_service.cp_sat.domain_forest import Forest
+from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Bounds, trivial_bounds
 from placement_service.formulation.plan import Plan
@@ -73,6 +74,11 @@ class Groundwork:
         """The domains of the problem as a forest."""
         return Forest(self.problem)
 
+    @cached_property
+    def victim_model(self) -> VictimModel:
+        """Which running gangs give way; where they move, small units get no places."""
+        return VictimModel(self.problem, parameters=self.parameters.model, large_only=True)
+
     def count(self, seconds: float, until: Callable[[], bool]) -> None:
         """Count what all goals can be at most, in about so many seconds, unless told to stop."""
         every = goals(self.problem)
@@ -96,7 +102,9 @@ def prepare(
     ground = Groundwork(problem)
     running = sum(bool(g.home) for g in problem.gangs)
     if running >= ground.parameters.victim_gangs:
-        # The victim model comes first, and needs none of it.
+        # The victim model comes first, and needs none of the rest.
+        if not until():
+            _ = ground.victim_model
         return ground
     # Where the answer must be repeatable only the deadline ends a step.
     share = 1.0 if problem.policy.deterministic else 0.5

@@ -3,7 +3,7 @@
 The solver process would wait for it, and what comes first needs none: counting, and blocks for all
 gangs at once. So both are made meanwhile, and when the first answer comes the search goes on from
 there (`State.follow`). Where other things come first, or a clock must decide nothing, only
-counting is done.
+counting is done; where many running gangs may give way, only the victim model is made.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def choose_domains(state: State) -> bool:
     p = state.parameters
     if sum(not g.home for g in state.problem.pending) < 2:
         return False
-    model = VictimModel(state.problem, frozenset(settled(state)), p.model, large_only=True)
+    model = state.ground.victim_model
     cheap = _CheapRoom(state, model)
     domains = p.core_domains
     while domains <= p.most_core_domains and not state.proven and state.left > p.least_seconds:
@@ -62,7 +62,7 @@ def _settle(state: State, model: VictimModel, core: Core, seconds: float) -> boo
         seconds=state.at_most(seconds),
         nodes=p.victim_nodes,
         beyond=together.reached,
-        fixed=fixed_outside(model, core),
+        fixed=fixed_outside(model, core) | {model.placed[g]: 1.0 for g in settled(state)},
     )
     model.undo(mark)
     if found.values is not None:

@@ -111,6 +111,12 @@ def test_nothing_is_counted_where_the_model_of_victims_comes_first() -> None:
     victims = [running(f"old{i}", f"n{i}", gpus=8) for i in range(many)]
     asked = cluster(*victims, urgent(), nodes=many)
     problem = formulate(asked, PREEMPT)
-    assert prepare(problem, deadline=time.monotonic() + MINUTE).counted is None
+    ground = prepare(problem, deadline=time.monotonic() + MINUTE)
+    assert ground.counted is None
+    assert "victim_model" in vars(ground)
+    nobody_asks = prepare(problem, deadline=time.monotonic() + MINUTE, until=lambda: True)
+    assert "victim_model" not in vars(nobody_asks)
     fewer = formulate(replace(asked, gangs=asked.gangs[1:]), PREEMPT)
-    assert prepare(fewer, deadline=time.monotonic() + MINUTE).counted is not None
+    ground = prepare(fewer, deadline=time.monotonic() + MINUTE)
+    assert ground.counted is not None
+    assert "victim_model" not in vars(ground)

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from placement_service.cp_sat.victim_core import Core, fixed_outside
 from placement_service.cp_sat.victim_model import VictimModel
@@ -70,6 +71,21 @@ def test_domains_of_all_gangs_are_chosen_at_once() -> None:
     problem, plan = two_wait(x="b0", y="c0")
     state = state_of(problem, plan)
     assert evicted(state) == 6
+    choose_domains(state)
+    assert evicted(state) == 2
+
+
+def test_the_model_that_was_made_before_the_first_answer_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, plan = two_wait(x="b0", y="c0")
+    state = state_of(problem, plan)
+    assert state.ground.victim_model.size
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("made twice")
+
+    monkeypatch.setattr(VictimModel, "__init__", never)
     choose_domains(state)
     assert evicted(state) == 2
 
