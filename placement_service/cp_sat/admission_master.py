@@ -63,10 +63,11 @@ class AdmissionMaster:
         *,
         wide: bool = False,
         each: bool = False,
+        alone: bool = False,
     ) -> None:
         """With `places` it also counts which gangs lie whole in which of them, and if `wide`
         how many places those use that lie whole in none; if `each` how many all use, where
-        few classes prefer any.
+        few classes prefer any. If those that lie whole in none are `alone`, no others are near.
         """
         self.counting = counting
         self.problem = counting.problem
@@ -85,7 +86,7 @@ class AdmissionMaster:
         self._near = self._near_gangs()
         self._uses: dict[int, list[Var]] = {}
         for rows in places:
-            known = NearPlaces(self.cp, rows, self._admitted, wide=wide, each=each)
+            known = NearPlaces(self.cp, rows, self._admitted, wide=wide, each=each, alone=alone)
             self._uses |= known.uses
             for i, near in known.near.items():
                 if i in self._near:

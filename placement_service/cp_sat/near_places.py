@@ -13,7 +13,10 @@ from placement_service.cp_sat.wide_gangs import WideGangs, are_few
 
 
 class NearPlaces:
-    """Variables for one level, under its rows; `near` by class are those that prefer it."""
+    """Variables for one level, under its rows; `near` by class are those that prefer it.
+
+    If `alone`, gangs that a place can hold have none: they take no room from those that none can.
+    """
 
     def __init__(
         self,
@@ -23,6 +26,7 @@ class NearPlaces:
         *,
         wide: bool,
         each: bool,
+        alone: bool,
     ) -> None:
         classes = places.counting.classes
         most = np.array([[len(c.gangs)] * places.count for c in classes], dtype=np.int64)
@@ -32,7 +36,7 @@ class NearPlaces:
             most[heavy] = np.minimum(most[heavy], room)
         at: dict[tuple[int, int], Var] = {}
         self.near: dict[int, Var] = {}
-        for c in sorted({*places.prefer, *places.require}):
+        for c in [] if alone else sorted({*places.prefer, *places.require}):
             whole = self.near[c] = cp.new_int_var(0, len(classes[c].gangs), "")
             mine = [(p, n) for p, n in enumerate(most[c].tolist()) if n]
             at |= {(c, p): cp.new_int_var(0, n, "") for p, n in mine}
@@ -44,12 +48,12 @@ class NearPlaces:
         index = np.full(most.shape, -1, dtype=np.int64)
         for (c, p), variable in at.items():
             index[c, p] = variable.index
-        for row in places.rows:
+        for row in places.rows if at else ():
             for p in np.flatnonzero(row.weight @ most > row.room).tolist():
                 there = np.flatnonzero((row.weight > 0) & (index[:, p] >= 0))
                 limit(cp, index[there, p], row.weight[there], int(row.room[p]))
         for c in places.require:
-            self.near.pop(c)
+            self.near.pop(c, None)
         #: By class, the places of gangs of which each is counted.
         self.uses: dict[int, list[Var]] = {}
         if wide or (each and are_few(places)):

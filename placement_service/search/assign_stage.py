@@ -16,7 +16,7 @@ from placement_service.search.block_stage import told
 from placement_service.search.block_swaps import settle
 from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
-from placement_service.search.place_stage import confirm_places, least_torn
+from placement_service.search.place_stage import confirm_places, least_torn, wide_places
 
 
 def assign_blocks(state: State) -> bool:
@@ -48,10 +48,10 @@ def assign(mine: BlockProblem) -> bool:
 
 
 def _first(state: State, guess: BlockGuess) -> Guess | None:
-    """The first guess. Where not all gangs find a block whole, counting says which ones are torn,
-    and then where those lie that no block can hold.
+    """The first guess. Where not all gangs find a block whole, counting says where those lie that
+    no block can hold, then which others are torn, and then both together.
     """
-    found = guess.strict(1)
+    found = guess.strict(1) or _with_wide_places(guess.mine)
     for wide in (False, True):
         torn = None if found else least_torn(state, guess.mine.blocks.level, wide=wide)
         if torn is None:
@@ -59,6 +59,18 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
         guess.tear(torn)
         found = guess.strict(guess.parameters.assign_strict)
     return found
+
+
+def _with_wide_places(mine: BlockProblem) -> Guess | None:
+    """A guess with gangs that no block can hold where counting them alone says; None where there
+    are none, or not all others find a block. What is tried later does not depend on it.
+    """
+    places = wide_places(mine.state, mine.blocks.level)
+    if places is None:
+        return None
+    guess = BlockGuess(mine)
+    guess.tear(places)
+    return guess.strict(1)
 
 
 def _take(mine: BlockProblem, found: Filled) -> bool:

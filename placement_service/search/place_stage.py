@@ -43,11 +43,34 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     each place of a level by itself. What it admits is the target from then on. None where that is
     not settled soon.
     """
-    at = next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
-    p = state.parameters
+    master = _settled(state, level, wide=wide)
+    if master is None:
+        return None
+    state.target, state.layout = master.gangs, master.layout
+    return master.torn
+
+
+def wide_places(state: State, level: int) -> Torn | None:
+    """The places of a level that gangs need which none of them can hold, as if no other gang had to
+    lie whole. That is settled soon also where it takes long to say which others can. None where
+    counting knows of no such gang.
+    """
+    if not (state.bounds[_topology(state)] and state.ground.places(level).beyond):
+        return None
+    master = _settled(state, level, wide=True, alone=True)
+    return None if master is None else Torn(places=master.torn.places)
+
+
+def _settled(
+    state: State, level: int, *, wide: bool, alone: bool = False
+) -> AdmissionMaster | None:
+    """The master with places of a level, with a solution of fewest domains; see
+    `AdmissionMaster`. None where that is not settled soon.
+    """
+    at, p = _topology(state), state.parameters
     if state.left <= p.least_seconds or len(state.counting.units) > p.place_torn_ways:
         return None
-    master = _master(state, at, wide=wide, each=False, only=level)
+    master = _master(state, at, wide=wide, each=False, only=level, alone=alone)
     terms = state.goals[at].terms(master) if master else None
     if not master or terms is None or not any(span([term]) for term in terms):
         return None
@@ -63,10 +86,12 @@ def least_torn(state: State, level: int, *, wide: bool) -> Torn | None:
     )
     if answer.bound is not None:
         state.learn(at, answer.bound)
-    if not answer.proven or answer.value is None:
-        return None
-    state.target, state.layout = master.gangs, master.layout
-    return master.torn
+    return master if answer.proven and answer.value is not None else None
+
+
+def _topology(state: State) -> int:
+    """Which goal counts domains."""
+    return next(i for i, goal in enumerate(state.goals) if goal.tier is TierName.TOPOLOGY)
 
 
 def confirm_places(state: State) -> None:
@@ -99,7 +124,13 @@ def _is_open(state: State) -> bool:
 
 
 def _master(
-    state: State, at: int, *, wide: bool, each: bool, only: int | None = None
+    state: State,
+    at: int,
+    *,
+    wide: bool,
+    each: bool,
+    only: int | None = None,
+    alone: bool = False,
 ) -> AdmissionMaster | None:
     """The master with places of the levels that gangs prefer, or of one `only`, held at all goals
     before `at`.
@@ -108,7 +139,8 @@ def _master(
     places = [rows for rows in _places(state) if only in (None, rows.level)]
     if not places or state.left <= BUILDING * (time.monotonic() - begin):
         return None
-    master = AdmissionMaster(state.counting, state.parameters.model, places, wide=wide, each=each)
+    model = state.parameters.model
+    master = AdmissionMaster(state.counting, model, places, wide=wide, each=each, alone=alone)
     before = zip(state.goals, state.worth.floors, state.bounds, strict=True)
     for goal, floor, bound in list(before)[:at]:
         keep(goal, master, bound if floor is None else floor)

@@ -17,7 +17,12 @@ from placement_service.search.block_problem import broadest_level
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
-from placement_service.search.place_stage import confirm_places, count_places, least_torn
+from placement_service.search.place_stage import (
+    confirm_places,
+    count_places,
+    least_torn,
+    wide_places,
+)
 from tests.scenario import Group, Scenario
 
 #: Two racks of two nodes, and two blocks of as many nodes with one such rack each.
@@ -145,6 +150,33 @@ def test_it_names_the_blocks_of_a_gang_that_none_can_hold() -> None:
     assert 0 not in blocks
     assert not torn.gangs
     assert domains_of(state) == 2
+
+
+def test_gangs_that_no_block_can_hold_are_counted_alone_first() -> None:
+    scenario = Scenario(NARROW).gang("a", *THREE, prefer="block")
+    state = counted(scenario.gang("whole", *PARTS, prefer="block"))
+    torn = wide_places(state, broadest_level(state))
+    assert torn is not None
+    # The other gang does not keep it out of the first block, which holds two of its parts.
+    (blocks,) = torn.places.values()
+    assert len(blocks) == 2
+    assert 0 in blocks
+    assert domains_of(state) == 1
+
+
+def test_gangs_of_many_parts_are_bounded_together_when_counted_alone() -> None:
+    scenario = Scenario(NARROW).gang("a", *THREE, prefer="block")
+    state = counted(scenario.gang("b", *THREE, prefer="block"))
+    assert wide_places(state, broadest_level(state)) is not None
+    assert domains_of(state) == 3
+
+
+def test_where_a_block_can_hold_each_gang_none_is_counted_alone() -> None:
+    scenario = Scenario(CLUSTER)
+    for name in "ab":
+        scenario = scenario.gang(name, *PARTS, prefer="block")
+    state = counted(scenario)
+    assert wide_places(state, broadest_level(state)) is None
 
 
 def test_what_takes_long_to_count_is_not_asked() -> None:

@@ -123,9 +123,15 @@ def place_rows_hold(case: Case, met: Met) -> None:
 
 
 def the_master_of_places_admits_it(case: Case, _: Met) -> None:
-    for wide, each in ((False, False), (True, False), (True, True)):
+    model = case.parameters.model
+    for wide, each, alone in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 0, 1)):
         master = AdmissionMaster(
-            case.counting, case.parameters.model, places(case), wide=wide, each=each
+            case.counting,
+            model,
+            places(case),
+            wide=bool(wide),
+            each=bool(each),
+            alone=bool(alone),
         )
         for goal, value in zip(case.worth.goals, case.worth.values, strict=True):
             if goal.terms(master) is None:
