@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from placement_service.bounds.configurations import Configurations
 from placement_service.cp_sat.admission_master import AdmissionMaster
 from placement_service.cp_sat.configuration_columns import ColumnModel, Domains
+from placement_service.cp_sat.configuration_lp import Column
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.solving import Var
 from placement_service.formulation.indices import GangIdx
@@ -26,11 +28,17 @@ class ConfigurationMaster(AdmissionMaster):
     """As the admission master; `columns` solves it with configurations."""
 
     def __init__(
-        self, configurations: Configurations, parameters: ModelParameters = MODEL_DEFAULTS
+        self,
+        configurations: Configurations,
+        parameters: ModelParameters = MODEL_DEFAULTS,
+        columns: Iterable[Column] = (),
     ) -> None:
+        """`columns` are known from another master of the same configurations."""
         super().__init__(configurations.counting, replace(parameters, master_patterns=0))
         self.configurations = configurations
         self.columns = ColumnModel(configurations, self.cp, self._parts_asked_for(), parameters)
+        for column in columns:
+            self.columns.lp.add(column)
 
     def _parts_asked_for(self) -> list[list[tuple[Var, int]]]:
         needs: list[list[tuple[Var, int]]] = [[] for _ in self.configurations.kinds]

@@ -35,8 +35,9 @@ def settle_configurations(state: State, *, unlike: bool) -> bool:
     if unlike != found.unlike:
         return False
     state.phase = "configure"
-    descent = Configuring(state, ConfigurationMaster(found, state.parameters.model))
-    descend(state.goals, descent.master, descent.settle)
+    with state.ground.configuration_master(found) as master:
+        descent = Configuring(state, master)
+        descend(state.goals, master, descent.settle)
     descent.realise()
     return descent.helped
 

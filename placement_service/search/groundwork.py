@@ -7,13 +7,16 @@ answer finds it meanwhile (see `prepare`), so that the search itself begins late
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.place_rows import PlaceRows
+from placement_service.cp_sat.configuration_lp import Column
+from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.formulation.indices import GangIdx
@@ -52,6 +55,7 @@ class Groundwork:
         self.counted: CountedGoals | None = None
         self.ahead: Ahead | None = None
         self._places: dict[int, PlaceRows] = {}
+        self._columns: Sequence[Column] = ()
 
     @cached_property
     def counting(self) -> Counting:
@@ -68,6 +72,13 @@ class Groundwork:
     def configurations(self) -> Configurations | None:
         """What domains with most parts hold; None where nothing tells it."""
         return configurations(self.counting, self.parameters.configurations)
+
+    @contextmanager
+    def configuration_master(self, found: Configurations) -> Iterator[ConfigurationMaster]:
+        """A master that knows the columns of those before: another search often needs the same."""
+        master = ConfigurationMaster(found, self.parameters.model, self._columns)
+        yield master
+        self._columns = master.columns.lp.columns
 
     @cached_property
     def forest(self) -> Forest:

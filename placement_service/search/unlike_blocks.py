@@ -30,10 +30,10 @@ def fill_unlike_blocks(state: State) -> bool:
     found = state.configurations
     blocks = _blocks(state, found) if found is not None else []
     if found is not None and blocks:
-        master = ConfigurationMaster(found, state.parameters.model)
-        for i in range(_before_topology(state)):
-            _hold(state, master, i)
-        _fill(state, master, blocks, tries=False)
+        with state.ground.configuration_master(found) as master:
+            for i in range(_before_topology(state)):
+                _hold(state, master, i)
+            _fill(state, master, blocks, tries=False)
     return state.plan is not before
 
 
@@ -52,12 +52,12 @@ def spend_at_once(state: State, shares: Mapping[TierName, float]) -> bool:
     count(state)
     if state.open_tier is not TierName.ADMITTED or state.left <= state.parameters.least_seconds:
         return False
-    master = ConfigurationMaster(found, state.parameters.model)
-    if not _bound_floors(state, master, shares):
-        return False
-    state.known_goals = len(state.goals)
-    _fill(state, master, blocks, tries=True)
-    return state.packs
+    with state.ground.configuration_master(found) as master:
+        if _bound_floors(state, master, shares):
+            state.known_goals = len(state.goals)
+            _fill(state, master, blocks, tries=True)
+            return state.packs
+    return False
 
 
 def _fill(

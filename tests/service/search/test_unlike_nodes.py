@@ -55,6 +55,23 @@ def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_
     assert state.worth.values[0] == state.bounds[0]
 
 
+def test_another_master_knows_the_columns_of_the_first() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    count(state)
+    settle_configurations(state, unlike=True)
+    found = state.configurations
+    assert found is not None
+    with state.ground.configuration_master(found) as master:
+        known = master.columns.lp.columns
+        terms, before = state.goals[0].terms(master), len(known)
+        assert terms
+        late = time.monotonic() + 60
+        assert master.columns.bound(terms, maximize=True, deadline=late) == state.bounds[0]
+        # It needs hardly any others.
+        assert len(known) - before < before / 10
+
+
 @pytest.mark.parametrize(("share", "whole"), [(0.03, True), (0.015, False)])
 def test_what_may_be_spent_buys_whole_gangs(share: float, whole: bool) -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 3, "gangs": 40}).snapshot()
