@@ -245,8 +245,7 @@ class _Run:
     def expecting(self, problem: Problem) -> AbstractContextManager[None]:
         """Tells the solver of a problem that it is likely to get."""
         several = sum(not gang.home for gang in problem.pending) > 1
-        may_give_way = any(gang.home for gang in problem.gangs)
-        if not several or not (may_give_way or somebody_waits(problem)):
+        if not (several and somebody_waits(problem)):
             # The first answer of such a question is often the best.
             return nullcontext()
         return self._stages.expecting(
