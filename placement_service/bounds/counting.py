@@ -18,7 +18,7 @@ stage can undo a bound that came from rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -37,7 +37,6 @@ from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.plan import oldest_first
 from placement_service.formulation.problem import Gang, Scope
 from placement_service.formulation.rules.queues import QueueRow
-from placement_service.formulation.scope_tree import Part
 from placement_service.heuristic.domain_facts import Topology
 
 
@@ -161,9 +160,7 @@ class Counting:
         found: list[PartTimes] = []
         bound: set[int] = set()
         tree = self.topology.tree(gang)
-        for part in (
-            bound_parts(tree, lambda r: self.within(r, level)) if tree and level >= 0 else ()
-        ):
+        for part in tree.bound_by(lambda r: self.within(r, level)) if tree and level >= 0 else ():
             inside = sorted({requirement_of[d] for d in part.demands} & content.keys())
             if inside:
                 found.append(PartTimes(tuple(content[i] for i in inside), 1))
@@ -440,12 +437,3 @@ def is_whole(gang: Gang, scope: Scope) -> bool:
     """Whether all that a gang needs is in a scope, and nothing of it runs."""
     needs = {d for q in gang.requirements if q.missing for d in q.demands}
     return not (gang.home or scope.running) and needs.issubset(scope.demands)
-
-
-def bound_parts(part: Part, holds: Callable[[int], bool]) -> Iterator[Part]:
-    """The outermost parts whose required level satisfies a predicate."""
-    if part.required >= 0 and holds(part.required):
-        yield part
-        return
-    for child in part.children:
-        yield from bound_parts(child, holds)

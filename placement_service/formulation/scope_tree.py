@@ -6,6 +6,7 @@ engine then keeps to methods that read the flat list.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +42,14 @@ class Part:
     def demands(self) -> tuple[int, ...]:
         """All demands, those of children included."""
         return self.loose + tuple(d for c in self.children for d in c.demands)
+
+    def bound_by(self, holds: Callable[[int], bool]) -> Iterator[Part]:
+        """The outermost parts whose required level satisfies a predicate."""
+        if self.required >= 0 and holds(self.required):
+            yield self
+            return
+        for child in self.children:
+            yield from child.bound_by(holds)
 
 
 def tree_of(problem: Problem, gang: Gang) -> Part | None:

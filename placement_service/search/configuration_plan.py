@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from placement_service.bounds.configurations import Configurations
-from placement_service.bounds.counting import bound_parts
 from placement_service.cp_sat.configuration_master import Filling
 from placement_service.cp_sat.part_assignment import Place, Wish, assign
 from placement_service.formulation.indices import DemandIdx, GangIdx, NodeIdx
@@ -132,7 +131,7 @@ class Realisation:
         level = self.configurations.level
         requirement_of = {d: i for i, q in enumerate(gang.requirements) for d in q.demands}
         bound: set[int] = set()
-        for part in bound_parts(tree, lambda r: self.counting.within(r, level)):
+        for part in tree.bound_by(lambda r: self.counting.within(r, level)):
             inside = sorted({requirement_of[d] for d in part.demands})
             assert part.scope is not None
             pin = part.scope.pin if part.required == level else -1

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement_service.bounds.counting import bound_parts
 from placement_service.bounds.node_matching import give_nodes
 from placement_service.cp_sat.admission_master import whole_units
 from placement_service.formulation.arrays import Bools, Ints
@@ -180,7 +179,7 @@ class MovableParts:
         tree = self.state.counting.topology.tree(gang)
         assert tree is not None
         inside: set[int] = set()
-        for part in bound_parts(tree, lambda level: level == self._rack_level):
+        for part in tree.bound_by(lambda level: level == self._rack_level):
             inside.update(part.demands)
             mine = [u for u in units if u.demand in part.demands]
             if mine:
