@@ -32,6 +32,9 @@ Floats = NDArray[np.float64]
 
 N = TypeVar("N", int, float)
 
+#: A sum of variables with weights.
+LinearTerms = list[tuple[int, float]]
+
 #: The relative error that float arithmetic may cause in a bound.
 ROUNDING = 1e-9
 #: How far from a whole number a bound may be and still mean that number.

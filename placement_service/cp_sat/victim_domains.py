@@ -16,15 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import LinearModel
+from placement_service.cp_sat.linear_model import LinearModel, LinearTerms
 from placement_service.cp_sat.moved_units import Homebound, MovedKind, new_demands
 from placement_service.cp_sat.victim_nodes import NodeClass
 from placement_service.cp_sat.waiting_parts import WaitingPart
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
-
-#: A sum of variables with weights.
-_Terms = list[tuple[int, float]]
 
 
 class _Spot(NamedTuple):
@@ -38,7 +35,7 @@ class _Spot(NamedTuple):
 class _Need(NamedTuple):
     """What parts need there: units of a gang, -1 for parts that moved gangs have alike."""
 
-    terms: _Terms
+    terms: LinearTerms
     gang: int = -1
     #: Levels of larger parts around, which count these units too.
     within: frozenset[int] = frozenset()
@@ -105,7 +102,7 @@ class Domains:
         self._model.row(row, least=len(kind.gangs), most=len(kind.gangs))
         return here
 
-    def add_units(self, units: Homebound, terms: _Terms) -> None:
+    def add_units(self, units: Homebound, terms: LinearTerms) -> None:
         """Units of a gang that stays which come again in its domain."""
         spot = _Spot(units.level, units.domain, self.number[units.pod_class])
         self._needs[spot].append(_Need(terms, units.gang, units.within))

@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from placement_service.cp_sat.level_loads import LevelLoads
-from placement_service.cp_sat.linear_model import LinearModel, summed
+from placement_service.cp_sat.linear_model import LinearModel, LinearTerms, summed
 from placement_service.cp_sat.moved_units import (
     homebound,
     is_large,
@@ -54,9 +54,6 @@ from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang, GroupRequirement, Problem
 from placement_service.formulation.tiers.goal import Admission, Terms
-
-#: A sum of variables with weights.
-_Terms = list[tuple[int, float]]
 
 
 class VictimModel(LinearModel):
@@ -123,11 +120,11 @@ class VictimModel(LinearModel):
         #: a variable of their own.
         self.kept: dict[RunningUnits, Staying] = {}
         #: The same by gang, as terms.
-        self._stays: defaultdict[GangIdx, _Terms] = defaultdict(list)
-        self._kept_of: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
+        self._stays: defaultdict[GangIdx, LinearTerms] = defaultdict(list)
+        self._kept_of: defaultdict[tuple[GangIdx, ClassIdx], LinearTerms] = defaultdict(list)
         self._keep()
         #: Units that come, as terms: of a gang by pod class.
-        self.come: defaultdict[tuple[GangIdx, ClassIdx], _Terms] = defaultdict(list)
+        self.come: defaultdict[tuple[GangIdx, ClassIdx], LinearTerms] = defaultdict(list)
         for gang in self.waiting:
             self._come(gang)
         for gang in self.running:
@@ -181,7 +178,7 @@ class VictimModel(LinearModel):
     def _come(self, gang: Gang) -> None:
         """A gang that waits gets its minimum, requirement by requirement, and extras."""
         placed = self.placed[gang.index]
-        beyond: _Terms = []
+        beyond: LinearTerms = []
         for q in gang.requirements:
             coming = self._coming(gang, q)
             if coming != [(placed, q.missing)]:
@@ -197,7 +194,7 @@ class VictimModel(LinearModel):
         coming = [term for q in gang.requirements for term in self._coming(gang, q)]
         # It is not known which of its alike pods belong to which requirement, so all count
         # together.
-        least: _Terms = [*stays, (placed, -float(self._least(gang)))]
+        least: LinearTerms = [*stays, (placed, -float(self._least(gang)))]
         if self.moves:
             self._at_least_nothing(least)
             self._beyond(gang, coming)
@@ -205,24 +202,24 @@ class VictimModel(LinearModel):
             self._at_least_nothing([*least, *coming])
             self._beyond(gang, [*least, *coming])
 
-    def _at_least_nothing(self, terms: _Terms) -> None:
+    def _at_least_nothing(self, terms: LinearTerms) -> None:
         sums = summed(terms)
         if any(w for _, w in sums):
             self.row(sums, least=0)
 
-    def _beyond(self, gang: Gang, terms: _Terms) -> None:
+    def _beyond(self, gang: Gang, terms: LinearTerms) -> None:
         """Extras of a gang are its pods beyond the minimum."""
         extra = self.extras.get(gang.index)
         if extra is not None:
             self.row([(extra, 1.0), *((v, -w) for v, w in summed(terms))], most=0)
 
-    def _coming(self, gang: Gang, q: GroupRequirement) -> _Terms:
+    def _coming(self, gang: Gang, q: GroupRequirement) -> LinearTerms:
         """Units of a requirement that come."""
         count: defaultdict[ClassIdx, int] = defaultdict(int)
         for d in new_demands(gang).intersection(q.demands):
             count[gang.demands[d].pod_class] += gang.demands[d].count
         placed = self.placed[gang.index]
-        found: _Terms = []
+        found: LinearTerms = []
         for s, units in sorted(count.items()):
             if not gang.home and len(count) == 1 and q.missing == q.pending:
                 term = placed, float(q.missing)
@@ -313,7 +310,7 @@ class VictimModel(LinearModel):
             base = self.placed.get(gang.base)
             if base is not None:
                 self.row([(self.placed[gang.index], 1), (base, -1)], most=0)
-        coming: defaultdict[ClassIdx, _Terms] = defaultdict(list)
+        coming: defaultdict[ClassIdx, LinearTerms] = defaultdict(list)
         for (_, s), come in self.come.items():
             coming[s] += [(v, -w) for v, w in come]
         for s in self.placed_again:
@@ -331,7 +328,7 @@ class VictimModel(LinearModel):
             loads_of = {s: loads[a] for a, s in enumerate(self.asked)}
             totals.hold_everything(loads_of, self.placed_again)
 
-    def _leaving(self, gang: GangIdx, pod_class: ClassIdx, times: int) -> _Terms:
+    def _leaving(self, gang: GangIdx, pod_class: ClassIdx, times: int) -> LinearTerms:
         """So many times its units of a pod class, less those that stay."""
         units = units_at_home(self.problem.gangs[gang], pod_class)
         kept = self._kept_of[gang, pod_class]

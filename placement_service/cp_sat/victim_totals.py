@@ -11,13 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_service.cp_sat.linear_model import LinearModel, summed
+from placement_service.cp_sat.linear_model import LinearModel, LinearTerms, summed
 from placement_service.cp_sat.victim_nodes import covered_by
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.problem import Gang, Problem
-
-#: A sum of variables with weights.
-_Terms = list[tuple[int, float]]
 
 
 class RunningUnits(NamedTuple):
@@ -45,7 +42,7 @@ class Totals:
     problem: Problem
     running: Sequence[Gang]
     kept: Mapping[RunningUnits, Staying]
-    come: Mapping[tuple[GangIdx, ClassIdx], _Terms]
+    come: Mapping[tuple[GangIdx, ClassIdx], LinearTerms]
     moves: bool
 
     def limit_queues(self) -> None:
@@ -82,7 +79,7 @@ class Totals:
             self.model.row(list(terms.items()), least=budget.least)
 
     def hold_everything(
-        self, loads: Mapping[ClassIdx, _Terms], placed_again: Collection[ClassIdx]
+        self, loads: Mapping[ClassIdx, LinearTerms], placed_again: Collection[ClassIdx]
     ) -> None:
         """Moved pods run somewhere: there is room in all for all pods that run or come.
 
@@ -98,7 +95,7 @@ class Totals:
                 for s, units in _at_home(gang)
                 if s not in placed_again
             )
-            terms: _Terms = []
+            terms: LinearTerms = []
             for one, (v, units) in self.kept.items():
                 if one.pod_class in placed_again:
                     terms.append((v, float(request[one.pod_class, r]) * units))
