@@ -35,7 +35,7 @@ def settle_configurations(state: State, *, unlike: bool) -> bool:
     if unlike != found.unlike:
         return False
     state.phase = "configure"
-    with state.ground.configuration_master(found) as master:
+    with state.ground.configuration_master() as master:
         descent = Configuring(state, master)
         descend(state.goals, master, descent.settle)
     descent.realise()

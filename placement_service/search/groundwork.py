@@ -74,9 +74,12 @@ class Groundwork:
         return configurations(self.counting, self.parameters.configurations)
 
     @contextmanager
-    def configuration_master(self, found: Configurations) -> Iterator[ConfigurationMaster]:
-        """A master that knows the columns of those before: another search often needs the same."""
-        master = ConfigurationMaster(found, self.parameters.model, self._columns)
+    def configuration_master(self) -> Iterator[ConfigurationMaster]:
+        """A master that knows the columns of those before: another search often needs the same.
+        There must be configurations.
+        """
+        assert self.configurations is not None
+        master = ConfigurationMaster(self.configurations, self.parameters.model, self._columns)
         yield master
         self._columns = master.columns.lp.columns
 

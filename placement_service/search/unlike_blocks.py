@@ -30,7 +30,7 @@ def fill_unlike_blocks(state: State) -> bool:
     found = state.configurations
     blocks = _blocks(state, found) if found is not None else []
     if found is not None and blocks:
-        with state.ground.configuration_master(found) as master:
+        with state.ground.configuration_master() as master:
             for i in range(_before_topology(state)):
                 _hold(state, master, i)
             _fill(state, master, blocks, tries=False)
@@ -52,7 +52,7 @@ def spend_at_once(state: State, shares: Mapping[TierName, float]) -> bool:
     count(state)
     if state.open_tier is not TierName.ADMITTED or state.left <= state.parameters.least_seconds:
         return False
-    with state.ground.configuration_master(found) as master:
+    with state.ground.configuration_master() as master:
         if _bound_floors(state, master, shares):
             state.known_goals = len(state.goals)
             _fill(state, master, blocks, tries=True)
