@@ -57,6 +57,13 @@ class _Content:
         return found
 
 
+class _Filled(NamedTuple):
+    """What was filled, and whether that was all blocks."""
+
+    content: _Content
+    complete: bool
+
+
 class _Weights(NamedTuple):
     """What gangs of each class count in a block [C], and prices of the kinds of parts [K]."""
 
@@ -163,7 +170,7 @@ class UnlikeFilling:
         scale = GANG_WEIGHT / max(float(raw.max(initial=0)), 1e-9)
         return _Weights(np.rint(raw * scale).astype(np.int64), duals.kinds * scale)
 
-    def _fill_one_by_one(self, weights: _Weights, end: float) -> tuple[_Content, bool]:
+    def _fill_one_by_one(self, weights: _Weights, end: float) -> _Filled:
         """All blocks; not completely where that would take too long, so that others have time."""
         p, blocks = self.state.parameters, len(self.blocks)
         content = _Content(np.zeros((blocks, len(self.classes)), dtype=np.int64), {})
@@ -171,13 +178,13 @@ class UnlikeFilling:
         for b in range(blocks):
             left = end - time.monotonic()
             if left < (1 - b / blocks) * (end - begin) / p.unlike_patience:
-                return content, False
+                return _Filled(content, complete=False)
             share = min(1.0, p.unlike_patience / (blocks - b))
             filled = self._fill(content, b, weights, share * left)
             if filled is None:
-                return content, False
+                return _Filled(content, complete=False)
             content = filled
-        return content, True
+        return _Filled(content, complete=True)
 
     def _fill(
         self, content: _Content, block: int, weights: _Weights, seconds: float

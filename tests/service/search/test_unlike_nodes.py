@@ -55,14 +55,29 @@ def test_where_cheap_configurations_lack_much_all_that_a_better_filling_may_use_
     assert state.worth.values[0] == state.bounds[0]
 
 
+def test_only_fillings_better_than_a_value_are_looked_for() -> None:
+    snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}, seed=5).snapshot()
+    state = begun(formulate(snapshot, POLICY))
+    with state.ground.configuration_master() as master:
+        columns, terms = master.columns, state.goals[0].terms(master)
+        assert terms
+        bound = columns.bound(terms, maximize=True, deadline=time.monotonic() + 60)
+
+        def fill(beyond: int | None) -> int | None:
+            return columns.fill(terms, bound, maximize=True, seconds=60, slack=None, beyond=beyond)
+
+        best = fill(None)
+        assert best is not None
+        assert fill(best) is None
+        assert fill(best - 1) == best
+
+
 def test_another_master_knows_the_columns_of_the_first() -> None:
     snapshot = Instance("cpu_shapes", {"load": 1.5, "blocks": 1, "gangs": 16}).snapshot()
     state = begun(formulate(snapshot, POLICY))
     count(state)
     settle_configurations(state, unlike=True)
-    found = state.configurations
-    assert found is not None
-    with state.ground.configuration_master(found) as master:
+    with state.ground.configuration_master() as master:
         known = master.columns.lp.columns
         terms, before = state.goals[0].terms(master), len(known)
         assert terms
