@@ -255,16 +255,16 @@ class Builder:
         if not residual.queues.allows(gang, minimum_units(gang)):
             return None
         level, places = near
-        attempts: list[Region] = []
+        first: list[Ints] = []
         if level >= 0 and places:
-            inside = np.isin(self.problem.levels[level].place_of, list(places))
-            there = np.flatnonzero(inside)
-            attempts.append(Region(there if within is None else np.intersect1d(there, within)))
+            first.append(np.flatnonzero(np.isin(self.problem.levels[level].place_of, list(places))))
         if gang.previous:
-            attempts.append(Region(np.array(sorted(gang.previous))))
+            first.append(np.array(sorted(gang.previous)))
         if gang.home:
-            attempts.append(Region(np.unique([home.node for home in gang.home])))
-        for region in (*attempts, Region(within)):
+            first.append(np.unique([home.node for home in gang.home]))
+        if within is not None:
+            first = [np.intersect1d(nodes, within) for nodes in first]
+        for region in (*map(Region, first), Region(within)):
             mark = residual.mark()
             work = GangPlacer(self.topology, residual, gang, layout, self.until)
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from placement_service.entities.queues import GPUS, Queue
@@ -173,3 +174,20 @@ def test_nobody_goes_home_past_the_limit_of_a_queue() -> None:
     residual.take_plan(plan)
     Builder(problem).put_back_home(residual, found, [GangIdx(0)])
     assert found == plan
+
+
+def test_a_gang_that_moves_keeps_to_the_nodes_it_may_use() -> None:
+    """Its own nodes come first only where they are among them."""
+    nodes = (node("a", rack="a"), node("b", rack="b"))
+    question = Snapshot(nodes, (running("old", "a", gpus=8),))
+    problem = formulate(question, REPACK, prepare(question, REPACK))
+    [old] = problem.gangs
+
+    def placed(within: list[int]) -> list[int]:
+        units = Builder(problem).place(
+            ResidualCapacity(problem), old, within=np.array(within, dtype=np.int64)
+        )
+        return [u.node for u in units or ()]
+
+    assert placed([0, 1]) == [0]
+    assert placed([1]) == [1]
