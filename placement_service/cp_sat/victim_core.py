@@ -6,11 +6,13 @@ the open nodes, too, and nothing comes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from placement_service.cp_sat.victim_model import VictimModel
+from placement_service.cp_sat.victim_nodes import NodeClass
 from placement_service.formulation.arrays import Bools
+from placement_service.formulation.indices import GangIdx
+from placement_service.formulation.problem import Gang
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,19 +22,11 @@ class Core:
     nodes: Bools
     domains: Mapping[int, Collection[int]]
 
+    def untouched(self, running: Iterable[Gang]) -> frozenset[GangIdx]:
+        """Gangs of which no pod runs on an open node: they stay."""
+        nodes = self.nodes.tolist()
+        return frozenset(g.index for g in running if not any([nodes[home.node] for home in g.home]))
 
-def fixed_outside(model: VictimModel, core: Core) -> dict[int, float]:
-    """The variables that are not open, and their values."""
-    is_open = [bool(core.nodes[c.nodes].any()) for c in model.classes]
-    touched = {k.gang for k in model.kept if is_open[k.node_class]}
-    fixed = {v: 0.0 for (_, j), v in model.load.items() if not is_open[j]}
-    for gang in model.running:
-        if gang.index not in touched:
-            fixed[model.placed[gang.index]] = 1.0
-    for units, stay in model.kept.items():
-        if not is_open[units.node_class] and units.gang not in touched:
-            fixed[stay.variable] = model.most(stay.variable)
-    for (p, d), v in model.here.items():
-        if d not in core.domains[p]:
-            fixed[v] = 0.0
-    return fixed
+    def shut(self, classes: Sequence[NodeClass]) -> frozenset[int]:
+        """The classes of which no node is open."""
+        return frozenset(j for j, c in enumerate(classes) if not self.nodes[c.nodes].any())

@@ -73,12 +73,18 @@ class Domains:
         self._offers: dict[_Spot, float] = {}
         self._needs: defaultdict[_Spot, list[_Need]] = defaultdict(list)
 
-    def add_part(self, part: WaitingPart, placed: int) -> dict[int, int]:
-        """The variables that say in which domain a part lies, if its gang is placed."""
+    def add_part(
+        self, part: WaitingPart, placed: int, among: Collection[int] | None
+    ) -> dict[int, int]:
+        """The variables that say in which domain a part lies, if its gang is placed: all, or some
+        among others.
+        """
         here = {
             d: self._model.variable(1)
             for d in self.inside[part.level]
-            if part.pin in (-1, d) and self._most(part.level, d, part.units.items())
+            if part.pin in (-1, d)
+            and (among is None or d in among)
+            and self._most(part.level, d, part.units.items())
         }
         for d, y in here.items():
             for s, k in part.units.items():

@@ -26,19 +26,18 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from placement_service.cp_sat.coming_units import coming_units
 from placement_service.cp_sat.level_loads import LevelLoads
 from placement_service.cp_sat.linear_model import LinearModel, LinearTerms, summed
 from placement_service.cp_sat.moved_units import (
     homebound,
-    is_large,
     moved_kinds,
-    new_classes,
     new_demands,
-    placed_again,
     units_at_home,
 )
 from placement_service.cp_sat.parameters import MODEL_DEFAULTS, ModelParameters
 from placement_service.cp_sat.spare_pods import SpareRows, SparingGang, Taken
+from placement_service.cp_sat.victim_core import Core
 from placement_service.cp_sat.victim_domains import Domains
 from placement_service.cp_sat.victim_nodes import (
     in_the_way_of,
@@ -49,7 +48,6 @@ from placement_service.cp_sat.victim_nodes import (
 )
 from placement_service.cp_sat.victim_reach import most_that_come
 from placement_service.cp_sat.victim_totals import RunningUnits, Staying, Totals
-from placement_service.cp_sat.waiting_parts import parts_of
 from placement_service.formulation.indices import ClassIdx, GangIdx
 from placement_service.formulation.plan import pods_of
 from placement_service.formulation.problem import Gang, GroupRequirement, Problem
@@ -67,17 +65,20 @@ class VictimModel(LinearModel):
         *,
         large_only: bool = False,
         sharp: bool = False,
+        core: Core | None = None,
     ) -> None:
         """`settled` are running gangs that keep their minimum in all plans that matter. With
         `large_only`, where gangs move, only units of which no node holds two are given places. A
-        `sharp` model distinguishes what each level brings: it bounds more, and takes longer.
+        `sharp` model distinguishes what each level brings: it bounds more, and takes longer. With a
+        `core` all the rest stays at home, so what it says are no bounds.
         """
         super().__init__()
         self.problem = problem
+        coming = coming_units(problem, moved_units=parameters.moved_units, large_only=large_only)
+        self.moves, self.waiting, self.running = coming.moves, coming.waiting, coming.running
         self._settled = frozenset(settled)
-        self.moves = any(g.keeps for g in problem.gangs)
-        self.waiting = [g for g in problem.pending if not g.home]
-        self.running = [g for g in problem.gangs if g.home]
+        if core is not None:
+            self._settled |= core.untouched(self.running)
         #: Admitted, for gangs that wait; staying, for those that run.
         self.placed = {g.index: self.variable(1) for g in (*self.waiting, *self.running)}
         self.extras = {
@@ -86,17 +87,12 @@ class VictimModel(LinearModel):
         self._one = self.variable(1)
         for one in (self._one, *(self.placed[g] for g in sorted(self._settled))):
             self.row([(one, 1)], least=1)
-        asked = new_classes((*self.waiting, *self.running))
         #: Whether units that come are given no places because they are small.
-        self.leaves_out = False
-        if large_only and self.moves:
-            large = frozenset(s for s in asked if is_large(problem, s))
-            self.leaves_out, asked = large < asked, large
+        self.leaves_out = coming.leaves_out
         moving = self.running if self.moves else []
         #: The pod classes whose units get places where their gang moves.
-        self.placed_again = placed_again(problem, moving, asked, parameters.moved_units)
-        self.asked = sorted(asked | self.placed_again)
-        self.parts = [p for g in self.waiting for p in parts_of(problem, g, set(self.asked))]
+        self.placed_again = coming.again
+        self.asked, self.parts = coming.asked, coming.parts
         self.kinds = moved_kinds(problem, moving, self.placed_again)
         bound = list(homebound(problem, moving, self.placed_again))
         levels = {p.level for p in self.parts} | {k.level for k in self.kinds}
@@ -114,6 +110,9 @@ class VictimModel(LinearModel):
             self._settled,
             self.placed_again,
         )
+        #: Node classes that are no part of the core.
+        self._shut = frozenset() if core is None else core.shut(self.classes)
+        self._fits[:, list(self._shut)] = 0
         #: Node classes where a unit that comes takes a node of its own.
         self._taken_whole = taken_whole(problem, self.classes, self.asked, self._fits)
         #: Units that stay: of a gang by node class and pod class, in multiples of `placed` or
@@ -138,7 +137,9 @@ class VictimModel(LinearModel):
         self.here = {
             (p, d): y
             for p, part in enumerate(self.parts)
-            for d, y in domains.add_part(part, self.placed[part.gang]).items()
+            for d, y in domains.add_part(
+                part, self.placed[part.gang], None if core is None else core.domains[p]
+            ).items()
         }
         self.moved_here = [domains.add_kind(k, self.placed.__getitem__) for k in self.kinds]
         for units in bound:
@@ -161,7 +162,7 @@ class VictimModel(LinearModel):
             # All of it, or nothing.
             whole = sum(mine.values()) == self._least(gang) and not new_demands(gang)
             for (j, s), units in mine.items():
-                if whole or (self.moves and not self._fits[:, j].any()):
+                if whole or j in self._shut or (self.moves and not self._fits[:, j].any()):
                     kept = Staying(stay, units)
                 elif self.moves and j in self._taken_whole:
                     # Nobody goes from a node that nobody comes to.

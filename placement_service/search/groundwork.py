@@ -15,17 +15,18 @@ from functools import cached_property
 from placement_service.bounds.configurations import Configurations, configurations
 from placement_service.bounds.counting import Counting
 from placement_service.bounds.place_rows import PlaceRows
+from placement_service.cp_sat.coming_units import coming_units
 from placement_service.cp_sat.configuration_lp import Column
 from placement_service.cp_sat.configuration_master import ConfigurationMaster
 from placement_service.cp_sat.domain_forest import Forest
-from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import Bounds, trivial_bounds
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import Problem
 from placement_service.formulation.tiers import goals
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.slot_layout import Layout
+from placement_service.search.cheap_room import CheapRoom
 from placement_service.search.counted_goals import CountedGoals, count_goals
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 
@@ -89,9 +90,12 @@ class Groundwork:
         return Forest(self.problem)
 
     @cached_property
-    def victim_model(self) -> VictimModel:
-        """Which running gangs give way; where they move, small units get no places."""
-        return VictimModel(self.problem, parameters=self.parameters.model, large_only=True)
+    def cheap_room(self) -> CheapRoom:
+        """Where room costs least; where running gangs move, small units count for nothing."""
+        p = self.parameters
+        moved = p.model.moved_units
+        coming = coming_units(self.problem, moved_units=moved, large_only=True)
+        return CheapRoom(self.builder, coming, p.core_room)
 
     def count(self, seconds: float, until: Callable[[], bool]) -> None:
         """Count what all goals can be at most, in about so many seconds, unless told to stop."""
@@ -116,9 +120,9 @@ def prepare(
     ground = Groundwork(problem)
     running = sum(bool(g.home) for g in problem.gangs)
     if running >= ground.parameters.victim_gangs:
-        # The victim model comes first, and needs none of the rest.
+        # The first core of the victim model comes first, and needs none of the rest.
         if not until():
-            _ = ground.victim_model
+            ground.cheap_room.core(ground.parameters.core_domains, home_plan(problem))
         return ground
     # Where the answer must be repeatable only the deadline ends a step.
     share = 1.0 if problem.policy.deterministic else 0.5

@@ -91,11 +91,11 @@ class SearchParameters:
     #: Cores of the victim model: the domains of each part at first, and at most; how many times the
     #: room that units need is open; how many units of the next goal a unit counts; the seconds for
     #: each core, by its domains.
-    core_domains: int = 3
+    core_domains: int = 2
     most_core_domains: int = 24
     core_room: float = 1.3
     core_rate: int = 100
-    core_seconds: float = 0.35
+    core_seconds: float = 0.4
     #: Neighbourhoods of the victim model: the share of the time for one goal, the domains that are
     #: open at most of all there are, seconds and nodes of the search tree for each, and so many
     #: without success end it.

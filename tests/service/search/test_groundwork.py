@@ -113,10 +113,10 @@ def test_nothing_is_counted_where_the_model_of_victims_comes_first() -> None:
     problem = formulate(asked, PREEMPT)
     ground = prepare(problem, deadline=time.monotonic() + MINUTE)
     assert ground.counted is None
-    assert "victim_model" in vars(ground)
+    assert "cheap_room" in vars(ground)
     nobody_asks = prepare(problem, deadline=time.monotonic() + MINUTE, until=lambda: True)
-    assert "victim_model" not in vars(nobody_asks)
+    assert "cheap_room" not in vars(nobody_asks)
     fewer = formulate(replace(asked, gangs=asked.gangs[1:]), PREEMPT)
     ground = prepare(fewer, deadline=time.monotonic() + MINUTE)
     assert ground.counted is not None
-    assert "victim_model" not in vars(ground)
+    assert "cheap_room" not in vars(ground)

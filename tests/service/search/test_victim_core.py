@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placement_service.cp_sat.victim_core import Core, fixed_outside
+from placement_service.cp_sat.victim_core import Core
 from placement_service.cp_sat.victim_model import VictimModel
 from placement_service.entities.request import PackingScope, PodGang, Snapshot
 from placement_service.entities.solution import TierName
@@ -18,6 +18,7 @@ from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import Problem, UnitsOnNode
+from placement_service.heuristic.victim_prices import Prices
 from placement_service.search.incumbent import State
 from placement_service.search.parameters import DEFAULTS
 from placement_service.search.victim_core import choose_domains
@@ -75,17 +76,17 @@ def test_domains_of_all_gangs_are_chosen_at_once() -> None:
     assert evicted(state) == 2
 
 
-def test_the_model_that_was_made_before_the_first_answer_is_used(
+def test_prices_that_were_found_before_the_first_answer_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem, plan = two_wait(x="b0", y="c0")
     state = state_of(problem, plan)
-    assert state.ground.victim_model.size
+    state.ground.cheap_room.core(DEFAULTS.core_domains, home_plan(problem))
 
     def never(*_: object, **__: object) -> None:
-        raise AssertionError("made twice")
+        raise AssertionError("found twice")
 
-    monkeypatch.setattr(VictimModel, "__init__", never)
+    monkeypatch.setattr(Prices, "of_nodes", never)
     choose_domains(state)
     assert evicted(state) == 2
 
@@ -99,13 +100,16 @@ def test_nothing_is_chosen_for_one_gang() -> None:
 
 def test_what_is_not_open_stays_at_home() -> None:
     problem, _ = two_wait(x="b0", y="c0")
-    model = VictimModel(problem)
     shut = Core(np.zeros(problem.node_count, dtype=np.bool_), {p: () for p in range(2)})
-    fixed = fixed_outside(model, shut)
-    assert all(fixed[v] == 0 for v in (*model.load.values(), *model.here.values()))
-    assert all(fixed[model.placed[g.index]] == 1 for g in model.running)
-    rack = np.array([True, True, False, False, False, False])
-    half = fixed_outside(model, Core(rack, {0: (0,), 1: ()}))
-    free = {g.index for g in model.running if model.placed[g.index] not in half}
-    assert free == {g.index for g in model.running if g.home[0].node == 0}
-    assert [d for (p, d), v in model.here.items() if v not in half] == [0]
+    model = VictimModel(problem, core=shut)
+    assert not model.load
+    assert not model.here
+    every = {g.index for g in model.running}
+    assert shut.untouched(model.running) == every
+    core = Core(np.array([True] * 2 + [False] * 4), {0: (0,), 1: ()})
+    half = VictimModel(problem, core=core)
+    assert {half.classes[j].nodes[0] for _, j in half.load} == {0}
+    assert list(half.here) == [(0, 0)]
+    assert every - core.untouched(half.running) == {
+        g.index for g in half.running if g.home[0].node in (0, 1)
+    }
