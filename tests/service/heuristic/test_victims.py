@@ -179,9 +179,9 @@ def test_nobody_goes_home_past_the_limit_of_a_queue() -> None:
 def test_a_gang_that_moves_keeps_to_the_nodes_it_may_use() -> None:
     """Its own nodes come first only where they are among them."""
     nodes = (node("a", rack="a"), node("b", rack="b"))
-    question = Snapshot(nodes, (running("old", "a", gpus=8),))
+    question = Snapshot(nodes, (running("old", "a", gpus=8), urgent()))
     problem = formulate(question, REPACK, prepare(question, REPACK))
-    [old] = problem.gangs
+    old = next(g for g in problem.gangs if g.home)
 
     def placed(within: list[int]) -> list[int]:
         units = Builder(problem).place(
