@@ -14,7 +14,8 @@ with sum <= c.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -199,6 +200,21 @@ class AdmissionMaster:
 
     # --- solving --------------------------------------------------------------
 
+    @contextmanager
+    def admitting(self, gangs: Iterable[GangIdx]) -> Iterator[None]:
+        """For a while, admit as many gangs of each class as there are among these."""
+        chosen = set(gangs)
+        for c, z in zip(self.counting.classes, self._admitted, strict=True):
+            number = sum(g in chosen for g in c.gangs)
+            self._limit(z, number, number)
+        yield
+        for c, z in zip(self.counting.classes, self._admitted, strict=True):
+            self._limit(z, 0, len(c.gangs))
+
+    def _limit(self, variable: Var, least: int, most: int) -> None:
+        domain = self.cp.proto.variables[variable.index].domain
+        domain[0], domain[1] = least, most
+
     def hold(
         self, terms: Terms[Var], *, at_least: int | None = None, at_most: int | None = None
     ) -> None:
@@ -213,6 +229,7 @@ class AdmissionMaster:
         seconds: float,
         effort: float,
         direct: bool = False,
+        linear: int = 2,
     ) -> Answer:
         """Optimise one goal; the answer has no plan, `gangs` and `layout` are a target."""
         # One worker with full linearisation closes these models. Two leave some bounds at the
@@ -224,6 +241,7 @@ class AdmissionMaster:
             seconds=seconds,
             effort=effort,
             portfolio=False,
+            linear=linear,
             brief=True,
             direct=direct,
         )

@@ -57,7 +57,8 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
         if torn is None:
             break
         guess.tear(torn)
-        found = guess.strict(guess.parameters.assign_strict)
+        more_to_ask = not wide and bool(state.ground.places(guess.mine.blocks.level).beyond)
+        found = guess.strict(1 if more_to_ask else guess.parameters.assign_strict)
     return found
 
 

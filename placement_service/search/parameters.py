@@ -43,8 +43,10 @@ class SearchParameters:
     place_variables: int = 8_000
     place_effort: float = 1.0
     place_brief_effort: float = 0.6
-    #: The effort to name the gangs that are torn at least, and ways to count up to which it is
-    #: tried: what takes longer is guessed sooner.
+    #: The effort to name the gangs of a target that are torn at least, and to say whether others do
+    #: with fewer domains; ways to count up to which it is tried: what takes longer is guessed
+    #: sooner.
+    place_torn_brief_effort: float = 0.12
     place_torn_effort: float = 0.3
     place_torn_ways: int = 100
 

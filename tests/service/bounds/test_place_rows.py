@@ -139,6 +139,20 @@ def test_it_names_a_gang_that_is_split_in_the_best_plan() -> None:
     assert least_torn(state, broadest_level(state), wide=True) is None
 
 
+def test_of_gangs_worth_the_same_it_takes_those_that_need_fewer_domains() -> None:
+    # There is room for one of them, and only the first block has racks for all of "near".
+    racks = "b1/r1: a1=8 a2=8 | b1/r2: a3=8 | b1/r3: a4=8 | b2/r4: c1=8 c2=8"
+    scenario = Scenario(racks).gang("apart", *PARTS, prefer="block")
+    scenario = scenario.gang("near", PARTS[0], Group("single", pods=2, gpus=8), prefer="block")
+    state = counted(scenario)
+    apart, near = (g.index for g in state.problem.gangs)
+    state.target = (apart,)
+    torn = least_torn(state, broadest_level(state), wide=False)
+    assert torn is not None
+    assert not torn.gangs
+    assert state.target == (near,)
+
+
 def test_it_names_the_blocks_of_a_gang_that_none_can_hold() -> None:
     scenario = Scenario(NARROW).gang("a", *THREE, prefer="block")
     state = counted(scenario.gang("whole", *PARTS, prefer="block"))
