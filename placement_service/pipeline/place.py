@@ -245,7 +245,9 @@ class _Run:
     def expecting(self, problem: Problem) -> AbstractContextManager[None]:
         """Tells the solver of a problem that it is likely to get."""
         several = sum(not gang.home for gang in problem.pending) > 1
-        if not (several and somebody_waits(problem)):
+        # How much has to move is hardly ever clear to the first answer.
+        moves = any(gang.keeps for gang in problem.gangs)
+        if not (several and (moves or somebody_waits(problem))):
             # The first answer of such a question is often the best.
             return nullcontext()
         return self._stages.expecting(

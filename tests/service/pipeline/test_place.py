@@ -19,6 +19,7 @@ from placement_service.entities.placement import (
 from placement_service.entities.progress import Interrupted, Switch
 from placement_service.entities.request import (
     Policy,
+    Snapshot,
 )
 from placement_service.entities.solution import (
     Limit,
@@ -31,6 +32,7 @@ from placement_service.judge.verify import verify
 from placement_service.pipeline.stages import Budget
 from placement_service.solver_process.pool import Found
 from tests.service import engines
+from tests.service.evictions import PREEMPT, REPACK, running
 from tests.service.pipeline.asking import (
     Defects,
     Report,
@@ -98,6 +100,25 @@ def test_the_solver_is_told_before_the_first_answer_where_some_gang_must_wait(
     asked = snapshot(nodes, gangs=tuple(gang(f"g{i}", pods=1, gpus=8) for i in range(gangs)))
     ask(request(asked), stages=stages(first_answer=first, expecting=expecting))
     assert events == (["told", "first answer", "over"] if told else ["first answer"])
+
+
+@pytest.mark.parametrize(("policy", "gangs"), [(REPACK, 1), (REPACK, 2), (PREEMPT, 2)])
+def test_the_solver_is_told_of_several_gangs_that_wait_where_others_may_move(
+    policy: Policy, gangs: int
+) -> None:
+    """Even where all together ask for no more than there is: it may be in other places."""
+    told: list[bool] = []
+
+    @contextmanager
+    def expecting(problem: Problem, /, **_: Any) -> Iterator[None]:
+        told.append(True)
+        yield
+
+    waiting = [replace(gang(f"g{i}", pods=1, gpus=8), priority=100) for i in range(gangs)]
+    nodes = (node("n0", used=8), node("n1"), node("n2"))
+    asked = Snapshot(nodes, (running("old", "n0", gpus=8), *waiting))
+    ask(replace(request(asked), policy=policy), stages=stages(expecting=expecting))
+    assert told == [True] * (policy is REPACK and gangs > 1)
 
 
 def test_a_proven_first_answer_is_searched_on_for_nodes_to_keep_whole() -> None:
