@@ -3,7 +3,8 @@
 The solver process would wait for it, and what comes first needs none: counting, and blocks for all
 gangs at once. So both are made meanwhile, and when the first answer comes the search goes on from
 there (`State.follow`). Where other things come first, or a clock must decide nothing, only
-counting is done; where many running gangs may give way, only the victim model is made.
+counting is done; where many running gangs may give way, only prices of their room are found. Where
+the first answer is there when counting ends, blocks are left to the search, which can report them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ from placement_service.search.incumbent import State, never
 from placement_service.search.master_stage import count
 
 
-def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool] = never) -> Groundwork:
+def prepare(
+    problem: Problem,
+    *,
+    deadline: float,
+    until: Callable[[], bool] = never,
+    asked: Callable[[], bool] = never,
+) -> Groundwork:
     """What the search of a problem finds by itself, of which every plan will be told later.
 
-    It ends early, with less of it, when `until` says so.
+    It ends early, with less of it, when `until` says so. `asked` says that the search is waited
+    for.
     """
     ground = groundwork.prepare(problem, deadline=deadline, until=until)
-    if ground.counted is not None and _begins_with_blocks(problem):
+    if ground.counted is not None and _begins_with_blocks(problem) and not asked():
         ground.ahead = _begun(ground, deadline, until)
     return ground
 

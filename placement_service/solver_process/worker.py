@@ -17,10 +17,12 @@ make the service break a rule.
 
 Its module may also have
 
-    def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> object: ...
+    def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool],
+                asked: Callable[[], bool]) -> object: ...
 
 which is called while the first answer is still made. What it returns is given to the engine as
-`prepared`. When `until` says so, nobody will ask for it: then it should return soon.
+`prepared`. When `until` says so, nobody will ask for it: then it should return soon. When `asked`
+says so, the first answer is there, and the engine is waited for.
 """
 
 from __future__ import annotations
@@ -87,7 +89,13 @@ class Prepare(Protocol):
     """A function that finds out what a search needs before it has a first answer."""
 
     def __call__(
-        self, problem: Problem, /, *, deadline: float, until: Callable[[], bool]
+        self,
+        problem: Problem,
+        /,
+        *,
+        deadline: float,
+        until: Callable[[], bool],
+        asked: Callable[[], bool],
     ) -> object: ...
 
 
@@ -221,9 +229,12 @@ class _Work:
         def until() -> bool:
             return self._inbox.dropped >= sent.number
 
+        def asked() -> bool:
+            return not self._inbox.jobs.empty()
+
         self._coming = pickle.loads(sent.payload)
         if self._prepare is not None and not until():
-            found = self._prepare(self._coming, deadline=sent.deadline, until=until)
+            found = self._prepare(self._coming, deadline=sent.deadline, until=until, asked=asked)
             self._prepared = {"prepared": found}
 
     def _search(self, job: Job, deadline: float) -> Solution:

@@ -10,15 +10,18 @@ from typing import Final
 from placement_service.entities.solution import Solution
 from placement_service.formulation.problem import Problem
 
-#: A problem with so many nodes cannot be prepared; of so many it takes until it is told to stop.
+#: A problem with so many nodes cannot be prepared; of so many it takes until it is told to stop,
+#: or the search is waited for.
 UNLUCKY_NODES: Final = 2
 ENDLESS_NODES: Final = 4
 
 
-def prepare(problem: Problem, *, deadline: float, until: Callable[[], bool]) -> str:
+def prepare(
+    problem: Problem, *, deadline: float, until: Callable[[], bool], asked: Callable[[], bool]
+) -> str:
     if problem.node_count == UNLUCKY_NODES:
         raise ZeroDivisionError("a defect of what prepares")
-    while problem.node_count == ENDLESS_NODES and not until():
+    while problem.node_count == ENDLESS_NODES and not (until() or asked()):
         time.sleep(0.01)
     return f"prepared {problem.node_count} nodes"
 

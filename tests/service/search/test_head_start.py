@@ -59,6 +59,14 @@ def test_it_does_not_begin_where_that_may_change_the_answer(policy: Policy) -> N
     assert prepared(full(policy)).ahead is None
 
 
+def test_it_leaves_blocks_to_a_search_that_is_waited_for() -> None:
+    """A search reports its plans, which matters where blocks take long."""
+    late = time.monotonic() + LONG
+    ground = prepare(full(), deadline=late, asked=lambda: True)
+    assert ground.counted is not None
+    assert ground.ahead is None
+
+
 def test_it_does_not_begin_where_blocks_leave_gangs_out() -> None:
     crowded = Scenario("b1/r1: x1=8 x2=8 | b2/r2: x3=8 x4=8")
     for name in "abc":

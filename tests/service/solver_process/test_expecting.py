@@ -45,6 +45,14 @@ def test_the_engine_gets_what_was_prepared() -> None:
         assert phase(pool, problem) == "nothing prepared, asked 3"
 
 
+def test_what_prepares_knows_when_the_search_is_waited_for() -> None:
+    problem = problem_of(ENDLESS_NODES)
+    with pool_with(PREPARING) as pool:
+        assert pool.wait_until_ready(LONG)
+        with pool.expecting(problem, deadline=late()):
+            assert phase(pool, problem) == "prepared 4 nodes, asked 4"
+
+
 def test_a_problem_that_is_not_searched_leaves_nothing_behind() -> None:
     with pool_with(PREPARING) as pool:
         assert pool.wait_until_ready(LONG)
