@@ -112,6 +112,30 @@ def _counted(blocks: Blocks) -> DeviceColumns:
     )
 
 
+def _looser(blocks: Blocks, question: DeviceQuestion) -> DeviceColumns:
+    """Counts in which a pod takes as much where it runs as anywhere: never more than is lost there.
+
+    A pod may run where no block of its size is left, or on devices of several. So a column says
+    nothing about a node where a pod that it counts has a device outside the blocks on offer.
+    """
+    unlimited: defaultdict[str, set[str]] = defaultdict(set)
+    for name, pods in question.homes.items():
+        node = question.nodes[name]
+        left = {d.index: min(left_of(d)) for d in node.devices}
+        for column, cells in blocks.cells(node):
+            offered = {d for cell in cells if cell.blocks(left) for d in cell.devices}
+            if any(
+                blocks.takes(pod.want).get(column) and not offered.issuperset(pod.devices)
+                for pod in pods
+            ):
+                unlimited[name].add(column)
+
+    def offers(node: Node, busy: Iterable[int]) -> Amounts:
+        return blocks.offers(node, busy) | dict.fromkeys(unlimited[node.name], PLENTY)
+
+    return DeviceColumns(offers, lambda key, want: blocks.takes(want))
+
+
 def _beside_homes(
     opened: Prepared, request: Snapshot, question: DeviceQuestion, blocks: Blocks
 ) -> Prepared:
@@ -119,7 +143,7 @@ def _beside_homes(
     loose = DeviceColumns(everything.offers, everything.takes)
     sharings = () if question.moves else _sharings(opened, request, question.policy)
     if not sharings:
-        looser = None if everything.exact else _counted(blocks)
+        looser = None if everything.exact else _looser(blocks, question)
         return with_columns(opened, question, loose, looser)
     shared = [_of_sharing(opened, request, question, blocks, s) for s in sharings]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement_service.entities.devices import Device, DeviceShare
+from placement_service.entities.devices import Device, DevicePartition, DeviceShare
 from placement_service.entities.queues import GPUS, MILLIGPUS, Queue
 from placement_service.entities.request import (
     PODS,
@@ -249,3 +249,14 @@ def test_a_share_that_counts_with_another_one_does_not_stay_alone() -> None:
     result = answer(Snapshot(larger, (old, urgent(2))), REPACK)
     assert {e.to_node for e in result.evictions} == {"nodes/h1"}
     assert len(result.bindings) == 1
+
+
+def test_a_gang_that_runs_on_no_partition_may_stay_there() -> None:
+    """Nothing comes beside one on GPUs of two pairs, nor may the gangs leave: that is the best."""
+    table = tuple(DevicePartition((i,)) for i in range(4))
+    there = replace(board(*range(4), gpus=4), partitions=table)
+    gangs = (has("odd", "h0", 0, 2), has("even", "h0", 1, 3), asking(DeviceShare(600, 600)))
+    result = answer(Snapshot((there,), gangs), REPACK)
+    assert not result.evictions
+    assert result.solution.proven
+    assert result.solution.tiers[0].value == 0
