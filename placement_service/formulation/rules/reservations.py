@@ -23,6 +23,7 @@ proven of the problem.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
@@ -314,29 +315,25 @@ class _Formulation:
     # --- columns --------------------------------------------------------------------
 
     def _hold(self, n: int, held: Sequence[_Held]) -> None:
+        """What all may use at most who own none of some reservations, for each set of these."""
         node = self.nodes[n]
-        withheld, everyone = self.draft.withheld, frozenset(range(len(self.templates)))
-        nobody: dict[str, int] = {}
-        for h in held:
-            for resource, amount in (*h.waste.items(), *(() if h.owners else h.amounts.items())):
-                if h.owners:
-                    _add(withheld, resource, n, amount, len(self.nodes))
-                else:
-                    nobody[resource] = nobody.get(resource, 0) + amount
-        some = [_Held(h.owners | self.ignoring, h.amounts) for h in held if h.owners]
-        if self.ignoring and nobody:
-            some.append(_Held(self.ignoring, nobody))
-            nobody = {}
-        for resource, amount in nobody.items():
-            _add(withheld, resource, n, amount, len(self.nodes))
+        everyone = frozenset(range(len(self.templates)))
+        nobody = [h.amounts for h in held if not h.owners]
+        some = [h for h in held if h.owners]
         for chosen in _subsets(some):
-            guests = everyone.difference(*(h.owners for h in chosen))
-            amounts = dict(nobody)
-            for h in chosen:
-                for resource, amount in h.amounts.items():
-                    amounts[resource] = amounts.get(resource, 0) + amount
+            guests = everyone.difference(self.ignoring, *(h.owners for h in chosen))
+            amounts = Counter[str]()
+            for of_some in (
+                *nobody,
+                *(h.amounts for h in chosen),
+                *(h.waste for h in some if h not in chosen),
+            ):
+                amounts.update(of_some)
             for resource, amount in amounts.items():
-                self._column(n, node, guests, resource, amount)
+                if guests == everyone:
+                    _add(self.draft.withheld, resource, n, amount, len(self.nodes))
+                else:
+                    self._column(n, node, guests, resource, amount)
 
     def _asking(self, resource: str) -> Classes:
         """The classes that ask for a resource."""
@@ -367,8 +364,8 @@ def _add(table: dict[str, Ints], resource: str, n: int, amount: int, nodes: int)
 
 
 def _subsets(held: Sequence[_Held]) -> Iterable[tuple[_Held, ...]]:
-    """All sets of at least one."""
-    return chain.from_iterable(combinations(held, k) for k in range(1, len(held) + 1))
+    """All sets of them, also the empty one."""
+    return chain.from_iterable(combinations(held, k) for k in range(len(held) + 1))
 
 
 def _connected(owned: Sequence[frozenset[int]], classes: Sequence[int]) -> list[list[int]]:

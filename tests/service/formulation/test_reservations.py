@@ -119,6 +119,21 @@ class TestRestricted:
         placed = self.SCENARIO.gang("a", Group("own", pods=2, gpus=4)).place()
         assert len(used(placed.expect(placed=("a",)))) == 1
 
+    def test_what_owners_cannot_take_is_there_for_who_ignores_reservations(self) -> None:
+        scenario = Scenario("x1=8").hold("held", "x1", 5, "own", restricted=True)
+        ignoring = Group("w", pods=1, gpus=8, asks={"ignores_reservations": True})
+        scenario = scenario.gang("a", Group("own", pods=1, gpus=2)).gang("b", ignoring)
+        scenario.place().expect(placed=("b",))
+
+    def test_what_owners_of_one_cannot_take_stays_held_beside_another(self) -> None:
+        """Ten GPUs, five of them for pods of two, and three for others. Two pods of two leave a
+        GPU that nobody gets, and the third takes the two that are free.
+        """
+        scenario = Scenario("x1=10").hold("held", "x1", 5, "own", restricted=True)
+        scenario = scenario.hold("more", "x1", 3, "others")
+        scenario = scenario.gang("a", Group("own", pods=3, gpus=2)).gang("b", pods=1, gpus=1)
+        scenario.gang("c", Group("others", pods=1, gpus=5)).place().expect(placed=("a",))
+
     def test_what_does_not_fit_is_nobodys(self) -> None:
         scenario = self.SCENARIO.gang("a", Group("own", pods=3, gpus=3, min=1))
         # One in the four that are held, one in the four that are not.
