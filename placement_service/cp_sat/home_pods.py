@@ -28,9 +28,9 @@ class HomePods:
                     mine += [(v, pods_of(g, home.demand)) for v in here]
 
     def _of_movable(self, g: Gang) -> None:
-        """A gang moves whole, or only its extras do."""
+        """A gang moves whole, where it may, or only its extras do."""
         cp = self._variables.cp
-        stays = cp.new_bool_var("")
+        stays = cp.new_int_var(int(g.only_extras), 1, "")
         kept: dict[tuple[int, int], Var] = {}
         for home in g.home:
             for j, v in self._variables.at_class[g.index, home.demand].items():

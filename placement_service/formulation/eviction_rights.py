@@ -199,7 +199,7 @@ class EvictionRights:
         if gang.not_preemptible:
             return False
         if self._policy.eviction is EvictionPolicy.REPACK:
-            return bool(self._winners)
+            return bool(self._winners) and (_has_extras(gang) or not self.keeps_its_minimum(gang))
         victim = self.victim(gang)
         return any(self.kind(winner, victim) is not None for winner in self._winners)
 
@@ -321,3 +321,7 @@ class EvictionRights:
             for some in found
             if some != every
         ]
+
+
+def _has_extras(gang: PodGang) -> bool:
+    return any(group.running_count > group.min_replicas for group in gang.groups)

@@ -58,6 +58,7 @@ class GangDraft:
         self.index = index
         self._homes = homes
         self._minimums = minimums = prepared.minimums
+        self._only_extras = index in prepared.only_extras
         self._only_stays = prepared.only_stays
         self._closed = prepared.closed
         #: Where pods are that stay at home or go, by their sets.
@@ -198,6 +199,7 @@ class GangDraft:
             ),
             home=tuple(sorted(self._home(demands))),
             keeps=tuple(self._keeps(demands)),
+            only_extras=self._only_extras,
             only_stays=frozenset(
                 DemandIdx(i)
                 for i, d in enumerate(demands)

@@ -111,10 +111,12 @@ def kept_by_demand(gang: Gang, units: Units) -> dict[int, int]:
 
 
 def may_lie_so(gang: Gang, units: Units) -> bool:
-    """Whether the plan keeps to `Gang.only_stays`: no unit of a gang that moves is where it could
-    only stay.
+    """Whether the plan keeps to `only_extras` and `only_stays`: a gang of which only extras may
+    move does not move whole, and no unit of one that does is where it could only stay.
     """
-    if not gang.only_stays or kept_by_demand(gang, units):
+    if not (gang.only_extras or gang.only_stays) or kept_by_demand(gang, units):
         return True
+    if gang.only_extras:
+        return False
     there = {(d, n) for d, n, _ in units}
     return not any(h.demand in gang.only_stays and (h.demand, h.node) in there for h in gang.home)

@@ -32,7 +32,8 @@ class Prepared:
     `homes` are the running pods of gangs that may give way, in the indices of `snapshot`:
     the plan in which nothing moves. New groups stand behind the old ones. `minimums` are,
     only where gangs are moved and not evicted, the pods of each group that have to
-    stay at home for the rest of the gang to stay. `only_stays` are sets of one pod that has
+    stay at home for the rest of the gang to stay; of the gangs `only_extras` so many stay in any
+    case. `only_stays` are sets of one pod that has
     devices which its node gives nobody now: it is at home where it stays, and not where its gang
     moves. `tied` are sets of one pod where a gang that stays or moves whole has several pods with
     devices on the node: columns count what they hold there together. `closed` are nodes, by their
@@ -47,6 +48,7 @@ class Prepared:
     snapshot: Snapshot
     homes: tuple[Assignment, ...] = ()
     minimums: Mapping[GroupOf, int] = field(default_factory=dict)
+    only_extras: frozenset[int] = frozenset()
     only_stays: frozenset[SetOf] = frozenset()
     tied: frozenset[SetOf] = frozenset()
     closed: Mapping[SetOf, frozenset[int]] = field(default_factory=dict)

@@ -120,8 +120,9 @@ class Gang:
 
     A running gang that may give way (see `running_gangs`) is pending, and `home` are its
     units where they run. `keeps`, only of a gang that may be moved, is what has to stay at
-    home of each requirement for the rest to stay. Units of `only_stays` are at
-    home where they stay, and never where the gang moves.
+    home of each requirement for the rest to stay; with `only_extras` it stays in any case, and only
+    the rest may move. Units of `only_stays` are at home where they stay, and never where the gang
+    moves.
 
     `waited` is in seconds, 0 for a gang that has just arrived. `runs_in_part` is true
     while its minimum is not met though some of its pods run.
@@ -143,6 +144,7 @@ class Gang:
     runs_in_part: bool
     home: tuple[UnitsOnNode, ...] = ()
     keeps: tuple[int, ...] = ()
+    only_extras: bool = False
     only_stays: frozenset[DemandIdx] = frozenset()
     queue_rows: tuple[int, ...] = ()
     guarantee: int = -1

@@ -79,7 +79,8 @@ def open_running_gangs(
     if not chosen:
         opened = Prepared(snapshot)
     elif moves:
-        opened = open_for_moves(snapshot, policy, chosen)
+        young = {i for i in chosen if rights.keeps_its_minimum(snapshot.gangs[i])}
+        opened = replace(open_for_moves(snapshot, policy, chosen), only_extras=frozenset(young))
     else:
         opened = open_for_evictions(snapshot, chosen, rights)
         if rights.in_turn:

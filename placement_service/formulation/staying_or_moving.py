@@ -77,8 +77,8 @@ def open_for_moves(snapshot: Snapshot, policy: Policy, chosen: frozenset[int]) -
         ),
         tuple(homes),
         minimums,
-        frozenset(only_stays),
-        frozenset(tied),
+        only_stays=frozenset(only_stays),
+        tied=frozenset(tied),
     )
 
 

@@ -118,7 +118,7 @@ class Prices:
                 rank = min(ranks[g.priority], 20)
                 if not g.keeps:
                     self.value[g.index] = max(1, g.value) / UNITS_PER_GPU * NEXT_RANK**rank
-                if g.index not in self._bases:
+                if g.index not in self._bases and not g.only_extras:
                     # A moved gang still runs, so its priority does not count.
                     self._priority[g.index] = NOBODYS if g.keeps else g.priority
                 self.see(g.index, plan.get(g.index, ()))

@@ -142,6 +142,33 @@ def test_one_move_joins_two_halves() -> None:
     assert result.solution.proven
 
 
+def young(gang: PodGang) -> PodGang:
+    return replace(gang, start=1000, minimum_run_time=600)
+
+
+def test_a_gang_that_has_not_run_long_enough_is_not_moved_whole() -> None:
+    """The two pods of the other are moved, though one pod of the young gang would do."""
+    question = halves(young(running("a", "n0")), running("b", "n1", "n1", gpus=2))
+    result = answer(replace(question, as_of=1500), REPACK)
+    assert result.evicted() == ["b", "b"]
+    assert result.solution.proven
+    assert answer(replace(question, as_of=1600), REPACK).evicted() == ["a"]
+
+
+def test_extras_of_a_gang_that_has_not_run_long_enough_are_moved() -> None:
+    nodes = (node("n0", used=8), node("n1", used=4))
+    elastic = young(running("a", "n0", "n0", "n1", minimum=2))
+    question = replace(Snapshot(nodes, (elastic, urgent(gpus=4))), as_of=1500)
+    assert not answer(question, REPACK).evictions
+    whole = replace(question, nodes=(*nodes, node("n2", used=4)), gangs=(elastic, urgent()))
+    result = answer(whole, REPACK)
+    assert result.evicted() == ["a"]
+    assert result.solution.proven
+    assert not answer(
+        replace(whole, gangs=(young(running("a", "n0", "n0", "n1")), urgent())), REPACK
+    ).evictions
+
+
 def test_what_is_fixed_stays() -> None:
     fixed = replace(running("a", "n0"), not_preemptible=True)
     result = answer(halves(fixed, running("b", "n1")), REPACK)
