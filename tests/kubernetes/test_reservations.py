@@ -220,3 +220,32 @@ def test_labels_that_owners_are_matched_by_are_sent() -> None:
         gang(podgroups=[group("w", "a")]),
     )  # fmt: skip
     assert dict(sent.gangs[0].groups[0].pod_sets[0].template.labels) == {"app": "x"}
+
+
+def test_pods_that_are_named_together_get_a_label_that_says_so() -> None:
+    """The one of the set that is not named is a set of its own, and no owner."""
+    controlled = {"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]}
+    owners = [{"controller": {"kind": "Job", "name": "j"}}, *BY_LABEL]
+    sent = request(
+        node("n1"), reservation(owners=owners, allocateOnce=False),
+        pod("a", metadata=controlled), pod("b", metadata=controlled), pod("c"),
+        gang(podgroups=[group("w", "a", "b", "c")]),
+    )  # fmt: skip
+    own = {"reservations/r": "owner"}
+    assert [dict(o.selector.match_labels) for o in sent.snapshot.reservations[0].owners] == [
+        {"app": "x"},
+        own,
+    ]
+    sets = sent.gangs[0].groups[0].pod_sets
+    assert [(len(s.pods), dict(s.template.labels)) for s in sets] == [(2, own), (1, {})]
+
+
+def test_a_pod_that_several_reservations_name_gets_a_label_of_each() -> None:
+    named = [{"object": {"namespace": "ml", "name": "a"}}]
+    sent = request(
+        node("n1"), reservation("r", owners=named), reservation("s", owners=named), pod("a"),
+        gang(podgroups=[group("w", "a")]),
+    )  # fmt: skip
+    (one,) = sent.gangs[0].groups[0].pod_sets
+    assert dict(one.template.labels) == {"reservations/r": "owner", "reservations/s": "owner"}
+    assert not any(o.pod for r in sent.snapshot.reservations for o in r.owners)

@@ -5,12 +5,15 @@
 - One that serves a single pod and has it no longer holds anything: what that pod left over is free
   for all.
 - Owners that the service cannot match by itself (controllers, parts of a reference) and
-  reservations with taints are resolved to the pods of the input that may use them.
+  reservations with taints are resolved to the pods of the input that may use them. To the service
+  the pods of a set are alike, so pods that are named together, or several times, get a label of
+  each reservation that names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -47,6 +50,8 @@ class Reservations:
         selectors: list[LabelSelector],
     ) -> None:
         self.messages = messages
+        #: Further labels of pods, by their resource names.
+        self.labels = _labels_of_owners(messages)
         #: Selectors that look at labels of pods.
         self.selectors = selectors
         self._users = users
@@ -195,6 +200,27 @@ class _Reader:
                     and all(_tolerates(pod, taint) for taint in taints)
                 ]
         return owners
+
+
+def _labels_of_owners(messages: Sequence[v1.Reservation]) -> dict[str, dict[str, str]]:
+    """Labels for pods that reservations name, which then know them by these."""
+    named = [list(dict.fromkeys(o.pod for o in r.owners if o.pod)) for r in messages]
+    times = Counter(pod for pods in named for pod in pods)
+    labels: dict[str, dict[str, str]] = {}
+    for reservation, pods in zip(messages, named, strict=True):
+        alone = len(pods) == len(reservation.owners) and (
+            reservation.allocate_once or len(pods) == 1
+        )
+        if not pods or (alone and all(times[pod] == 1 for pod in pods)):
+            continue
+        own = {reservation.name: "owner"}
+        others = [owner for owner in reservation.owners if not owner.pod]
+        del reservation.owners[:]
+        reservation.owners.extend(others)
+        reservation.owners.add().selector.match_labels.update(own)
+        for pod in pods:
+            labels.setdefault(pod, {}).update(own)
+    return labels
 
 
 def _is(reference: At, pod: Pod) -> bool:

@@ -28,6 +28,7 @@ class Templates:
 
     `movable` are the running ones that may be moved, so that others may keep them away, too.
     `watched` are further selectors that look at labels, each with its namespace ("" for all).
+    `added` are labels that pods get besides, by their resource names.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class Templates:
         running: Iterable[Pod],
         movable: Iterable[Pod] = (),
         watched: Iterable[tuple[str, LabelSelector]] = (),
+        added: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        self._added = added or {}
         self._pending = tuple(pending)
         self._running = tuple(running)
         self._movable = {pod.key: pod for pod in movable}
@@ -54,6 +57,8 @@ class Templates:
     def of(self, pod: Pod) -> v1.PodTemplate:
         """The template of a pod; one and the same object for pods that ask for the same."""
         labels = self._seen(pod)
+        if self._added:
+            labels += tuple(sorted(self._added.get(pod.resource_name, {}).items()))
         key = (id(pod.spec), id(pod.needs), labels)
         template = self._by_spec.get(key)
         if template is None:

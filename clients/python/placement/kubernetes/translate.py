@@ -142,6 +142,7 @@ def translate(
         running=(p for several in by_node.values() for p in several),
         movable=(pod for pod in members.values() if pod.node),
         watched=_watched(budgets, reservations),
+        added=reservations.labels,
     )
     messages = GangMessages(
         gangs, pods, templates, priorities, queues, reservations, devices.given
