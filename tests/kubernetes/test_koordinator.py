@@ -185,3 +185,8 @@ def test_a_pod_group_counts_before_the_annotations_of_its_pods() -> None:
     both = member("a", "g")
     both["metadata"]["annotations"] = {GANG + "name": "g", GANG + "min-available": "9"}
     assert groups(only_gang(node(), both, pod_group("g", 3))) == {"g": (3, 1)}
+
+
+def test_a_pod_group_has_the_pods_whose_annotation_names_it() -> None:
+    sent = only_gang(node(), pod_group("g", 3), annotated("a", "g"), member("b", "g"))
+    assert groups(sent) == {"g": (3, 2)}

@@ -1,7 +1,7 @@
 """Koordinator's gangs: PodGroups, gangs by annotation alone, and groups of gangs.
 
-- A pod belongs to the PodGroup that its label names, else to the gang of its annotation. The
-  PodGroup counts before annotations of pods.
+- A pod belongs to the PodGroup that its label names, else to the gang of its annotation. Where a
+  PodGroup has that name, it counts before the annotations of pods.
 - Gangs of one gang group run together or not at all. Here they are one gang with a group for
   each; the answer names each of them.
 - The layers of the ClusterNetworkTopology named "default" are paths of labels (see
@@ -101,11 +101,12 @@ def read_koordinator_gangs(
     for pod in pods.values():
         if pod.key in taken:
             continue
-        named = pod.labels.get(POD_GROUP_LABEL, "")
-        if (pod.namespace, named) in groups:
-            members.setdefault((pod.namespace, named), []).append(pod)
-        elif name := pod.annotations.get(GANG_NAME):
-            by_annotation.setdefault((pod.namespace, name), []).append(pod)
+        label = pod.namespace, pod.labels.get(POD_GROUP_LABEL, "")
+        note = pod.namespace, pod.annotations.get(GANG_NAME, "")
+        if label in groups or note in groups:
+            members.setdefault(label if label in groups else note, []).append(pod)
+        elif note[1]:
+            by_annotation.setdefault(note, []).append(pod)
     parts: dict[Key, _Part] = {}
     for key, one in groups.items():
         findings: Findings = {}
@@ -115,8 +116,7 @@ def read_koordinator_gangs(
         parts[key] = _part(one, minimum, members.get(key, []), notes)
         problems += [one.problem(*finding) for finding in findings]
     for key, several in by_annotation.items():
-        if key not in parts:
-            parts[key] = _part_of_pods(key, several, problems)
+        parts[key] = _part_of_pods(key, several, problems)
     return _gangs(parts, layers, paths, problems)
 
 
