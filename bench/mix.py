@@ -21,7 +21,7 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
-from placement_service.entities.request import PodGang, PodTemplate, Snapshot
+from placement_service.entities.request import PodGang, PodSet, PodTemplate, Snapshot
 
 
 def mix(
@@ -34,19 +34,34 @@ def mix(
     extras: float = 0.0,
     scaled: float = 0.0,
     priorities: int = 1,
+    domains: int = 0,
 ) -> Snapshot:
     """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
 
     5,152 nodes by default. `extras` is the share of the training gangs that have a quarter of
     their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
-    the first are gangs of their own.
+    the first are gangs of their own. With `domains` the pods of whole trays are in a ComputeDomain
+    of their gang.
     """
     rng = random.Random(f"mix {seed}")
     nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
     jobs = _jobs(rng, gangs, load * free_trays(nodes))
-    return Snapshot(
-        tuple(nodes),
-        tuple(g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities)),
+    made = (g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities))
+    return Snapshot(tuple(nodes), tuple(map(_in_a_domain, made) if domains else made))
+
+
+def _in_a_domain(one: PodGang) -> PodGang:
+    """The gang with its pods of whole trays in a ComputeDomain of its own."""
+    template = replace(WHOLE_TRAY, compute_domain=f"{one.namespace}/{one.name}")
+
+    def of(pods: PodSet) -> PodSet:
+        return replace(pods, template=template) if pods.template == WHOLE_TRAY else pods
+
+    return replace(
+        one,
+        groups=tuple(
+            replace(group, pod_sets=tuple(map(of, group.pod_sets))) for group in one.groups
+        ),
     )
 
 

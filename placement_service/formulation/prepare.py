@@ -1,7 +1,7 @@
 """Expresses some rules by others, so that no later stage has to know them.
 
-Running gangs that may give way become gangs to decide about, ComputeDomains become labels
-and rules between pods, devices become resources.
+Rules that say nothing more than room does are dropped. Running gangs that may give way become gangs
+to decide about, ComputeDomains become labels and rules between pods, devices become resources.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import replace
 from placement_service.entities.request import Policy, Snapshot
 from placement_service.formulation.compute_domains import with_compute_domains
 from placement_service.formulation.devices import CannotStayError, with_devices
+from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.running_gangs import open_running_gangs
 
 
 def prepare(snapshot: Snapshot, policy: Policy) -> Prepared:
     """A valid snapshot in the rules that `formulate` knows."""
+    snapshot = without_implied_rules(snapshot)
     closed: frozenset[int] = frozenset()
     while True:
         opened = open_running_gangs(snapshot, policy, closed=closed)
