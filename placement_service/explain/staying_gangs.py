@@ -16,6 +16,7 @@ from placement_service.entities.request import (
     Snapshot,
 )
 from placement_service.explain.wording import queue_word
+from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.running_gangs import (
     RunningOn,
@@ -23,7 +24,7 @@ from placement_service.formulation.running_gangs import (
     growing,
     keeps_its_levels,
 )
-from placement_service.formulation.running_rules import kept_away, out_of_place, unwelcome
+from placement_service.formulation.running_rules import out_of_place, unwelcome, with_all_terms
 
 
 class Protection(NamedTuple):
@@ -49,10 +50,6 @@ _UNWELCOME = _Words(
     "1 pod on a node that would not take it again",
     "{} pods on nodes that would not take them again",
 )
-_KEPT_AWAY = _Words(
-    "1 pod that required anti-affinity of other pods keeps away, which is not moved",
-    "{} pods that required anti-affinity of other pods keeps away, which are not moved",
-)
 
 
 class StayingGangs:
@@ -64,15 +61,18 @@ class StayingGangs:
         self._by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
         self._queues = {"", *(queue.name for queue in snapshot.queues)}
         self._growing = growing(snapshot)
+        #: By name, without rules that say no more than room does.
+        bare = without_implied_rules(snapshot)
+        self._bare = {gang.name: gang for gang in bare.gangs}
         #: Pods that break a rule about other pods where they are.
-        self.misplaced = out_of_place(snapshot)
+        self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
         self._by_pods = {_MISPLACED: self.misplaced}
         if moves:
-            self._by_pods |= {_UNWELCOME: unwelcome(snapshot), _KEPT_AWAY: kept_away(snapshot)}
+            self._by_pods[_UNWELCOME] = unwelcome(bare)
 
     def why(self, gang: PodGang) -> Protection | None:
         """What a gang has that keeps it, None where nothing is found."""
-        return next(self._causes(gang), None)
+        return next(self._causes(self._bare[gang.name]), None)
 
     def _causes(self, gang: PodGang) -> Iterator[Protection]:
         missing = sum(group.missing for group in gang.groups)
@@ -130,8 +130,6 @@ def _rules(template: PodTemplate, *, moves: bool) -> Iterator[str]:
         yield "that ignore reservations, which are not moved"
     if template.required_affinity:
         yield "with required affinity, which are not moved"
-    if template.required_anti_affinity:
-        yield "with required anti-affinity, which are not moved"
     if template.spread_constraints:
         yield "that are spread, which are not moved"
 

@@ -22,11 +22,11 @@ require reservations or want network devices. Where extras come with their prior
 if it has extras and its minimum must run: that is a priority above all others, which its extras do
 not have.
 
-Pods with rules about other pods may be evicted but not moved: the request does not list whom only
-their rules see. Neither are pods that such a rule of running pods keeps away, nor pods on nodes
-that would not take them again, nor pods in a ComputeDomain: each that moves would be a kind of pods
-of its own for every model. Nor are pods that ignore reservations: these hold their room beside such
-a pod while it stays, but not where it comes.
+Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
+a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
+nor pods in a ComputeDomain that may share a node with another one (see `implied_rules`): each that
+moves would be a kind of pods of its own for every model. Nor are pods that ignore reservations:
+these hold their room beside such a pod while it stays, but not where it comes.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -61,7 +61,7 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
-from placement_service.formulation.running_rules import kept_away, out_of_place, unwelcome
+from placement_service.formulation.running_rules import out_of_place, unwelcome, with_all_terms
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
@@ -72,8 +72,10 @@ def open_running_gangs(
     """The snapshot with all gangs open that the policy allows to disturb, except `closed`."""
     if policy.eviction is EvictionPolicy.NONE:
         return Prepared(snapshot)
-    rights = EvictionRights(snapshot, policy, each_alone=True)
     moves = policy.eviction is EvictionPolicy.REPACK
+    if moves:
+        snapshot = with_all_terms(snapshot)
+    rights = EvictionRights(snapshot, policy, each_alone=True)
     able = frozenset(_able(snapshot, policy, rights, moves=moves)) - frozenset(closed)
     chosen = able if moves else _without_bases_of_others(snapshot, able)
     if not chosen:
@@ -125,7 +127,7 @@ def _able(
     by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
     staying = out_of_place(snapshot)
     if moves:
-        staying |= kept_away(snapshot) | unwelcome(snapshot)
+        staying |= unwelcome(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -305,13 +307,18 @@ def _shares_devices(gang: PodGang) -> bool:
 
 def _has_other_rules(template: PodTemplate, *, moves: bool) -> bool:
     """Whether the problem cannot express all rules of pods that run."""
-    about_pods = (
-        template.required_affinity or template.required_anti_affinity or template.spread_constraints
-    )
     return bool(
-        (moves and (about_pods or template.compute_domain or template.ignores_reservations))
-        or template.same_pcie_nics
+        template.same_pcie_nics
         or template.required_reservation
+        or (
+            moves
+            and (
+                template.required_affinity
+                or template.spread_constraints
+                or template.compute_domain
+                or template.ignores_reservations
+            )
+        )
     )
 
 

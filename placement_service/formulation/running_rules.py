@@ -11,11 +11,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from placement_service.entities.node import HostPort
-from placement_service.entities.request import BoundPod, PodAffinityTerm, PodTemplate, Snapshot
+from placement_service.entities.request import (
+    BoundPod,
+    PodAffinityTerm,
+    PodTemplate,
+    RunningPod,
+    Snapshot,
+)
 from placement_service.formulation.levels import Levels
 from placement_service.formulation.node_eligibility import NodeMasks
 from placement_service.formulation.pod_selectors import PodSelectors
@@ -27,30 +34,17 @@ def out_of_place(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(name for rule in several for name in rule(snapshot))
 
 
-def kept_away(snapshot: Snapshot) -> frozenset[str]:
-    """The names of running pods, among those in pod sets, that others keep away by required
-    anti-affinity of which the list of running pods says nothing: it need not, where no pod waits
-    that the rule sees. So the problem does not know where these pods may go.
+def with_all_terms(snapshot: Snapshot) -> Snapshot:
+    """The snapshot whose list of running pods also says whom those in pod sets keep away.
+
+    It need not, where no pod waits that the rule sees, but pods that are moved meet the rule, too.
     """
-    listed = {pod.name: set(pod.required_anti_affinity) for pod in snapshot.running_pods}
-    untold = dict.fromkeys(
-        term
-        for pod, template in _told(snapshot, lambda t: t.required_anti_affinity)
-        for term in template.required_anti_affinity
-        if term not in listed.get(pod.name, ())
-    )
-    if not untold:
-        return frozenset()
-    selectors = PodSelectors(snapshot)
-    avoided = np.any([selectors.matched(term) for term in untold], axis=0)
-    return frozenset(
-        pod.name
-        for gang in snapshot.gangs
-        for group in gang.groups
-        for s in group.pod_sets
-        if s.bound_pods and avoided[selectors.position(gang.namespace, s.template)]
-        for pod in s.bound_pods
-    )
+    listed = {pod.name: pod for pod in snapshot.running_pods}
+    for pod, template in _told(snapshot, lambda t: t.required_anti_affinity):
+        known = listed.get(pod.name) or RunningPod(pod.name, pod.node, template.labels)
+        terms = (*known.required_anti_affinity, *template.required_anti_affinity)
+        listed[pod.name] = replace(known, required_anti_affinity=tuple(dict.fromkeys(terms)))
+    return replace(snapshot, running_pods=tuple(listed.values()))
 
 
 def unwelcome(snapshot: Snapshot) -> frozenset[str]:

@@ -143,7 +143,9 @@ def test_running_pods_whose_own_rule_sees_a_waiting_pod_are_sent_with_that_rule(
 
 
 def test_a_running_pod_is_sent_that_keeps_away_one_that_may_be_moved() -> None:
-    """Where that one belongs to a gang; what pods of gangs keep away, their templates say."""
+    """Where that one belongs to a gang. What a pod of a gang keeps away its template says, so it is
+    not sent, but whom it keeps away is: it may be moved there.
+    """
     found = running(
         node("n1"),
         pod("r", nodeName="n1", affinity=away_from("team", "blue")),
@@ -152,8 +154,20 @@ def test_a_running_pod_is_sent_that_keeps_away_one_that_may_be_moved() -> None:
         pod("a"),
         gang(podgroups=[group("w", "a", "b", "c")]),
     )
-    assert set(found) == {"r"}
+    assert set(found) == {"r", "b"}
     assert found["r"].required_anti_affinity
+
+
+def test_pods_that_run_do_not_look_for_others_by_affinity_or_spread() -> None:
+    """They are not moved."""
+    near = {"podAffinity": {REQUIRED: away_from("team", "blue")["podAntiAffinity"][REQUIRED]}}
+    assert not running(
+        node("n1"),
+        pod("b", nodeName="n1", labels={"team": "blue"}),
+        pod("c", nodeName="n1", affinity=near),
+        pod("a"),
+        gang(podgroups=[group("w", "a", "c")]),
+    )
 
 
 def test_a_running_pods_rule_over_some_namespaces_is_taken_to_cover_all() -> None:

@@ -236,14 +236,16 @@ def test_a_gang_that_cannot_give_way_says_why(fields: dict[str, Any], said: str)
     [
         ({"asks": {"compute_domain": "ml/d"}}, "in ComputeDomain ml/d"),
         ({"near": (near("rack", app="x"),)}, "with required affinity"),
-        ({"away": (near("rack", app="x"),)}, "with required anti-affinity"),
         ({"spread": (spread("rack", app="x"),)}, "that are spread"),
     ],
 )
 def test_a_gang_that_cannot_be_moved_says_why(fields: dict[str, Any], said: str) -> None:
-    scenario = Scenario("r1: x1=4/8 x2=0/4").gang(
+    scenario = Scenario("r1: x1=4/8 x2=0/4 x3=4/4").gang(
         "old", replace(old("old", "x1", gpus=4), **fields)
     )
+    # So it matters which ComputeDomain a pod is in.
+    *others, last = scenario.nodes
+    scenario = replace(scenario, nodes=(*others, replace(last, compute_domain="ml/e")))
     *_, reason = ask(scenario.gang("urgent", pods=1, gpus=8), EvictionPolicy.REPACK)
     assert reason.message == (
         f"gang old (priority 0) has pods {said}, which are not moved; without it the gang would "
@@ -251,16 +253,15 @@ def test_a_gang_that_cannot_be_moved_says_why(fields: dict[str, Any], said: str)
     )
 
 
-def test_a_gang_that_a_rule_of_others_keeps_away_says_so() -> None:
-    """The rule is not listed, as no pod waits that it sees."""
-    keeper = replace(old("keeper", "x2", gpus=4), away=(near(HOSTNAME, app="old"),))
-    scenario = Scenario("r1: x1=4/8 x2=0/4").gang("old", old("old", "x1", gpus=4))
-    scenario = scenario.gang("keeper", keeper).gang("urgent", pods=1, gpus=8)
+def test_a_gang_that_stays_for_another_reason_does_not_name_a_rule_that_changes_nothing() -> None:
+    """No pod has room beside those of its ComputeDomain, nor beside those that it keeps away."""
+    scenario = Scenario("r1: x1=0/8 x2=0/8").node("x1", taints=["gpu"])
+    group = replace(old("old", "x1", gpus=8), away=(near(HOSTNAME, group="w"),))
+    group = replace(group, asks={"compute_domain": "ml/d"})
+    urgent = Group("w", pods=1, gpus=8, tolerate=("gpu",))
+    scenario = scenario.gang("old", group).gang("urgent", urgent)
     *_, reason = ask(scenario, EvictionPolicy.REPACK)
-    assert reason.message == (
-        "gang old (priority 0) has 1 pod that required anti-affinity of other pods keeps away, "
-        "which is not moved; without it the gang would fit; its own priority is 0."
-    )
+    assert "would not take it again" in reason.message
 
 
 def test_a_gang_on_a_node_that_would_not_take_it_again_says_so() -> None:

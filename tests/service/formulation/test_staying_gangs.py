@@ -113,7 +113,7 @@ def _near(level: str) -> PodAffinityTerm:
     [
         pytest.param(lambda g: asking(g, compute_domain="d"), id="ComputeDomain"),
         pytest.param(lambda g: asking(g, ignores_reservations=True), id="ignores reservations"),
-        pytest.param(lambda g: asking(g, required_anti_affinity=(_near("rack"),)), id="repelled"),
+        pytest.param(lambda g: asking(g, required_affinity=(_near("rack"),)), id="attracted"),
         pytest.param(
             lambda g: asking(
                 g,

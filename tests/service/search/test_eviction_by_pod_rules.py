@@ -122,17 +122,50 @@ def test_a_gang_stays_with_a_port(
 
 
 @pytest.mark.parametrize("key", [HOSTNAME, "rack"])
-@pytest.mark.parametrize("policy", [PREEMPT, REPACK])
-def test_a_gang_is_evicted_that_keeps_others_away(policy: Policy, key: str) -> None:
-    """It is not moved, because the request does not list all that its own rules see."""
+def test_a_gang_is_evicted_that_keeps_others_away(key: str) -> None:
     old = asking(running("old", "n0", gpus=1), required_anti_affinity=away("urgent", key))
     mine = asking(urgent(1), labels={"app": "urgent"})
     at = (node("n0", used=1, rack="r0"),)
-    result = answer(Snapshot(at, (old, mine), listed(old)), policy)
-    evicted = policy is PREEMPT
-    assert result.evicted() == ["old"] * evicted
-    assert len(result.bindings) == evicted
-    assert result.solution.proven is evicted
+    result = answer(Snapshot(at, (old, mine), listed(old)), PREEMPT)
+    assert result.evicted() == ["old"]
+    assert len(result.bindings) == 1
+    assert result.solution.proven
+
+
+@pytest.mark.parametrize(("key", "to"), [(HOSTNAME, "n1"), ("rack", "n2")])
+def test_a_gang_is_moved_that_keeps_others_away(key: str, to: str) -> None:
+    """The waiting pod has room on the first node only, and there no pod of the gang stays."""
+    old = asking(running("old", "n0", gpus=1), required_anti_affinity=away("urgent", key))
+    mine = asking(urgent(2), labels={"app": "urgent"})
+    at = (
+        node("n0", used=1, rack="r0"),
+        node("n1", gpus=1, rack="r0"),
+        node("n2", gpus=1, rack="r1"),
+    )
+    result = answer(Snapshot(at, (old, mine), listed(old)), REPACK)
+    moved = [e.to_node for e in result.evictions]
+    assert moved in ([f"nodes/{to}"], ["nodes/n2"])
+    assert [b.node for b in result.bindings] == ["nodes/n0"]
+    assert result.solution.proven
+
+
+def test_pods_that_avoid_each_other_do_so_where_they_are_moved() -> None:
+    """Two of them share neither the node that is free nor the one with a third pod like them."""
+    term = away("old")
+    old = asking(running("old", "n0", "n1", gpus=1), required_anti_affinity=term)
+    like = replace(running("like", "n2", gpus=1), not_preemptible=True)
+    like = asking(like, labels={"app": "old"})
+    at = tuple(node(f"n{i}", gpus=4 if i > 1 else 2, used=i < 3) for i in range(5))
+    new = replace(gang("new", pods=2, gpus=2), priority=100)
+    result = answer(Snapshot(at[:4], (old, like, new), listed(old, like)), REPACK)
+    assert not [b for b in result.bindings if b.node in ("nodes/n0", "nodes/n1")]
+    assert result.solution.proven
+    crowded = replace(new, groups=gang("new", pods=4, gpus=2).groups)
+    result = answer(Snapshot(at[:4], (old, like, crowded), listed(old, like)), REPACK)
+    assert not result.bindings
+    result = answer(Snapshot(at, (old, like, crowded), listed(old, like)), REPACK)
+    assert len(result.bindings) == 4
+    assert result.solution.proven
 
 
 def test_pods_of_a_gang_that_keep_others_away_stay_together() -> None:
@@ -205,11 +238,13 @@ def test_a_gang_is_not_moved_near_a_pod_that_keeps_it_away() -> None:
     )
     (broken,) = verify(question, REPACK, careless.bindings, careless.evictions)
     assert "keeps pod namespaces/ml/pods/old-0 away" in broken
-    assert not opened(question, REPACK)
-    # Where it is listed, the problem knows where else the gang may go.
-    elsewhere = replace(question, nodes=(*at, node("n2", gpus=1)), running_pods=listed(keeper))
+    elsewhere = replace(question, nodes=(*at, node("n2", gpus=1)))
     result = answer(elsewhere, REPACK)
-    assert [e.to_node for e in result.evictions] == ["nodes/n2"]
+    assert [(e.pod[-8:], e.to_node) for e in result.evictions] in (
+        [("ds/old-0", "nodes/n2")],
+        [("keeper-0", "nodes/n2")],
+    )
+    assert result.solution.proven
 
 
 def test_labels_that_no_rule_looks_at_may_be_listed_otherwise() -> None:

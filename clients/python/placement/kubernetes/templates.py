@@ -24,9 +24,9 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Templates:
-    """Makes templates of pods, and lists the `running` pods that `pending` ones must know.
+    """Makes templates of pods, and lists the `running` pods that those which may come must know.
 
-    `movable` are the running ones that may be moved, so that others may keep them away, too.
+    These are the `pending` ones and the `movable` ones, which run and may be moved.
     `watched` are further selectors that look at labels, each with its namespace ("" for all).
     `added` are labels that pods get besides, by their resource names.
     """
@@ -68,9 +68,7 @@ class Templates:
         return template
 
     def running_pods(self) -> list[v1.RunningPod]:
-        """The running pods that a pending pod's rule sees, or whose own rule sees one that may
-        come.
-        """
+        """The running pods that see one that may come, or that the rule of such a one sees."""
         looks = self._looks()
         pending = self._anchored(self._pending)
         all_that_come = self._anchored((*self._pending, *self._movable.values()))
@@ -112,17 +110,20 @@ class Templates:
         return found
 
     def _looks(self) -> _Anchored[_Look]:
-        """Every rule between pods of a pending pod, each once."""
-        carriers = {
-            (id(p.spec), self._identity(p)): p.spec
-            for p in self._pending
-            if p.spec.has_rules_between_pods
-        }
+        """Every rule by which a pod that may come looks for others, each once."""
+        carriers: dict[tuple[int, _Identity], tuple[PodSpec, bool]] = {}
+        # Only pending pods come with their affinity and spread: others are not moved.
+        for pods, pending in ((self._pending, True), (self._movable.values(), False)):
+            for pod in pods:
+                if pod.spec.has_rules_between_pods if pending else pod.spec.anti_affinity:
+                    carriers.setdefault((id(pod.spec), self._identity(pod)), (pod.spec, pending))
         known: set[tuple[str, _Rule]] = set()
         looks: _Anchored[_Look] = _Anchored()
-        for (_, (namespace, labels)), spec in carriers.items():
+        for (_, (namespace, labels)), (spec, pending) in carriers.items():
             own = dict(labels)
-            rules: tuple[_Rule, ...] = (*spec.affinity, *spec.anti_affinity, *spec.spread)
+            rules: tuple[_Rule, ...] = spec.anti_affinity
+            if pending:
+                rules = (*spec.affinity, *rules, *spec.spread)
             for rule in rules:
                 resolved = rule.resolved(own)
                 if resolved.selector is not None and (namespace, resolved) not in known:

@@ -216,9 +216,10 @@ type ClusterSnapshot struct {
 	Nodes []*Node `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// pods are the running pods that rules between pods can see: those that a
 	// label selector of a pending pod may match, and those whose own required
-	// anti-affinity may match a pending pod or, with REPACK, a running pod of a
-	// gang. Running pods of gangs of the request are listed here like all others.
-	// Other running pods need not be listed: what they take is in Node.requested.
+	// anti-affinity may match a pending pod. With REPACK running pods of gangs
+	// count like pending ones, because they may be moved. Running pods of gangs
+	// of the request are listed here like all others. Other running pods need not
+	// be listed: what they take is in Node.requested.
 	Pods []*RunningPod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty"`
 	// as_of is when the snapshot was taken. Waiting times and run times count to
 	// this moment. Absent: no gang has waited, and no minimum run time is over.
