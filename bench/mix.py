@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from bench.building import (
     BLOCK,
     FRONTEND,
+    GPU,
     HALF_TRAY,
     ONE_GPU,
     RACK,
@@ -21,6 +22,7 @@ from bench.building import (
     nvl_cluster,
     resources,
 )
+from placement_service.entities.queues import GPUS, Queue
 from placement_service.entities.request import PodGang, PodSet, PodTemplate, Snapshot
 
 
@@ -35,19 +37,40 @@ def mix(
     scaled: float = 0.0,
     priorities: int = 1,
     domains: int = 0,
+    queues: int = 0,
 ) -> Snapshot:
     """Serving in rack-bound replicas, training in blocks, small jobs; on a 62 % free cluster.
 
     5,152 nodes by default. `extras` is the share of the training gangs that have a quarter of
     their pods beyond the minimum, `scaled` that of the serving gangs whose decode replicas beyond
     the first are gangs of their own. With `domains` the pods of whole trays are in a ComputeDomain
-    of their gang.
+    of their gang. Each gang is in one of `queues`, to which two thirds of the free GPUs are
+    guaranteed in equal parts, and twice that is the limit of each.
     """
     rng = random.Random(f"mix {seed}")
     nodes = nvl_cluster(rng, blocks=blocks, racks=racks)
     jobs = _jobs(rng, gangs, load * free_trays(nodes))
     made = (g for job in jobs for g in _gangs(rng, job, extras, scaled, priorities))
-    return Snapshot(tuple(nodes), tuple(map(_in_a_domain, made) if domains else made))
+    return _in_queues(
+        Snapshot(tuple(nodes), tuple(map(_in_a_domain, made) if domains else made)), queues
+    )
+
+
+def _in_queues(snapshot: Snapshot, count: int) -> Snapshot:
+    if not count:
+        return snapshot
+    share = 2 * int(snapshot.columns.free(GPU).sum()) // (3 * count)
+    return replace(
+        snapshot,
+        queues=tuple(
+            Queue(f"queues/q{i}", limit={GPUS: 2 * share}, guaranteed={GPUS: share})
+            for i in range(count)
+        ),
+        gangs=tuple(
+            replace(one, queue=f"queues/q{hash_of(one.base_gang or one.name, count) % count}")
+            for one in snapshot.gangs
+        ),
+    )
 
 
 def _in_a_domain(one: PodGang) -> PodGang:

@@ -9,6 +9,7 @@ come before all that. These goals only choose among gangs; the value of all is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -105,7 +106,11 @@ class InsideGuarantees:
                 if self.problem.gangs[a.gangs[0]].guarantee == i
             ]
             if needs:
-                terms.append((model.lesser(needs, self._left(guarantee)), 1))
+                # In their common unit: solvers find small numbers far sooner.
+                most = self._left(guarantee)
+                unit = math.gcd(most, *(need for _, need in needs))
+                small = [(v, need // unit) for v, need in needs]
+                terms.append((model.lesser(small, most // unit), unit))
         return terms
 
     def could_gain(self, plan: Plan, fewest: Fewest) -> list[Gang]:

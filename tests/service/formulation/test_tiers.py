@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
@@ -9,6 +11,8 @@ from placement_service.formulation.indices import DemandIdx
 from placement_service.formulation.objective import trivial_bounds
 from placement_service.formulation.plan import units_of
 from placement_service.formulation.tiers import goals
+from placement_service.formulation.tiers.admitted import InsideGuarantees
+from placement_service.formulation.tiers.goal import Admission, GoalModel, Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 from placement_service.judge import score
 from tests.scenario import Group, Scenario
@@ -52,6 +56,28 @@ def test_gangs_that_two_goals_count_are_bounded_in_both() -> None:
     assert bounds[0] == known
     assert bounds[1] == known + both.trivial_bound() - runs.trivial_bound()
     assert bounds[2:] == trivial_bounds(every)[2:]
+
+
+def test_models_count_what_is_guaranteed_in_small_numbers() -> None:
+    """In millionths of a GPU solvers took seconds for what takes a hundredth of one."""
+    scenario = Scenario("r1: x1=8 x2=8").queue("a", guaranteed={"gpus": 10})
+    for name, gpus in (("two", 2), ("four", 4), ("six", 6)):
+        scenario = scenario.gang(name, pods=1, gpus=gpus, queue="a")
+    problem = formulate(scenario.snapshot(), Policy())
+    [inside] = [g for g in goals(problem) if isinstance(g, InsideGuarantees)]
+
+    class Model:
+        def admissions(self) -> list[Admission[int]]:
+            return [Admission(10 + g.index, [g.index]) for g in problem.gangs]
+
+        def lesser(self, terms: Terms[int], most: int) -> int:
+            assert terms == [(10, 1), (11, 2), (12, 3)]
+            assert most == 5
+            return 99
+
+    [(variable, weight)] = inside.terms(cast("GoalModel[int]", Model()))
+    assert variable == 99
+    assert 5 * weight == inside.trivial_bound() == 10 * inside.unit
 
 
 def test_where_a_gang_runs_costs_nothing_if_none_of_its_pods_comes() -> None:
