@@ -60,8 +60,12 @@ class AggregateModel:
         free: Ints,
         fixed: Plan,
         parameters: ModelParameters = MODEL_DEFAULTS,
+        most_loads: int | None = None,
     ) -> None:
-        self.variables = AggregateVariables(counting, forest, gangs, nodes, free, fixed, parameters)
+        """Raises TooManyVariables, see `AggregateVariables`."""
+        self.variables = AggregateVariables(
+            counting, forest, gangs, nodes, free, fixed, parameters, most_loads
+        )
         self.problem = counting.problem
         self.gangs = gangs
         self.kinds = self.variables.kinds

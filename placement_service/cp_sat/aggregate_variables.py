@@ -37,6 +37,10 @@ from placement_service.formulation.tiers.goal import Terms
 from placement_service.formulation.tiers.topology import UNITS_PER_DOMAIN
 
 
+class TooManyVariables(Exception):
+    """Nodes are so unlike that there would be more loads of them than the model may have."""
+
+
 class Located(NamedTuple):
     """A multiple of a variable, in a vertex."""
 
@@ -85,7 +89,9 @@ class AggregateVariables:
         free: Ints,
         fixed: Plan,
         parameters: ModelParameters,
+        most_loads: int | None = None,
     ) -> None:
+        """Raises TooManyVariables when classes of nodes would have more loads than that."""
         self.cp = cp_model.CpModel()
         self.problem = counting.problem
         self.forest = forest
@@ -106,6 +112,10 @@ class AggregateVariables:
             (),
             parameters,
         )
+        loads = sum(sum(map(bool, c.most)) for c in self.classes)
+        if most_loads is not None and loads > most_loads:
+            # There may be as many classes as nodes, and building them takes seconds.
+            raise TooManyVariables
         #: The vertices that hold each class of nodes, from ROOT to the narrowest.
         self.paths = [
             tuple(int(v) for v in forest.holds[:, c.nodes[0]] if v >= 0) for c in self.classes

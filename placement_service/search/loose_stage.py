@@ -12,6 +12,7 @@ import numpy as np
 
 from placement_service.bounds.ways_to_count import usable_nodes
 from placement_service.cp_sat.aggregate_model import AggregateModel
+from placement_service.cp_sat.aggregate_variables import TooManyVariables
 from placement_service.cp_sat.domain_forest import Forest
 from placement_service.cp_sat.solving import Var
 from placement_service.entities.solution import TierName
@@ -39,9 +40,14 @@ def settle_loose(state: State, *, early: bool = False) -> bool:
     forest = Forest(problem, levels=())
     if state.left <= 0 or _size(problem) > p.loose_variables:
         return False
-    everywhere = np.arange(problem.node_count)
-    model = AggregateModel(state.counting, forest, gangs, everywhere, problem.free, {}, p.model)
-    if model.size > p.loose_variables or not model.kinds.exact:
+    everywhere, most = np.arange(problem.node_count), p.loose_variables
+    try:
+        model = AggregateModel(
+            state.counting, forest, gangs, everywhere, problem.free, {}, p.model, most
+        )
+    except TooManyVariables:
+        return False
+    if model.size > most or not model.kinds.exact:
         return False
     others = any(g.extras for g in problem.gangs if g.placeable and not g.pending)
     state.phase = "loose"

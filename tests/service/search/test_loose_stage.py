@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from placement_service.cp_sat import aggregate_model
+from placement_service.cp_sat.parameters import MODEL_DEFAULTS
 from placement_service.entities.request import Policy
 from placement_service.formulation.formulate import formulate
 from placement_service.formulation.objective import to_solution
@@ -13,6 +16,7 @@ from placement_service.formulation.plan import home_plan
 from placement_service.search.incumbent import State
 from placement_service.search.loose_stage import settle_loose
 from placement_service.search.master_stage import count
+from placement_service.search.parameters import DEFAULTS
 from tests.scenario import Scenario
 
 #: Two of three and five GPUs fill both nodes, and one of three finds no room.
@@ -52,3 +56,23 @@ def test_where_a_gang_needs_a_domain_it_comes_later() -> None:
     state = empty(pack=1)
     assert not settle_loose(state, early=True)
     assert not state.plan
+
+
+def test_a_model_that_tells_nodes_apart_is_not_built_where_it_would_be_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four nodes are of one kind, but too many multisets fit on one, so each is a class."""
+    scenario = Scenario("r1: a=8 b=8 | r2: c=8 d=8")
+    for i, gpus in enumerate((*SIZES, *SIZES)):
+        scenario = scenario.gang(f"g{i}", pods=1, gpus=gpus)
+    problem = formulate(scenario.snapshot(), Policy())
+    start = to_solution(problem, home_plan(problem))
+    apart = replace(MODEL_DEFAULTS, node_patterns=0, many_alike=100)
+    built: list[object] = []
+    monkeypatch.setattr(aggregate_model, "constrain", lambda *_: built.append(1))
+    for most, builds in ((7, False), (8, True)):
+        parameters = replace(DEFAULTS, loose_variables=most, model=apart)
+        state = State(problem, start, time.monotonic() + 60, lambda _: None, parameters)
+        count(state)
+        settle_loose(state)
+        assert bool(built) is builds
