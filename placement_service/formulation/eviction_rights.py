@@ -226,6 +226,8 @@ class EvictionRights:
 
         It does not where one right is on the whole gang, and another one on its extras alone.
         """
+        if not _has_extras(gang):
+            return True
         said = self.victim(gang)
         every = said._replace(may_be_preempted=True, may_be_reclaimed=True)
         return all(self.kind(w, said) is self.kind(w, every) for w in self._winners)

@@ -454,3 +454,16 @@ def test_a_gang_may_go_in_place_of_one_of_equal_value(monkeypatch: pytest.Monkey
     state = State(problem, start, time.monotonic() + LONG, lambda _: None, parameters)
     settle_victims(state)
     assert set(state.plan) == {GangIdx(0), GangIdx(2)}
+
+
+def test_what_only_one_right_takes_of_a_gang_without_extras_is_proven() -> None:
+    """It has run long enough to be reclaimed, not to be preempted by what is above it."""
+    old = replace(running("old", "n0", gpus=8), start=1000, minimum_run_time=600, queue="queues/b")
+    mine = replace(urgent(priority=0), queue="queues/a")
+    above = replace(gang("above", pods=1, gpus=8), priority=10)
+    queues = (Queue("queues/a", guaranteed={GPUS: 8}), Queue("queues/b"))
+    question = replace(cluster(old, mine, above), queues=queues, as_of=1500)
+    found = answer(question, RECLAIM)
+    assert [b.gang for b in found.bindings] == [mine.name]
+    assert [e.kind for e in found.evictions] == [EvictionKind.RECLAIM]
+    assert found.solution.proven
