@@ -81,8 +81,8 @@ class Worth:
         """The floors when later tiers may also give up this share of the best of one tier."""
         return tuple(
             floor
-            if goal.tier is not tier or not goal.reported
-            else value + spent(value, share) * (1 if tier.minimize else -1)
+            if goal.tier is not tier
+            else value + goal.reported * spent(value, share) * (1 if tier.minimize else -1)
             for goal, value, floor in zip(self.goals, best, self.floors, strict=True)
         )
 

@@ -32,9 +32,9 @@ class Ranking:
             if best is None or _rank(score, floors) > _rank(best, floors):
                 best = self._best[tier] = score
             floors |= {
-                i: step.value - int(share * abs(step.value))
+                i: step.value - step.reported * int(share * abs(step.value))
                 for i, step in enumerate(best.steps)
-                if step.tier is tier and step.reported
+                if step.tier is tier
             }
         self._floors = floors
 

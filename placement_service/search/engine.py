@@ -100,9 +100,13 @@ def search(
         if not problem.policy.deterministic:
             now = time.monotonic()
             state.deadline = now + (deadline - now) / (len(tolerances) + 1 - i)
-        spends = (k + 1 for k, g in enumerate(state.goals) if g.tier is tier and g.reported)
-        state.known_goals, state.spends = min(spends), share
-        _improve(state)
+        state.spends = share
+        for k in (k for k, g in enumerate(state.goals) if g.tier is tier and g.reported):
+            state.known_goals = k + 1
+            _improve(state)
+            # What is spent of one priority is not for lower ones: each has its best before that.
+            if not state.reaches(k):
+                break
         state.tolerate(tier, share)
         for plan in others:
             # It lacks something of the bound, but may have enough of the best.

@@ -24,6 +24,7 @@ from placement_service.entities.request import (
     Policy,
     Snapshot,
     Taint,
+    Tolerance,
 )
 from placement_service.entities.reservations import Reservation, ReservationOwner
 from placement_service.entities.selectors import LabelSelector
@@ -467,3 +468,15 @@ def test_what_only_one_right_takes_of_a_gang_without_extras_is_proven() -> None:
     assert [b.gang for b in found.bindings] == [mine.name]
     assert [e.kind for e in found.evictions] == [EvictionKind.RECLAIM]
     assert found.solution.proven
+
+
+def test_what_may_be_spent_of_one_priority_is_not_for_gangs_of_lower_ones() -> None:
+    """Half of what is admitted would keep the low gang, but two gangs wait and not one."""
+    policy = replace(PREEMPT, tolerances=(Tolerance("admitted", 0.5),))
+    other = replace(gang("other", pods=1, gpus=8), priority=100)
+    question = cluster(running("low", "n0", gpus=8), urgent(), other, nodes=2)
+    nodes = (question.nodes[0], node("n1"))
+    result = answer(replace(question, nodes=nodes), policy)
+    assert len(result.bindings) == 2
+    assert result.evicted() == ["low"]
+    assert result.solution.proven
