@@ -8,11 +8,12 @@ room that other pods of the node have, any choice that does not is as good (`res
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from placement_service.entities.eviction import Eviction
-from placement_service.entities.request import Binding, Pod, Snapshot
+from placement_service.entities.request import PODS, Binding, Pod, Snapshot
 from placement_service.entities.reservation_choice import MOST_IN_ALL, Amounts, BoundHere, Choices
 from placement_service.entities.reservations import Reservation
 
@@ -42,10 +43,10 @@ def use_reservations(
         for group in gang.groups
         for pod in group.running_pods
     }
-    on_node: dict[str, list[Reservation]] = {}
-    for reservation in sorted(snapshot.reservations, key=lambda r: r.name):
-        on_node.setdefault(reservation.node, []).append(reservation)
     room = _Room(snapshot, evictions)
+    on_node: dict[str, list[Reservation]] = {}
+    for reservation in sorted(map(room.given_back, snapshot.reservations), key=lambda r: r.name):
+        on_node.setdefault(reservation.node, []).append(reservation)
     left = MOST_IN_ALL
     for node, reservations in on_node.items():
         if node in beside:
@@ -68,6 +69,8 @@ class _Room:
         self._nodes = snapshot.columns
         #: What comes free by the evictions, by node and resource.
         self._back: Counter[tuple[str, str]] = Counter()
+        #: What of it is for the owners of a reservation, by its name.
+        self._given_back: defaultdict[str, Counter[str]] = defaultdict(Counter)
         running = {
             pod.name: (pod, s.template)
             for gang in (snapshot.gangs if evictions else ())
@@ -75,12 +78,22 @@ class _Room:
             for s in group.pod_sets
             for pod in s.bound_pods
         }
+        known = {"", *(reservation.name for reservation in snapshot.reservations)}
         for eviction in evictions:
             pod, template = running[eviction.pod]
             for resource, amount in template.requests.items():
-                # What a reservation held for a pod stays held.
-                self._back[eviction.node, resource] += 0 if pod.reservation else amount
+                self._back[eviction.node, resource] += amount if pod.reservation in known else 0
                 self._back[eviction.to_node, resource] -= amount
+                if resource != PODS:
+                    self._given_back[pod.reservation][resource] += amount
+
+    def given_back(self, reservation: Reservation) -> Reservation:
+        """The reservation, which also holds what evicted pods in it had."""
+        if reservation.name not in self._given_back:
+            return reservation
+        held = Counter(reservation.held)
+        held.update(self._given_back[reservation.name])
+        return replace(reservation, held=held)
 
     def of(
         self, node: str, reservations: Sequence[Reservation], taken: Sequence[Reservation]

@@ -18,6 +18,7 @@ from placement_service.entities.request import (
 from placement_service.explain.wording import queue_word
 from placement_service.formulation.implied_rules import without_implied_rules
 from placement_service.formulation.open_gangs import stays_in_place
+from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_gangs import (
     RunningOn,
     adds_topology,
@@ -64,6 +65,7 @@ class StayingGangs:
         #: By name, without rules that say no more than room does.
         bare = without_implied_rules(snapshot)
         self._bare = {gang.name: gang for gang in bare.gangs}
+        self._taking_back = frozenset() if moves else take_back(snapshot)
         #: Pods that break a rule about other pods where they are.
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
         self._by_pods = {_MISPLACED: self.misplaced}
@@ -92,7 +94,10 @@ class StayingGangs:
             yield Protection(f"has {said}", f"have {said} each")
         sets = [s for group in gang.groups for s in group.pod_sets if s.bound_pods]
         pods = [(pod, s.template) for s in sets for pod in s.bound_pods]
-        held = sum(bool(pod.reservation) for pod, _ in pods)
+        held = sum(
+            bool(pod.reservation and (pod.devices or pod.reservation not in self._taking_back))
+            for pod, _ in pods
+        )
         if held:
             yield Protection(
                 f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"

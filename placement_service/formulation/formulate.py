@@ -65,7 +65,7 @@ def formulate(
     by_name = {g.name: i for i, g in enumerate(snapshot.gangs)}
     gone = _gone_nodes(snapshot, index)
     queue_names = {q.name for q in snapshot.queues}
-    ownership = Ownership(snapshot, prepared.homes)
+    ownership = Ownership(snapshot, prepared.homes, prepared.users)
     homes: defaultdict[int, list[Assignment]] = defaultdict(list)
     for home in prepared.homes:
         homes[home.gang].append(home)

@@ -17,10 +17,11 @@ minimum at all, when not every pod of it is told with its node, when it is the b
 that stays, when where it runs counts in `topology` for pods that wait, when its queue is not
 there, when nothing says which of the listed devices of its nodes it has, or what is left beside
 those that stay (`devices`), when its nodes hold more than they have or more for owners, when one of
-its pods breaks a rule about other pods or ports where it is (`running_rules`), and when its pods
-require reservations or want network devices. Where extras come with their priority it stays, too,
-if it has extras and its minimum must run: that is a priority above all others, which its extras do
-not have.
+its pods breaks a rule about other pods or ports where it is (`running_rules`), when its pods
+require reservations or want network devices, and when they use reservations of which it is not
+simply said what these hold once they have gone (`rules.reservations.take_back`). Where extras come
+with their priority it stays, too, if it has extras and its minimum must run: that is a priority
+above all others, which its extras do not have.
 
 Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
 a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
@@ -61,6 +62,7 @@ from placement_service.formulation.device_wants import Want, want_of
 from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
+from placement_service.formulation.rules.reservations import take_back
 from placement_service.formulation.running_rules import out_of_place, unwelcome, with_all_terms
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
@@ -126,6 +128,7 @@ def _able(
     grows = growing(snapshot)
     by_priority = policy.extras is ExtrasPolicy.WITH_PRIORITY
     staying = out_of_place(snapshot)
+    taking_back = frozenset() if moves else take_back(snapshot)
     if moves:
         staying |= unwelcome(snapshot)
     for index, gang in enumerate(snapshot.gangs):
@@ -137,6 +140,8 @@ def _able(
             # Columns of room for some gangs only do not count shares of devices.
             and (moves or not _shares_devices(gang) or rights.serves_everybody(gang))
             and _is_told(gang, nodes, moves=moves)
+            and not any(p.reservation and p.devices for p in _running(gang))
+            and all(p.reservation in ("", *taking_back) for p in _running(gang))
             and not (staying and any(p.name in staying for p in _running(gang)))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in _running(gang)))
@@ -249,7 +254,7 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in nodes.usable and not p.reservation for p in running)
+        and all(p.node in nodes.usable for p in running)
         and not any(
             s.bound_pods and _has_other_rules(s.template, moves=moves)
             for group in gang.groups

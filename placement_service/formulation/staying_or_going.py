@@ -11,7 +11,7 @@ ComputeDomain that no waiting pod is in simply avoids all pods in others: that i
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from placement_service.entities.node import EPHEMERAL_STORAGE
 from placement_service.entities.nodes import NO_LIMIT, KindColumn, Nodes
 from placement_service.entities.request import (
+    PODS,
     Pod,
     PodAffinityTerm,
     PodGang,
@@ -77,14 +78,14 @@ def open_for_evictions(
                 if rows:
                     closed[SetOf(i, r, k)] = rows
             for s, template in zip(group.pod_sets, charged, strict=True) if opens else ():
-                at_home: defaultdict[tuple[str, Terms, str], list[Pod]] = defaultdict(list)
+                at_home: defaultdict[tuple[str, Terms, str, str], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.
                     own = pod.name if pod.devices else ""
                     mine = terms.get(pod.name, ()) if terms else ()
-                    at_home[pod.node, mine, own].append(Pod(pod.name))
+                    at_home[pod.node, mine, own, pod.reservation].append(Pod(pod.name))
                 alone = s.template.compute_domain not in ("", *wanted)
-                for (node, mine, _), pods in at_home.items():
+                for (node, mine, *_), pods in at_home.items():
                     rules = (*mine, AVOIDS_ALL) if alone else mine
                     homes.append(Assignment(i, r, len(sets), row[node], len(pods)))
                     sets.append(PodSet(room.at_home(template, rules, alone=alone), tuple(pods)))
@@ -105,6 +106,13 @@ def open_for_evictions(
         ),
         tuple(homes),
         closed=closed,
+        users={
+            pod.name: pod.reservation
+            for i in chosen
+            for group in snapshot.gangs[i].groups
+            for pod in group.running_pods
+            if pod.reservation
+        },
         exact=not any(map(room.holds_back, snapshot.reservations)),
     )
 
@@ -125,9 +133,14 @@ class _Room:
         self._freed = Freed(nodes)
         #: What victims leave that a sharing may not use.
         self._kept_back = [Freed(nodes) for _ in self._sharings]
+        #: What reservations get back, by their names and of each column of room.
+        self._taken_back: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for gang in victims:
             counts = self.counts(gang, opens=True)
             for s in (s for group in gang.groups for s in group.pod_sets if s.bound_pods):
+                for pod in s.bound_pods:
+                    if pod.reservation:
+                        self._take_back(pod.reservation, s.template, counts)
                 rows = [nodes.row_of[pod.node] for pod in s.bound_pods]
                 self._freed.add(s.template, rows)
                 for counted, kept_back in zip(counts, self._kept_back, strict=True):
@@ -143,6 +156,14 @@ class _Room:
             victim = self._rights.victim(gang)
             return tuple(victim in s.victims for s in self._sharings)
         return tuple(s.takes(gang) for s in self._sharings)
+
+    def _take_back(self, reservation: str, template: PodTemplate, counts: Counts) -> None:
+        back = self._taken_back[reservation]
+        for resource, amount in template.requests.items():
+            if resource != PODS:
+                back[resource] += amount
+                for k, counted in enumerate(counts):
+                    back[for_sharing(resource, k)] += counted * amount
 
     def charged(self, template: PodTemplate, counts: Counts) -> PodTemplate:
         """The template with what it takes of each column."""
@@ -192,14 +213,14 @@ class _Room:
         )
 
     def held(self, reservation: Reservation) -> Reservation:
-        """The reservation, which holds as much of each column of room."""
-        more = {
-            for_sharing(r, k): amount
-            for k in range(len(self._sharings))
-            for r, amount in reservation.held.items()
-            if r in self._freed.resources
-        }
-        return replace(reservation, held={**reservation.held, **more}) if more else reservation
+        """The reservation, which holds as much of each column of room, and what its pods leave."""
+        held = Counter(reservation.held)
+        held.update(self._taken_back.get(reservation.name, {}))
+        for k in range(len(self._sharings)):
+            for r, amount in reservation.held.items():
+                if r in self._freed.resources:
+                    held[for_sharing(r, k)] += amount
+        return replace(reservation, held=held)
 
     def nodes(self) -> Nodes:
         """The nodes with all that open gangs leave, and what of it is there for each sharing."""

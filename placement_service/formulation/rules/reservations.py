@@ -24,7 +24,7 @@ proven of the problem.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
@@ -42,6 +42,8 @@ MOST_ON_A_NODE = 4
 BESIDE = " beside reservations"
 #: Columns for all reservations together; further ones are held for nobody.
 MOST_COLUMNS = 400
+#: Reservations whose pods may go: there is a column for each of them, whatever it holds.
+MOST_TAKING_BACK = 4
 
 Classes = frozenset[int]
 
@@ -49,13 +51,21 @@ Classes = frozenset[int]
 class Ownership:
     """Which reservations the pods of a set may use, as indices into the snapshot's."""
 
-    def __init__(self, snapshot: Snapshot, homes: Iterable[Assignment] = ()) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        homes: Iterable[Assignment] = (),
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        """`users` are the reservations that pods at home use, by the names of the pods."""
         self._reservations = snapshot.reservations
         # Pods that run use what they used before, and no reservation for where they may go.
-        self._running = frozenset(
+        running = [
             snapshot.gangs[h.gang].groups[h.group].pod_sets[h.pod_set].pods[0].name
             for h in (homes if snapshot.reservations else ())
-        )
+        ]
+        at = {r.name: (i,) for i, r in enumerate(snapshot.reservations)} if users else {}
+        self._running = {pod: at.get((users or {}).get(pod, ""), ()) for pod in running}
         #: By owner, and owners by the gang or else the pod that they name, "" for neither.
         self._by_owner: dict[ReservationOwner, list[int]] = {}
         self._naming: dict[str, list[ReservationOwner]] = {}
@@ -81,9 +91,9 @@ class Ownership:
     def of(self, gang: PodGang, pod_set: PodSet) -> tuple[int, ...]:
         """The reservations, sorted; one that names pods must name one of the set."""
         template = pod_set.template
-        if not self._by_owner or template.ignores_reservations:
-            return ()
         if pod_set.pods and pod_set.pods[0].name in self._running:
+            return self._running[pod_set.pods[0].name]
+        if not self._by_owner or template.ignores_reservations:
             return ()
         found: set[int] = set()
         namespace, labels = gang.namespace, template.labels
@@ -103,6 +113,23 @@ class Ownership:
 def names_pods(reservation: Reservation) -> bool:
     """Whether it serves pods by their names only; at most one of them is taken for granted."""
     return bool(reservation.owners) and all(owner.pod for owner in reservation.owners)
+
+
+def take_back(snapshot: Snapshot) -> frozenset[str]:
+    """The reservations that hold what their pods used once these have gone, and all of them as one:
+    those alone on their nodes that serve many pods, and may be topped up.
+
+    A pod at home takes from its reservation like its owners, so each is a room of its own.
+    """
+    alone = Counter(reservation.node for reservation in snapshot.reservations)
+    able = [
+        r.name
+        for r in snapshot.reservations
+        if alone[r.node] == 1
+        and not (r.restricted or r.allocate_once or r.closed or r.devices or names_pods(r))
+    ]
+    used = {name for name in users_that_run(snapshot) if name in set(able)}
+    return frozenset(used if len(used) <= MOST_TAKING_BACK else ())
 
 
 def users_that_run(snapshot: Snapshot) -> Iterable[str]:

@@ -1,8 +1,8 @@
 """Capacity: what is free on a node, what others hold there, and what victims leave.
 
 A node's room is what it can allocate, less what runs there and what its
-reservations still hold. Evicted pods give back what they asked for, except
-those in a reservation, whose room stays held. Not every gang may use what a victim leaves: see
+reservations still hold. Evicted pods give back what they asked for, those in a
+reservation to it. Not every gang may use what a victim leaves: see
 `what_a_victim_leaves_serves_those_above_it`.
 """
 
@@ -109,13 +109,14 @@ def _words(short: _Shortage) -> str:
 
 
 def _shortages(
-    plan: Plan, node: Node, pods: Sequence[NewPod], leaving: Iterable[EvictedPod]
+    plan: Plan, node: Node, pods: Sequence[NewPod], leaving: Sequence[EvictedPod]
 ) -> Iterator[_Shortage]:
     """Resources of which pods ask for more than a node has, once `leaving` have gone."""
     asked = _sum(pod.template.requests for pod in pods)
-    back = _sum(v.template.requests for v in leaving if not v.pod.reservation)
     reservations = plan.reservations_by_node.get(node.name, ())
-    held = _sum(still_held(plan, reservation, pods) for reservation in reservations)
+    known = {"", *(reservation.name for reservation in reservations)}
+    back = _sum(v.template.requests for v in leaving if v.pod.reservation in known)
+    held = _sum(still_held(plan, reservation, pods, leaving) for reservation in reservations)
     heeding = asked
     if held:
         heeding = _sum(p.template.requests for p in pods if not p.template.ignores_reservations)

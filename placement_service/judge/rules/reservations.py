@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from placement_service.entities.request import BoundPod
+from placement_service.entities.request import PODS, BoundPod
 from placement_service.entities.reservations import Reservation
-from placement_service.judge.outcome import NewPod
+from placement_service.judge.outcome import EvictedPod, NewPod
 from placement_service.judge.plan import Plan
 
 
@@ -60,7 +60,8 @@ def reservations_give_what_they_may(plan: Plan) -> Iterator[str]:
             yield f"{reservation.name} serves one pod, but {count} use it"
         if users and reservation.restricted:
             asked = _requests(users)
-            for resource, held in sorted(reservation.held.items()):
+            leaving = plan.evicted_by_node.get(reservation.node, ())
+            for resource, held in sorted(_with_room_of(leaving, reservation).items()):
                 if asked[resource] > held:
                     yield (
                         f"{reservation.name} is restricted and holds {held} {resource}, "
@@ -77,7 +78,8 @@ def owners_use_their_reservation(plan: Plan) -> Iterator[str]:
             taken = reservation.allocate_once and (name in running or name in plan.users_of)
             if reservation.closed or taken:
                 continue
-            left = still_held(plan, reservation, pods)
+            leaving = plan.evicted_by_node.get(node.name, ())
+            left = still_held(plan, reservation, pods, leaving)
             for pod in pods:
                 if pod.reservation or pod.moved or pod.template.ignores_reservations:
                     continue
@@ -93,15 +95,18 @@ def owners_use_their_reservation(plan: Plan) -> Iterator[str]:
 
 
 def still_held(
-    plan: Plan, reservation: Reservation, among: Collection[NewPod]
+    plan: Plan,
+    reservation: Reservation,
+    among: Collection[NewPod],
+    leaving: Collection[EvictedPod],
 ) -> Mapping[str, int]:
     """What a reservation holds back from the pods `among`, less the share of those of them that use
-    it.
+    it, once those `leaving` have gone.
 
     What the user of an allocate-once reservation leaves over is free for all.
     """
     users = plan.users_of.get(reservation.name, ())
-    held = reservation.held
+    held = _with_room_of(leaving, reservation)
     if not users:
         return held
     if reservation.allocate_once:
@@ -110,6 +115,15 @@ def still_held(
     names = {pod.name for pod in among}
     mine = _requests([user for user in users if user.name in names])
     return {resource: max(0, amount - mine[resource]) for resource, amount in held.items()}
+
+
+def _with_room_of(leaving: Collection[EvictedPod], reservation: Reservation) -> Mapping[str, int]:
+    """What a reservation holds once these pods have gone: also all that those in it had."""
+    total = Counter(reservation.held)
+    for victim in leaving:
+        if victim.pod.reservation == reservation.name:
+            total.update({r: a for r, a in victim.template.requests.items() if r != PODS})
+    return total
 
 
 def _owns(pod: NewPod, reservation: Reservation) -> bool:

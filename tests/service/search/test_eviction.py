@@ -480,3 +480,28 @@ def test_what_may_be_spent_of_one_priority_is_not_for_gangs_of_lower_ones() -> N
     assert len(result.bindings) == 2
     assert result.evicted() == ["low"]
     assert result.solution.proven
+
+
+def in_reservation(gang: PodGang) -> PodGang:
+    """All its pods use the reservation `r`."""
+    sets = tuple(
+        replace(s, bound_pods=tuple(replace(p, reservation="reservations/r") for p in s.bound_pods))
+        for s in gang.groups[0].pod_sets
+    )
+    return replace(gang, groups=(replace(gang.groups[0], pod_sets=sets),))
+
+
+@pytest.mark.parametrize("policy", [PREEMPT, RECLAIM])
+def test_what_a_victim_in_a_reservation_leaves_is_for_owners(policy: Policy) -> None:
+    """Of its two pods the extra one goes for the owner, and for no other gang."""
+    old = in_reservation(running("old", "n0", "n0", gpus=4, minimum=1))
+    guest = replace(gang("guest", pods=1, gpus=4), priority=100)
+    owners = (ReservationOwner(gang="namespaces/ml/podgangs/urgent"),)
+    held = (Reservation("reservations/r", "nodes/n0", {}, owners),)
+    result = answer(replace(cluster(old, guest, urgent(gpus=4)), reservations=held), policy)
+    assert [(b.gang, b.reservation) for b in result.bindings] == [(urgent().name, held[0].name)]
+    assert result.evicted() == ["old"]
+    assert result.solution.proven
+    alone = answer(replace(cluster(old, guest), reservations=held), policy)
+    assert not alone.evictions
+    assert alone.solution.proven

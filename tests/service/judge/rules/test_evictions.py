@@ -220,16 +220,31 @@ class TestPreempt:
         gone = scenario.evict(PREEMPT, "a", old_w_runs_0=None)
         assert accepts(scenario, scenario.bind(a_w_0="x1", b_w_0="x1"), gone)
 
-    def test_the_room_of_a_victim_in_a_reservation_stays_held(self) -> None:
+    @pytest.mark.parametrize(
+        ("known", "owner"),
+        [
+            pytest.param(True, True, id="an owner"),
+            pytest.param(True, False, id="another"),
+            pytest.param(False, False, id="of one that is not told"),
+        ],
+    )
+    def test_a_victim_in_a_reservation_leaves_its_room_to_owners(
+        self, known: bool, owner: bool
+    ) -> None:
         gang = FULL.gangs[0]
         pod_set = gang.groups[0].pod_sets[0]
         pods = tuple(replace(p, reservation="reservations/held") for p in pod_set.bound_pods)
         group = replace(gang.groups[0], pod_sets=(replace(pod_set, bound_pods=pods),))
         scenario = replace(FULL, gangs=(replace(gang, groups=(group,)), FULL.gangs[1]))
+        if known:
+            scenario = scenario.hold("held", "x1", 0, "w" if owner else "nobody")
         gone = scenario.evict(PREEMPT, "a", old_w_runs_0=None)
-        bindings = scenario.bind(a_w_0="x1")
-        found = violations(scenario, bindings, gone)
-        assert any("1 new pods ask for 8 nvidia.com/gpu, 0 are free" in text for text in found)
+        (binding,) = scenario.bind(a_w_0="x1")
+        used = "reservations/held" if owner else ""
+        found = violations(scenario, (binding._replace(reservation=used),), gone)
+        free = 8 if known else 0
+        assert bool(found) is not owner
+        assert all(f"ask for 8 nvidia.com/gpu, {free} are free" in text for text in found)
 
 
 class TestReclaim:
