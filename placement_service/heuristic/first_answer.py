@@ -19,6 +19,7 @@ from placement_service.formulation.plan import (
     oldest_first,
 )
 from placement_service.formulation.problem import Problem
+from placement_service.heuristic.joint_room import joint_room
 from placement_service.heuristic.lone_gang import settle
 from placement_service.heuristic.orders import (
     TurnOrder,
@@ -28,7 +29,7 @@ from placement_service.heuristic.orders import (
     widest_first,
 )
 from placement_service.heuristic.plan_builder import Builder
-from placement_service.heuristic.victims import make_room
+from placement_service.heuristic.victims import make_room, place_again
 
 #: Seconds that the first answer may take even when none are left.
 LEAST_SECONDS = 0.1
@@ -53,7 +54,7 @@ def first_answer(
     that come late mostly find no room, so hardly anything is lost where time is short.
 
     Where running gangs may give way, all stay at first, and then make room; where they may be
-    moved, for several gangs in two orders.
+    moved, for several gangs at once, or else for one after another in two orders.
 
     Gangs that are not placed by `deadline` (in `time.monotonic` seconds) wait; but a short time is
     always taken. After half of the time the second order is not begun, unless no clock may decide.
@@ -77,11 +78,16 @@ def first_answer(
     if home:
         # The gang with least choice first.
         first, second = narrowest_first(problem), widest_first(problem)
-        best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
-        if _several_move(problem) and not enough(best) and time.monotonic() <= half:
-            # Where pods move, what counts more is who finds free nodes.
-            best = _better(problem, best, _with_victims(builder, home, second, until=deadline))
-        if all(is_placed(g, best) for g in problem.pending if not g.home):
+        several_move = _several_move(problem)
+        if several_move:
+            # What counts most is who finds free nodes, so all are placed at once.
+            soon = half if problem.policy.deterministic else (now + half) / 2
+            best = _better(problem, best, _jointly(builder, first, soon=soon, until=deadline))
+        if not _has_all(problem, best):
+            best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
+            if several_move and not enough(best) and time.monotonic() <= half:
+                best = _better(problem, best, _with_victims(builder, home, second, until=deadline))
+        if _has_all(problem, best):
             return to_solution(problem, best)
     if previous and not home and not enough(best):
         kept = builder.adopt(_earlier_plan(problem, previous))
@@ -102,9 +108,28 @@ def first_answer(
 
 def _with_victims(builder: Builder, home: Plan, order: TurnOrder, *, until: float) -> Plan | None:
     """Room for all waiting gangs, where nothing has moved yet."""
-    opened = make_room(builder, home, order, until=until)
+    return _filled(builder, make_room(builder, home, order, until=until))
+
+
+def _jointly(builder: Builder, order: TurnOrder, *, soon: float, until: float) -> Plan | None:
+    """Room for gangs of one kind at once, if it is found `soon`, and then for the others."""
+    begun = joint_room(builder, until=soon)
+    if begun is None:
+        return None
+    opened = make_room(builder, begun, order, until=until)
+    opened = place_again(builder, opened, order, until=until)
+    return _filled(builder, opened)
+
+
+def _filled(builder: Builder, opened: Plan) -> Plan | None:
+    """A plan with all else that fits; None where too many pods of a budget would move."""
     plan = builder.build(orders(builder.problem)[0], start=opened)
     return plan if budgets_hold(builder.problem, plan) else None
+
+
+def _has_all(problem: Problem, plan: Plan) -> bool:
+    """Whether nobody waits any longer."""
+    return all(is_placed(g, plan) for g in problem.pending if not g.home)
 
 
 def _better(problem: Problem, best: Plan, plan: Plan | None) -> Plan:

@@ -10,7 +10,8 @@ wait, a pod that moves to one of these frees none, so it costs as much as to fre
 
 A domain that costs little for one gang may be the only cheap one for another. So beforehand each
 gang of the narrowest domains gets a domain in mind, so that the sum of the estimated costs is
-least, and other gangs keep away from domains that several would take. This is not done with moves.
+least, and other gangs keep away from domains that several would take. With moves `joint_room` comes
+first, which does more.
 
 Afterwards gangs that went whole come home where that costs less: those in their place go elsewhere.
 
@@ -20,6 +21,7 @@ Rights to use the room of others are not checked here: room that a gang may not 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -91,6 +93,17 @@ def make_room(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -
     except OutOfTime:
         # The plan found so far is whole.
         pass
+    return search.best
+
+
+def place_again(builder: Builder, plan: Plan, order: TurnOrder, *, until: float) -> Plan:
+    """The plan with each placed gang that waited placed once more, beside all the others, where
+    that is better; with moves.
+    """
+    placed = [g for g in builder.problem.pending if not g.home and g.index in plan]
+    search = _Search(builder, plan)
+    with contextlib.suppress(OutOfTime):
+        search.place_again(bases_first(sorted(placed, key=order)), until)
     return search.best
 
 

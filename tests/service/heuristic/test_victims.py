@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -24,8 +25,10 @@ from placement_service.formulation.plan import Units
 from placement_service.formulation.prepare import prepare
 from placement_service.formulation.problem import UnitsOnNode
 from placement_service.heuristic.first_answer import first_answer
+from placement_service.heuristic.orders import narrowest_first
 from placement_service.heuristic.plan_builder import Builder
 from placement_service.heuristic.residual_capacity import ResidualCapacity
+from placement_service.heuristic.victims import place_again
 from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, running, urgent
 from tests.service.questions import GPU, gang, node
@@ -191,3 +194,19 @@ def test_a_gang_that_moves_keeps_to_the_nodes_it_may_use() -> None:
 
     assert placed([0, 1]) == [0]
     assert placed([1]) == [1]
+
+
+def test_a_gang_is_placed_once_more_beside_all_the_others() -> None:
+    """It took the node of one that moved away, and another is free."""
+    nodes = (node("n0", used=4), node("n1"), node("n2", used=4))
+    stays = replace(running("stays", "n2"), not_preemptible=True)
+    question = Snapshot(nodes, (running("one", "n0"), stays, urgent()))
+    problem = formulate(question, REPACK, prepare(question, REPACK))
+    one, waits = (g for g in problem.gangs if g.pending)
+    worse = {
+        one.index: (UnitsOnNode(DemandIdx(0), NodeIdx(2), 1),),
+        waits.index: (UnitsOnNode(DemandIdx(0), NodeIdx(0), 1),),
+    }
+    found = place_again(Builder(problem), worse, narrowest_first(problem), until=math.inf)
+    assert found[one.index] == one.home
+    assert found[waits.index][0].node == 1
