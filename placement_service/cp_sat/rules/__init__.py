@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placement_service.cp_sat.rules import affinity, domain_capacity, exclusion, spread
+from placement_service.cp_sat.rules import (
+    affinity,
+    domain_capacity,
+    exclusion,
+    exclusive_groups,
+    spread,
+)
 from placement_service.cp_sat.rules.counts import DomainCounts
 from placement_service.formulation.rules.affinity import Affinity
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
 from placement_service.formulation.rules.exclusion import Exclusion
+from placement_service.formulation.rules.exclusive_groups import ExclusiveGroups
 from placement_service.formulation.rules.protocol import Rule
 from placement_service.formulation.rules.spread import Spread
 
 _POST: Mapping[type[Rule], Callable[[DomainCounts, Any], None]] = {
     DomainCapacity: domain_capacity.post,
     Exclusion: exclusion.post,
+    ExclusiveGroups: exclusive_groups.post,
     Spread: spread.post,
     Affinity: affinity.post,
 }

@@ -8,7 +8,8 @@ exclude each other, so with a large K
 
 The first two are knapsack rows, on a node simply a resource; only the last,
 which needs pods that avoid others without being avoided, is a rule of its own. Where one side
-are pods that stay at home or go, and one at most on each node, it is such a row, too.
+are pods that stay at home or go, and one at most on each node, it is such a row, too. Many terms
+that keep groups of pods apart, as ComputeDomains do, are one rule together.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from placement_service.formulation.indices import LevelIdx
 from placement_service.formulation.rules.domain_capacity import DomainCapacity
 from placement_service.formulation.rules.draft import Column, RuleDraft
 from placement_service.formulation.rules.exclusion import Exclusion
+from placement_service.formulation.rules.exclusive_groups import merged
 
 
 def formulate(draft: RuleDraft) -> None:
     """What running pods avoid closes nodes; what new pods avoid becomes rules."""
     _running_pods_avoid(draft)
+    exclusions: list[Exclusion] = []
     for term, carry in draft.carriers(lambda t: t.required_anti_affinity).items():
         number, level = draft.level(term.topology_key)
         match = draft.matched(term)
@@ -46,8 +49,9 @@ def formulate(draft: RuleDraft) -> None:
         if few is not None:
             _limit(draft, number, (few[0] * MANY + few[1] * 1).astype(np.int64))
         else:
-            draft.rules.append(Exclusion(number, carry_only, match_only))
+            exclusions.append(Exclusion(number, carry_only, match_only))
             draft.special |= carry_only | match_only
+    draft.rules += merged(exclusions)
 
 
 def _running_pods_avoid(draft: RuleDraft) -> None:
