@@ -156,7 +156,7 @@ class ClearedSlots:
         single: list[Cleared] = []
         for group in self._groups([n for n in nodes if not self._free[n] and self._units[n]]):
             if len(group) == 1:
-                single.append(self._sets(domain, group)[1])
+                single.append(Cleared(self._alone(domain, group[0]), tuple(group)))
             else:
                 best = _joined(best, self._sets(domain, group))
         # Of those that nothing joins the cheapest are best.
@@ -187,12 +187,23 @@ class ClearedSlots:
     def _sets(self, domain: int, nodes: Sequence[int]) -> list[Cleared]:
         """For each number of some nodes the cheapest that are so many."""
         if len(nodes) > MOST_TOGETHER:
-            alone = {n: self._costs(domain, [n])[1] for n in nodes}
-            nodes = sorted(nodes, key=alone.__getitem__)[:MOST_TOGETHER]
+            nodes = sorted(nodes, key=lambda n: self._alone(domain, n))[:MOST_TOGETHER]
         cost, (sets, sizes) = self._costs(domain, nodes), _subsets(len(nodes))
         order = np.lexsort((cost, sizes))
         first = order[np.searchsorted(sizes[order], np.arange(len(nodes) + 1))]
         return [Cleared(float(cost[k]), tuple(compress(nodes, sets[k]))) for k in first.tolist()]
+
+    def _alone(self, domain: int, node: int) -> float:
+        """What it costs to clear a single node."""
+        total = 0.0
+        for index, units in self._units[node].items():
+            mover, of = self._mover(index), self._standing.requirement_of(index)
+            left = list(self._limits.get((domain, index), mover.spare))
+            for d, count in units:
+                left[of[d]] -= count
+            each = sum([count * mover.each[d] for d, count in units])
+            total += mover.whole if min(left) < 0 else each
+        return total
 
     def _costs(self, domain: int, nodes: Sequence[int]) -> Floats:
         """What each set of some nodes costs."""

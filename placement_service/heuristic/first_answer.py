@@ -81,8 +81,7 @@ def first_answer(
         several_move = _several_move(problem)
         if several_move:
             # What counts most is who finds free nodes, so all are placed at once.
-            soon = half if problem.policy.deterministic else (now + half) / 2
-            best = _better(problem, best, _jointly(builder, first, soon=soon, until=deadline))
+            best = _better(problem, best, _jointly(builder, first, soon=half, until=deadline))
         if not _has_all(problem, best):
             best = _better(problem, best, _with_victims(builder, home, first, until=deadline))
             if several_move and not enough(best) and time.monotonic() <= half:

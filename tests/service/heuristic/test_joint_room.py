@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -146,7 +147,7 @@ def test_nothing_is_found_without_time() -> None:
     assert joint_room(Builder(problem), until=math.inf) is not None
 
 
-def test_the_first_answer_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_answer_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
     def noted(builder: Builder, *, until: float) -> None:
@@ -156,5 +157,8 @@ def test_the_first_answer_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [running("one", "a0", gpus=1)]
     waits = [waiting("new", 2, RACK), waiting("other", 1, RACK)]
     question = Snapshot(nodes_of({"a": 2, "b": 1}, *runs), (*runs, *waits))
-    first_answer.first_answer(formulate(question, REPACK, prepare(question, REPACK)))
-    assert len(asked) == 1
+    problem = formulate(question, REPACK, prepare(question, REPACK))
+    begin = time.monotonic()
+    first_answer.first_answer(problem, deadline=begin + 80.0)
+    # After half of the time it is given up.
+    assert asked == [pytest.approx(begin + 40.0, abs=5.0)]
