@@ -91,8 +91,12 @@ class ProtectedGangs:
         self._rights = EvictionRights(asked, problem.policy)
         self._moves = problem.policy.eviction is EvictionPolicy.REPACK
         names = {name: r for r, name in enumerate(problem.columns)}
-        #: The column of which each is a part that only some may use.
-        self._whole = [names.get(whole_column(name), r) for name, r in names.items()]
+        whole = map(whole_column, problem.columns)
+        #: The column of which each is a part that only some may use, else itself.
+        self._whole = [
+            r if name == of else names.get(of, r)
+            for r, (name, of) in enumerate(zip(problem.columns, whole, strict=True))
+        ]
         over = np.zeros(problem.node_count, dtype=bool)
         for resource in asked.columns.requested:
             over |= asked.columns.free(resource) < 0

@@ -343,3 +343,15 @@ def test_listed_gpus_come_free_with_a_protected_gang(told: bool) -> None:
             "its own priority is 100."
         ][: int(told)]
     )
+
+
+def test_what_is_held_for_several_owners_does_not_hide_who_stays() -> None:
+    """Each room that is held for owners is a column of its own, with one name."""
+    scenario = Scenario("x1=0/8 x2=8 x3=8").hold("p", "x2", 8, "p").hold("q", "x3", 8, "q")
+    scenario = scenario.gang("old", old("old", "x1"), not_preemptible=True)
+    for name in "pq":
+        scenario = scenario.gang(name, Group(name, pods=1, gpus=1), priority=1)
+    assert preempt(scenario) == [
+        "gang old (priority 0) is not preemptible; without it the gang would fit; its own priority"
+        " is 100."
+    ]
