@@ -102,7 +102,8 @@ class StayingGangs:
             yield Protection(
                 f"has {_pods(held)} in reservations", f"have {_pods(held)} each in reservations"
             )
-        closed = sum(pod.node not in self._nodes.usable for pod, _ in pods)
+        able = self._nodes.usable if self._moves else self._nodes.nodes.row_of
+        closed = sum(pod.node not in able for pod, _ in pods)
         if closed:
             said = f"{_pods(closed)} on nodes that take no new pods"
             yield Protection(f"has {said}", f"have {said} each")

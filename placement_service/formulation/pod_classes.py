@@ -177,7 +177,6 @@ class PodClasses:
         masks = NodeMasks(nodes, templates)
         eligible = np.zeros((len(raw), len(nodes)), dtype=bool)
         place = np.array(self._at, dtype=np.int64)
-        eligible[place >= 0, place[place >= 0]] = True
         for s in np.flatnonzero(place < 0).tolist():
             t = raw[s][1]
             eligible[s] = masks.selected(t) & masks.tolerated(t) & masks.may_serve(t)
@@ -185,6 +184,7 @@ class PodClasses:
             if closed:
                 eligible[s, list(closed)] = False
         eligible &= nodes.open
+        eligible[place >= 0, place[place >= 0]] = True
         counts = [self._count.get(ClassIdx(s), 0) for s in range(len(raw))]
         draft = RuleDraft(
             self.snapshot,

@@ -254,7 +254,7 @@ def _is_told(gang: PodGang, nodes: RunningOn, *, moves: bool) -> bool:
         and any(group.min_replicas for group in gang.groups)
         and not gang.unsupported
         and not any(group.fixed_pods for group in gang.groups)
-        and all(p.node in nodes.usable for p in running)
+        and all(p.node in (nodes.usable if moves else nodes.nodes.row_of) for p in running)
         and not any(
             s.bound_pods and _has_other_rules(s.template, moves=moves)
             for group in gang.groups

@@ -505,3 +505,19 @@ def test_what_a_victim_in_a_reservation_leaves_is_for_owners(policy: Policy) -> 
     alone = answer(replace(cluster(old, guest), reservations=held), policy)
     assert not alone.evictions
     assert alone.solution.proven
+
+
+def test_what_runs_on_a_node_that_takes_no_pods_may_give_way() -> None:
+    """Its room there serves nobody, but that on another node does, and its place in a queue."""
+    shut = replace(node("n0", used=8), unschedulable=True)
+    there = Snapshot((shut, node("n1", used=8)), (running("one", "n0", gpus=8), urgent()))
+    assert not answer(there, PREEMPT).evictions
+    assert answer(there, PREEMPT).solution.proven
+    both = replace(there, gangs=(running("two", "n0", "n1", gpus=8), urgent()))
+    assert answer(both, PREEMPT).evicted() == ["two", "two"]
+    queue = Queue("queues/q", limit={GPUS: 8})
+    mine = tuple(replace(g, queue=queue.name) for g in there.gangs)
+    limited = Snapshot((shut, node("n1")), mine, queues=(queue,))
+    result = answer(limited, PREEMPT)
+    assert (result.evicted(), len(result.bindings)) == (["one"], 1)
+    assert result.solution.proven
