@@ -25,7 +25,12 @@ from placement_service.formulation.running_gangs import (
     growing,
     keeps_its_levels,
 )
-from placement_service.formulation.running_rules import out_of_place, unwelcome, with_all_terms
+from placement_service.formulation.running_rules import (
+    has_many_terms,
+    out_of_place,
+    unwelcome,
+    with_all_terms,
+)
 
 
 class Protection(NamedTuple):
@@ -69,6 +74,7 @@ class StayingGangs:
         #: Pods that break a rule about other pods where they are.
         self.misplaced = out_of_place(with_all_terms(bare) if moves else bare)
         self._by_pods = {_MISPLACED: self.misplaced}
+        self._many_terms = has_many_terms(bare)
         if moves:
             self._by_pods[_UNWELCOME] = unwelcome(bare)
 
@@ -108,7 +114,7 @@ class StayingGangs:
             said = f"{_pods(closed)} on nodes that take no new pods"
             yield Protection(f"has {said}", f"have {said} each")
         for _, template in pods:
-            for rule in _rules(template, moves=self._moves):
+            for rule in self._rules(template):
                 yield Protection(f"has pods {rule}", f"have pods {rule}")
         for words, among in self._by_pods.items():
             count = sum(pod.name in among for pod, _ in pods)
@@ -122,22 +128,23 @@ class StayingGangs:
             said = "what pods that wait prefer to be near"
             yield Protection(f"is {said}", f"are {said}")
 
-
-def _rules(template: PodTemplate, *, moves: bool) -> Iterator[str]:
-    if template.required_reservation:
-        yield "that require a reservation"
-    if template.same_pcie_nics:
-        yield f"with {template.same_pcie_nics} network devices each"
-    if not moves:
-        return
-    if template.compute_domain:
-        yield f"in ComputeDomain {template.compute_domain}, which are not moved"
-    if template.ignores_reservations:
-        yield "that ignore reservations, which are not moved"
-    if template.required_affinity:
-        yield "with required affinity, which are not moved"
-    if template.spread_constraints:
-        yield "that are spread, which are not moved"
+    def _rules(self, template: PodTemplate) -> Iterator[str]:
+        if template.required_reservation:
+            yield "that require a reservation"
+        if template.same_pcie_nics:
+            yield f"with {template.same_pcie_nics} network devices each"
+        if not self._moves:
+            return
+        if template.compute_domain:
+            yield f"in ComputeDomain {template.compute_domain}, which are not moved"
+        if template.ignores_reservations:
+            yield "that ignore reservations, which are not moved"
+        if template.required_affinity:
+            yield "with required affinity, which are not moved"
+        if template.required_anti_affinity and self._many_terms:
+            yield "with required anti-affinity, as many others have, which are not moved"
+        if template.spread_constraints:
+            yield "that are spread, which are not moved"
 
 
 def _pods(count: int) -> str:

@@ -25,9 +25,10 @@ above all others, which its extras do not have.
 
 Pods with required affinity and pods that are spread may be evicted but not moved: these rules bind
 a pod that comes, and not one that stays. Neither are pods on nodes that would not take them again,
-nor pods in a ComputeDomain that may share a node with another one (see `implied_rules`): each that
-moves would be a kind of pods of its own for every model. Nor are pods that ignore reservations:
-these hold their room beside such a pod while it stays, but not where it comes.
+nor pods in a ComputeDomain that may share a node with another one (see `implied_rules`), nor pods
+with required anti-affinity where there are many unlike terms: each that moves would be a kind of
+pods of its own for every model. Nor are pods that ignore reservations: these hold their room beside
+such a pod while it stays, but not where it comes.
 
 Where a gang that may be disturbed stays all the same, no bound is claimed (`exact`). `mends` tells
 where its own waiting pods are refused because its running ones break its required levels.
@@ -63,7 +64,12 @@ from placement_service.formulation.eviction_rights import EvictionRights
 from placement_service.formulation.open_gangs import stays_in_place
 from placement_service.formulation.prepared import Prepared
 from placement_service.formulation.rules.reservations import take_back
-from placement_service.formulation.running_rules import out_of_place, unwelcome, with_all_terms
+from placement_service.formulation.running_rules import (
+    has_many_terms,
+    out_of_place,
+    unwelcome,
+    with_all_terms,
+)
 from placement_service.formulation.staying_or_going import open_for_evictions
 from placement_service.formulation.staying_or_moving import open_for_moves
 
@@ -131,6 +137,7 @@ def _able(
     taking_back = frozenset() if moves else take_back(snapshot)
     if moves:
         staying |= unwelcome(snapshot)
+    keeps_apart = moves and has_many_terms(snapshot)
     for index, gang in enumerate(snapshot.gangs):
         if (
             gang.queue in queues
@@ -143,6 +150,7 @@ def _able(
             and not any(p.reservation and p.devices for p in _running(gang))
             and all(p.reservation in ("", *taking_back) for p in _running(gang))
             and not (staying and any(p.name in staying for p in _running(gang)))
+            and not (keeps_apart and _avoids_others(gang))
             and _tells_devices(gang, nodes, policy)
             and not (overbooked and any(p.node in overbooked for p in _running(gang)))
             and (stays_in_place(gang, moves=moves) or keeps_its_levels(gang, nodes))
@@ -302,6 +310,15 @@ def _holds(scope: PackingScope, gang: PodGang, nodes: RunningOn) -> bool:
         for pod in group.running_pods
     }
     return not level or (len(domains) <= 1 and None not in domains)
+
+
+def _avoids_others(gang: PodGang) -> bool:
+    return any(
+        s.template.required_anti_affinity
+        for group in gang.groups
+        for s in group.pod_sets
+        if s.bound_pods
+    )
 
 
 def _shares_devices(gang: PodGang) -> bool:

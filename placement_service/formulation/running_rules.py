@@ -27,6 +27,9 @@ from placement_service.formulation.levels import Levels
 from placement_service.formulation.node_eligibility import NodeMasks
 from placement_service.formulation.pod_selectors import PodSelectors
 
+#: Terms of required anti-affinity of running pods up to which their gangs are moved.
+MOST_TERMS = 16
+
 
 def out_of_place(snapshot: Snapshot) -> frozenset[str]:
     """The names of these pods, among those in pod sets."""
@@ -45,6 +48,19 @@ def with_all_terms(snapshot: Snapshot) -> Snapshot:
         terms = (*known.required_anti_affinity, *template.required_anti_affinity)
         listed[pod.name] = replace(known, required_anti_affinity=tuple(dict.fromkeys(terms)))
     return replace(snapshot, running_pods=tuple(listed.values()))
+
+
+def has_many_terms(snapshot: Snapshot) -> bool:
+    """Whether running pods in pod sets have so many terms of required anti-affinity that each would
+    make a kind of pods of its own for every model.
+    """
+    terms: set[PodAffinityTerm] = set()
+    for gang in snapshot.gangs:
+        for group in gang.groups:
+            for s in group.pod_sets:
+                if s.bound_pods:
+                    terms.update(s.template.required_anti_affinity)
+    return len(terms) > MOST_TERMS
 
 
 def unwelcome(snapshot: Snapshot) -> frozenset[str]:

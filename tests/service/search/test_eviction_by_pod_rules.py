@@ -20,9 +20,11 @@ from placement_service.entities.request import (
 from placement_service.entities.selectors import LabelSelector
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.prepare import prepare
+from placement_service.formulation.running_rules import MOST_TERMS
 from placement_service.judge.verify import verify
 from tests.service.evictions import PREEMPT, REPACK, opened, running, urgent
-from tests.service.questions import gang, node
+from tests.service.questions import GPU, gang, node
 from tests.service.search.answering import answer
 
 PORT = HostPort(80)
@@ -365,3 +367,24 @@ def test_one_pod_on_each_node_that_keeps_others_away_is_a_column() -> None:
     problem = formulate(in_domains(1, mine), PREEMPT)
     assert not problem.special.any()
     assert not problem.rules
+
+
+@pytest.mark.parametrize(("count", "moves"), [(MOST_TERMS, True), (MOST_TERMS + 1, False)])
+def test_gangs_stay_where_each_of_many_keeps_others_away(count: int, moves: bool) -> None:
+    """Each would be a kind of pods of its own for every model. They are evicted all the same."""
+    at = tuple(node(f"n{i}", used=1) for i in range(count))
+    gangs = tuple(
+        asking(
+            running(f"g{i}", f"n{i}", gpus=1),
+            labels={"app": f"g{i}"},
+            required_anti_affinity=away(f"g{i}"),
+        )
+        for i in range(count)
+    )
+    question = Snapshot(at, gangs, listed(*gangs))
+    assert bool(opened(question, REPACK)) is moves
+    assert len(opened(replace(question, gangs=(*gangs, urgent())), PREEMPT)) == count
+    # Where pods that avoid each other have no room on one node anyway, it does not matter.
+    whole = tuple(asking(gang, requests={GPU: 8}) for gang in gangs)
+    full = tuple(node(f"n{i}", used=8) for i in range(count))
+    assert len(prepare(replace(question, nodes=full, gangs=whole), REPACK).opened) == count
