@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 #: More pods than any domain can hold, so that one pod can fill a knapsack row.
 MANY = 1 << 20

@@ -58,7 +58,8 @@ def _first(state: State, guess: BlockGuess) -> Guess | None:
             break
         guess.tear(torn)
         more_to_ask = not wide and bool(state.ground.places(guess.mine.blocks.level).beyond)
-        found = guess.strict(1 if more_to_ask else guess.parameters.assign_strict)
+        if torn.gangs or torn.places:
+            found = guess.strict(1 if more_to_ask else guess.parameters.assign_strict)
     return found
 
 

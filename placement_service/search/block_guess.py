@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,12 +21,20 @@ from placement_service.cp_sat.admission_master import Torn
 from placement_service.cp_sat.block_shapes import Kind
 from placement_service.cp_sat.rack_prices import prices_against
 from placement_service.formulation.arrays import Ints
-from placement_service.search.block_assignment import BlockAssignment
+from placement_service.search.block_assignment import BlockAssignment, Pieces
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.block_rows import block_rows, pool_sets, rack_row
-from placement_service.search.gang_bundles import Bundle, bundles, may_be_apart, without_one
+from placement_service.search.gang_bundles import (
+    Bundle,
+    bundles,
+    may_be_apart,
+    picky_parts,
+    without_one,
+)
 from placement_service.search.gang_pieces import Parts, PieceCutter, parts_of
 from placement_service.search.rack_fitting import RackFitting
+
+T = TypeVar("T")
 
 #: What a gang without a block costs: so many whole nodes, and this share of its own.
 TORN, TORN_SHARE = 3.0, 0.1
@@ -41,12 +49,14 @@ FIRM = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guess:
-    """Bundles whole in a block, by bundle and block, and the parts of torn gangs: their class and
-    parts by kind and block. Blocks are places in `Blocks.order`.
+    """Bundles whole in a block, by bundle and block; the parts of torn gangs: their class and
+    parts by kind and block; and `picky` parts of gangs that name no block. Blocks are places in
+    `Blocks.order`.
     """
 
     whole: Counter[tuple[Bundle, int]]
     torn: Sequence[tuple[int, Counter[tuple[Kind, int]]]]
+    picky: Counter[tuple[Kind, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +77,7 @@ class _Begun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Item:
-    """What gets one block: a bundle, or a piece of a torn gang."""
+    """What gets one block: a bundle, a picky part, or a piece of a torn gang."""
 
     parts: Parts
     takes: Ints
@@ -84,11 +94,12 @@ class BlockGuess:
         self.rows = block_rows(mine.blocks, mine.classes)
         seed = self.parameters.seed
         self._random = random.Random(seed)
-        self.fitting = RackFitting(mine.blocks, pool_sets(self.rows.kinds), seed=seed)
+        self.fitting = RackFitting(mine.blocks, pool_sets(self.rows.kinds), self.parameters)
         self._cutter = PieceCutter(self.rows, seed=seed)
         #: All bundles that were ever asked for, and their places.
         self._bundles: list[Bundle] = []
         self._at: dict[Bundle, int] = {}
+        self._picky: Counter[Kind] = Counter()
         self._wanted = self._of_target()
         #: Those that are torn in any case.
         self._advised: Counter[int] = Counter()
@@ -108,7 +119,9 @@ class BlockGuess:
 
     def _of_target(self) -> Counter[int]:
         """The bundles of the target, by their places."""
-        wanted = bundles(self.mine.classes, self.mine.wanted)
+        mine = self.mine
+        self._picky = picky_parts(mine.classes, mine.wanted, {q for _, q in mine.blocks.room})
+        wanted = bundles(mine.classes, mine.wanted)
         return Counter({self._index(bundle): n for bundle, n in wanted.items()})
 
     def _index(self, bundle: Bundle) -> int:
@@ -141,6 +154,7 @@ class BlockGuess:
                 break
             found = self._guess(*self._begin(), strict=True, more=0)
             if found is not None:
+                self._failed = False
                 return found.guess
         self._failed = True
         return None
@@ -193,21 +207,24 @@ class BlockGuess:
         """The best of some guesses, up to one that costs nothing."""
         p = self.parameters
         rounds = p.assign_torn_rounds if self.torn else p.assign_rounds
-        # Where no gang is torn yet, a result that comes twice is likely to be the least.
-        enough = rounds if self.torn else 2
         best: _Try | None = None
         times = 0
         begin, self._failed = int(self._failed), False
         for i in range(begin, rounds):
             if self._is_over():
                 break
-            found = self._guess(gangs, torn, strict=not i % 2, more=i // p.assign_torn_more)
+            strict = not i % 2
+            found = self._guess(gangs, torn, strict=strict, more=i // p.assign_torn_more)
+            if found is None and not strict:
+                # Racks do not hold what rows allow, and it takes too long to learn why.
+                break
             if found is None:
                 continue
             times += best is not None and found.cost == best.cost
             if best is None or found.cost < best.cost:
                 best, times = found, 1
-            if not best.cost or times >= enough or len(best.nowhere) > p.assign_torn:
+            # A result that comes twice is likely to be the least.
+            if not best.cost or times >= 2 or len(found.nowhere) > p.assign_torn:
                 break
         return best
 
@@ -236,22 +253,30 @@ class BlockGuess:
         """
         rows, classes = self.rows, self.mine.classes
         some = [i for i, n in sorted(gangs.items()) if n]
-        items = [self._item(i) for i in some]
+        picky = sorted(self._picky)
         pieces = self._cutter.cut(
             [parts_of(classes[c]) for c in torn],
             more=more,
             places=[self._places.get(c, ()) for c in torn],
         )
-        none = np.zeros_like(rows.small.takes[0])
-        items += [
-            _Item(piece.parts, self._cutter.takes(piece.parts), none, self._firm, tearable=False)
-            for piece in pieces
+        items = [
+            *map(self._item, some),
+            *(self._firm_item([kind]) for kind in picky),
+            *(self._firm_item(piece.parts) for piece in pieces),
         ]
-        times = [*(gangs[i] for i in some), *(1 for _ in pieces)]
+        times = [*(gangs[i] for i in some), *(self._picky[k] for k in picky), *(1 for _ in pieces)]
+        first = len(items) - len(pieces)
         takes = _stacked([item.takes for item in items], rows.takes.shape[1])
         costs = np.array([item.cost for item in items], dtype=np.int64)
-        seed = self._random.getrandbits(32)
-        search = BlockAssignment(takes, rows.room, costs * (STRICT if strict else 1), seed=seed)
+        content = _stacked([_by_kind(item.parts, rows.kinds) for item in items], len(rows.kinds))
+        gang = np.array([-1] * first + [piece.gang for piece in pieces], dtype=np.int64)
+        search = BlockAssignment(
+            takes,
+            rows.room,
+            costs * (STRICT if strict else 1),
+            seed=self._random.getrandbits(32),
+            pieces=Pieces(gang, content, rows.parts),
+        )
         # Gangs that take most of anything scarce choose first, with some randomness.
         hard = (takes / np.maximum(1, rows.room.sum(axis=0))).max(axis=1, initial=0)
         luck = [1 + self.parameters.assign_luck * self._random.random() for _ in items]
@@ -266,35 +291,40 @@ class BlockGuess:
         nowhere = [k for k, n in enumerate(count[:, -1].tolist()) for _ in range(n)]
         if not all(items[k].tearable for k in nowhere):
             return None
-        whole = Counter(
-            {
-                (self._bundles[some[k]], b): n
-                for k, row in enumerate(count[: len(some), :-1].tolist())
-                for b, n in enumerate(row)
-                if n
-            }
-        )
         parts: list[Counter[tuple[Kind, int]]] = [Counter() for _ in torn]
-        for piece, row in zip(pieces, count[len(some) :].tolist(), strict=True):
-            parts[piece.gang].update((kind, row.index(1)) for kind in piece.parts)
-        guess = Guess(whole, list(zip(torn, parts, strict=True)))
+        for k, piece in enumerate(pieces, first):
+            (b,) = np.flatnonzero(count[k]).tolist()
+            for kind, n in zip(rows.kinds, search.content[k].tolist(), strict=True):
+                if n:
+                    parts[piece.gang][kind, b] += n
+        guess = Guess(
+            _where([self._bundles[i] for i in some], count),
+            list(zip(torn, parts, strict=True)),
+            _where(picky, count[len(some) :]),
+        )
         return _Try(guess, [some[k] for k in nowhere], int(count[:, -1] @ costs))
+
+    def _firm_item(self, parts: Parts) -> _Item:
+        none = np.zeros_like(self.rows.small.takes[0])
+        return _Item(parts, self._cutter.takes(parts), none, self._firm, tearable=False)
 
     def _settle(self, search: BlockAssignment, items: Sequence[_Item], *, strict: bool) -> bool:
         """Run until racks hold what blocks hold; whether they do."""
         tearable = np.array([item.tearable for item in items], dtype=bool)
-        for _ in range(self.parameters.assign_corrections):
-            search.run(self.parameters.assign_steps, until=self._is_over)
+        p = self.parameters
+        steps = p.assign_strict_steps if strict else p.assign_steps
+        for _ in range(p.assign_strict_corrections if strict else p.assign_corrections):
+            search.run(steps, until=self._is_over)
             if self._is_over():
                 return False
             if not strict:
                 search.relieve(tearable)
             if search.cost if strict else search.over:
                 return False
-            if search.count[:, -1].sum() > self.parameters.assign_torn:
+            if search.count[:, -1].sum() > p.assign_torn:
                 # It is given up, whatever the racks say.
                 return True
-            if not self._learn_small(search, items) and not self._learn_racks(search, items):
+            if not self._learn_small(search, items) and not self._learn_racks(search):
                 return True
         return False
 
@@ -304,11 +334,12 @@ class BlockGuess:
         takes = _stacked([item.small for item in items], small.takes.shape[1])
         broken = np.flatnonzero((search.count[:, :-1].T @ takes > small.room).any(axis=0))
         if len(broken):
-            search.learn(takes[:, broken], small.room[:, broken])
+            none = np.zeros((len(self.rows.kinds), len(broken)), dtype=np.int64)
+            search.learn(takes[:, broken], small.room[:, broken], none)
             self.rows = self._cutter.rows = self.rows.with_small(broken)
         return bool(len(broken))
 
-    def _learn_racks(self, search: BlockAssignment, items: Sequence[_Item]) -> bool:
+    def _learn_racks(self, search: BlockAssignment) -> bool:
         """Obey rows against what racks of some blocks do not hold; whether there are any."""
         broken = False
         for b, block in enumerate(self.mine.blocks.order):
@@ -316,18 +347,21 @@ class BlockGuess:
                 # A row against another block already says so of this one.
                 continue
             inside: Counter[Kind] = Counter()
-            for k in np.flatnonzero(search.count[:, b]).tolist():
-                inside.update(items[k].parts * int(search.count[k, b]))
+            held = search.count[:, b] @ search.content
+            for kind, n in zip(self.rows.kinds, held.tolist(), strict=True):
+                if n:
+                    inside[kind] = n
             misfit = self.fitting.misfit(block, inside)
-            if misfit is not None:
+            if misfit is None:
+                continue
+            if self._learn(search, b, inside):
                 broken = True
-                if not self._learn(search, items, b, inside):
-                    search.forbid(b, self.rows.tightest[misfit])
+            elif not self.fitting.pack(block, inside):
+                broken = True
+                search.forbid(b, self.rows.tightest[misfit])
         return broken
 
-    def _learn(
-        self, search: BlockAssignment, items: Sequence[_Item], b: int, inside: Counter[Kind]
-    ) -> bool:
+    def _learn(self, search: BlockAssignment, b: int, inside: Counter[Kind]) -> bool:
         """Obey a row that a block breaks which holds these parts; false if none is found."""
         blocks, most = self.mine.blocks, self.parameters.model.master_patterns
         prices = prices_against(blocks, blocks.order[b], inside, most, seconds=self.mine.state.left)
@@ -337,10 +371,23 @@ class BlockGuess:
         value = dict(zip(self.rows.kinds, row.parts.tolist(), strict=True))
         if sum(value[kind] * n for kind, n in inside.items()) <= row.room[b]:
             return False
-        takes = [np.array([sum(value[kind] for kind in item.parts)]) for item in items]
-        search.learn(_stacked(takes, 1), row.room[:, None])
+        search.learn((search.content @ row.parts)[:, None], row.room[:, None], row.parts[:, None])
         self.rows = self._cutter.rows = self.rows.with_racks(row)
         return True
+
+
+def _where(things: Sequence[T], count: Ints) -> Counter[tuple[T, int]]:
+    """How many of each thing lie in each block, by thing and block."""
+    found: Counter[tuple[T, int]] = Counter()
+    for thing, row in zip(things, count[:, :-1], strict=False):
+        found.update({(thing, b): int(row[b]) for b in np.flatnonzero(row).tolist()})
+    return found
+
+
+def _by_kind(parts: Parts, kinds: Sequence[Kind]) -> Ints:
+    """How many parts there are of each kind."""
+    times = Counter(parts)
+    return np.array([times[kind] for kind in kinds], dtype=np.int64)
 
 
 def _stacked(rows: Sequence[Ints], columns: int) -> Ints:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from placement_service.cp_sat.block_shapes import Class
+from placement_service.cp_sat.block_shapes import Class, Kind
 from placement_service.search.block_problem import names_blocks
 
 
@@ -48,6 +49,20 @@ def bundles(classes: Sequence[Class], gangs: Sequence[int]) -> Counter[Bundle]:
                     left[f] -= here
             found[Bundle(tuple(members))] += 1
     return found
+
+
+def picky_parts(
+    classes: Sequence[Class], gangs: Sequence[int], pools: AbstractSet[int]
+) -> Counter[Kind]:
+    """The parts of so many gangs of each class that name no block, and may not use all pools: these
+    need blocks like others, because what is left may be of other pools.
+    """
+    found: Counter[Kind] = Counter()
+    for mine, n in zip(classes, gangs, strict=True):
+        for kind, times in () if names_blocks(mine) else mine.shape.kinds:
+            if kind.size and not pools <= set(kind.pools):
+                found[kind] += n * times
+    return +found
 
 
 def may_be_apart(bundle: Bundle, classes: Sequence[Class]) -> bool:

@@ -32,7 +32,7 @@ class GuessFilling:
         self.mine, self.guess, self._fitting = mine, guess, fitting
         self._parts = [self._parts_in(b) for b in range(len(mine.blocks.order))]
         self._contents: list[RackContent] = []
-        self._loose: Counter[tuple[Kind, int]] = Counter()
+        self._loose = Counter(guess.picky)
 
     def filled(self) -> Filled | None:
         """The content, None where something finds no room."""
@@ -46,8 +46,10 @@ class GuessFilling:
         for c, gangs in rest:
             for kind, times in self.mine.classes[c].shape.kinds:
                 demand[kind] += times * gangs
+        for (kind, _), n in self.guess.picky.items():
+            demand[kind] -= n
         # What may use fewer pools comes first.
-        order = sorted(demand, key=lambda kind: (-kind.size, len(kind.pools), kind))
+        order = sorted(+demand, key=lambda kind: (-kind.size, len(kind.pools), kind))
         if not all(self._place(kind, demand[kind]) for kind in order):
             return None
         for content, parts in zip(self._contents, self._parts, strict=True):
@@ -58,7 +60,7 @@ class GuessFilling:
         return self._written(rest)
 
     def _parts_in(self, b: int) -> Counter[Kind]:
-        """The parts of gangs and pieces in a block."""
+        """The parts in a block of which the guess says so."""
         found: Counter[Kind] = Counter()
         for (bundle, at), n in self.guess.whole.items():
             for c, times in bundle.members if at == b else ():
@@ -68,6 +70,8 @@ class GuessFilling:
         for _, parts in self.guess.torn:
             for (kind, at), n in parts.items():
                 found[kind] += n * (at == b)
+        for (kind, at), n in self.guess.picky.items():
+            found[kind] += n * (at == b)
         return +found
 
     def _rest(self) -> Iterator[_Rest]:

@@ -136,18 +136,25 @@ class SearchParameters:
     assign_attempts: int = 4
     #: The share of the time that guesses may take.
     assign_share: float = 0.5
-    assign_rounds: int = 12
-    assign_torn_rounds: int = 16
+    assign_rounds: int = 6
+    assign_torn_rounds: int = 8
     assign_torn: int = 6
     #: After so many guesses torn gangs are cut into one piece more.
     assign_torn_more: int = 6
     #: Guesses with those torn that counting says.
     assign_strict: int = 3
-    #: Steps of a guess, and how often blocks are given less whose racks do not hold it.
+    #: Steps of a guess, more where all gangs must find a block, and how often rows are learned of
+    #: racks that do not hold it.
     assign_steps: int = 150
+    assign_strict_steps: int = 300
     #: Steps of all guesses together.
-    assign_all_steps: int = 4_000
-    assign_corrections: int = 30
+    assign_all_steps: int = 2_500
+    assign_corrections: int = 5
+    assign_strict_corrections: int = 30
+    #: Effort to find racks of a block for parts that best fit does not place, and the seconds that
+    #: cut it short: mostly it takes five milliseconds.
+    assign_packing_effort: float = 0.05
+    assign_packing_seconds: float = 0.2
     #: By how much luck moves gangs in the order in which they choose blocks.
     assign_luck: float = 0.3
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from placement_service.cp_sat.block_contents import Sizes
 from placement_service.cp_sat.block_shapes import Kind
+from placement_service.cp_sat.rack_packing import PackedRacks
 
 
 class Rack(NamedTuple):
@@ -64,6 +65,16 @@ class RackContent:
         """Nodes for parts of a kind beside all that is placed or expected."""
         mine = [n for pools, n in self.spare.items() if pools.issuperset(kind.pools)]
         return min(mine, default=0)
+
+    def hold(self, packed: PackedRacks) -> None:
+        """Give expected parts of several nodes the racks that they were packed into."""
+        for pool, capacity, sizes in packed.racks:
+            racks = self.racks[pool]
+            racks.remove(Rack(capacity, capacity))
+            insort(racks, Rack(capacity - sum(sizes), capacity, sizes))
+        for (kind, pool), n in packed.used.items():
+            if kind.size > 1:
+                self._take(kind, pool, n)
 
     def place(self, kind: Kind) -> bool:
         """Give an expected part the fullest rack that holds it; false where none does."""

@@ -1,4 +1,6 @@
-"""Whether racks of a block hold some parts: best fit, the largest part first, in a few orders."""
+"""Whether racks of a block hold some parts: best fit, the largest part first, in a few orders, then
+a model.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +9,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from placement_service.cp_sat.block_shapes import Blocks, Kind
+from placement_service.cp_sat.rack_packing import PackedRacks, pack_racks
+from placement_service.search.parameters import SearchParameters
 from placement_service.search.rack_content import RackContent
 
 #: Orders that are tried: by size alone, then with so much randomness.
-ORDERS = 12
+ORDERS = 3
 LUCK = 3.0
 
 
-class _Tried(NamedTuple):
-    """An order in which parts of several nodes find racks, or one that finds none in any."""
+#: A block and what it holds.
+_Key = tuple[int, tuple[tuple[Kind, int], ...]]
 
-    order: Sequence[Kind]
-    misfit: Kind | None
+
+class _Tried(NamedTuple):
+    """An order in which parts of several nodes find racks, or how they are packed; or one that
+    finds none in any order.
+    """
+
+    order: Sequence[Kind] = ()
+    packed: PackedRacks | None = None
+    misfit: Kind | None = None
 
 
 class RackFitting:
-    """Racks of blocks by pool. It may miss room that exists."""
+    """Racks of blocks by pool. It may miss room that takes long to find."""
 
-    def __init__(self, blocks: Blocks, pool_sets: Iterable[frozenset[int]], *, seed: int) -> None:
-        self._random = random.Random(seed)
+    def __init__(
+        self, blocks: Blocks, pool_sets: Iterable[frozenset[int]], parameters: SearchParameters
+    ) -> None:
+        self._blocks, self._parameters = blocks, parameters
+        self._random = random.Random(parameters.seed)
         self._pool_sets = tuple(pool_sets)
         self._racks: dict[int, dict[int, list[int]]] = {b: {} for b in blocks.order}
         for sort, racks in blocks.racks.items():
             mine = self._racks[sort.block].setdefault(sort.pool, [])
             mine += [sort.capacity] * len(racks)
-        self._known: dict[tuple[int, tuple[tuple[Kind, int], ...]], _Tried] = {}
+        self._known: dict[_Key, _Tried] = {}
 
     def misfit(self, block: int, parts: Mapping[Kind, int]) -> Kind | None:
         """A part that finds no room beside the others, None if all do."""
         return self._tried(block, parts).misfit
+
+    def pack(self, block: int, parts: Mapping[Kind, int]) -> bool:
+        """Find racks by a model for parts that best fit does not place; whether there are some."""
+        p = self._parameters
+        packed = pack_racks(
+            self._blocks,
+            block,
+            parts,
+            p.model.master_patterns,
+            seconds=p.assign_packing_seconds,
+            effort=p.assign_packing_effort,
+        )
+        if packed is not None:
+            self._known[_key(block, parts)] = _Tried(packed=packed)
+        return packed is not None
 
     def content(self, block: int, parts: Mapping[Kind, int]) -> RackContent | None:
         """Racks of a block with parts of several nodes in them; single nodes are expected."""
@@ -43,12 +72,14 @@ class RackFitting:
         if tried.misfit is not None:
             return None
         content = self._expecting(block, parts)
+        if tried.packed is not None:
+            content.hold(tried.packed)
         for kind in tried.order:
             content.place(kind)
         return content
 
     def _tried(self, block: int, parts: Mapping[Kind, int]) -> _Tried:
-        key = (block, tuple(sorted(parts.items())))
+        key = _key(block, parts)
         if key not in self._known:
             self._known[key] = self._try(block, parts)
         return self._known[key]
@@ -58,7 +89,7 @@ class RackFitting:
         if least is not None:
             # Not even the nodes are enough.
             inside = [kind for kind, n in parts.items() if n and least.issuperset(kind.pools)]
-            return _Tried((), max(inside, key=lambda kind: (kind.size * parts[kind], kind)))
+            return _Tried(misfit=max(inside, key=lambda kind: (kind.size * parts[kind], kind)))
         large = [kind for kind, n in parts.items() for _ in range(n) if kind.size > 1]
         first: Kind | None = None
         luck = 0.0
@@ -66,10 +97,10 @@ class RackFitting:
             content, order = self._expecting(block, parts), self._order(large, luck)
             misfit = next((kind for kind in order if not content.place(kind)), None)
             if misfit is None:
-                return _Tried(order, None)
+                return _Tried(order)
             first = first or misfit
             luck = LUCK
-        return _Tried((), first)
+        return _Tried(misfit=first)
 
     def _order(self, parts: Sequence[Kind], luck: float) -> list[Kind]:
         """The largest first, and of these what may use fewer pools."""
@@ -84,3 +115,7 @@ class RackFitting:
         for kind, times in parts.items():
             content.expect(kind, times)
         return content
+
+
+def _key(block: int, parts: Mapping[Kind, int]) -> _Key:
+    return block, tuple(sorted(parts.items()))

@@ -21,15 +21,18 @@ from placement_service.formulation.formulate import formulate
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.verify import verify
 from placement_service.search.assign_stage import assign_blocks
-from placement_service.search.block_assignment import BlockAssignment
+from placement_service.search.block_assignment import BlockAssignment, Pieces
+from placement_service.search.block_guess import BlockGuess
 from placement_service.search.block_problem import BlockProblem
-from placement_service.search.block_rows import block_rows, rack_row
+from placement_service.search.block_rows import block_rows, pool_sets, rack_row
 from placement_service.search.gang_pieces import PieceCutter, parts_of
+from placement_service.search.guess_filling import GuessFilling
 from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from placement_service.search.rack_content import RackContent
 from placement_service.search.rack_fitting import RackFitting
+from tests.drawing import level_key
 from tests.scenario import Group, Scenario
 from tests.service.search.blocks import question
 from tests.waiting import LONG
@@ -67,12 +70,20 @@ def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
     assert state.worth.values[-2] == 1000
 
 
-@pytest.mark.parametrize(("seed", "beyond"), [(2, 2), (5, 4)])
+@pytest.mark.parametrize(
+    ("load", "seed", "beyond"),
+    [
+        (1.05, 8, 2),
+        # A gang of eight parts of sixteen nodes has no block.
+        (1.05, 5, 4),
+        # Gangs of twelve and of six such parts have none, and their pieces fit in few ways.
+        (1.3, 5, 6),
+    ],
+)
 def test_of_gangs_that_blocks_cannot_all_hold_whole_those_are_torn_that_counting_names(
-    seed: int, beyond: int
+    load: float, seed: int, beyond: int
 ) -> None:
-    # In the second, a gang of eight parts of sixteen nodes has no block.
-    state = counted(Instance("mix", {"load": 1.05}, seed).snapshot())
+    state = counted(Instance("mix", {"load": load}, seed).snapshot())
     assert assign_blocks(state)
     assert state.proven
     assert state.worth.values[-2] == 1000 * beyond
@@ -175,12 +186,25 @@ def test_two_gangs_change_places_where_no_one_can_move() -> None:
     assert search.cost == 0
 
 
+def test_parts_move_from_one_piece_of_a_gang_to_another_one() -> None:
+    # A gang of eight single nodes in two pieces of four, in blocks that have room for six and two.
+    takes, room = np.array([[4], [4], [3]]), np.array([[6], [5]])
+    pieces = Pieces(np.array([0, 0, -1]), np.array([[4], [4], [0]]), np.array([[1]]))
+    search = BlockAssignment(takes, room, np.array([900, 900, 900]), seed=1, pieces=pieces)
+    search.begin(np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0]]))
+    assert search.over == 2
+    search.run(20)
+    assert search.cost == 0
+    assert sorted(search.content[:2, 0].tolist()) == [2, 6]
+    assert search.load[0, :-1].tolist() == [6, 5]
+
+
 def test_a_block_that_breaks_a_row_learned_for_another_one_is_known() -> None:
     takes, room = np.array([[5], [4]]), np.array([[10], [9], [10]])
     search = BlockAssignment(takes, room, np.array([100, 100]), seed=1)
     search.begin(np.array([[2, 0, 2, 0], [0, 2, 0, 0]]))
     assert not any(search.is_over(b) for b in range(3))
-    search.learn(np.array([[1], [0]]), np.array([[1], [1], [1]]))
+    search.learn(np.array([[1], [0]]), np.array([[1], [1], [1]]), np.zeros((0, 1), dtype=np.int64))
     assert [search.is_over(b) for b in range(3)] == [True, False, True]
 
 
@@ -199,7 +223,7 @@ def test_racks_hold_what_they_hold() -> None:
     )
     state = counted(snapshot.snapshot())
     blocks = BlockProblem(state).blocks
-    fitting = RackFitting(blocks, [frozenset((0,))], seed=1)
+    fitting = RackFitting(blocks, [frozenset((0,))], DEFAULTS)
     one = blocks.order[-1]
 
     def parts(*sizes: int) -> Counter[Kind]:
@@ -213,6 +237,62 @@ def test_racks_hold_what_they_hold() -> None:
     assert content.place_singles(Kind((0,), 1), 1) == 0
     assert sorted(rack.content for rack in content.racks[0]) == [((2, 1),), ((3, 1),)]
     assert content.free == {0: 0}
+
+
+def test_racks_that_best_fit_does_not_find_are_found() -> None:
+    nodes = " | ".join(
+        f"b1/r{i}: " + " ".join(f"n{i}-{k}=8" for k in range(n)) for i, n in enumerate((12, 10))
+    )
+    part = Group("part", pods=2, gpus=8, pack="rack")
+    scenario = Scenario(f"{nodes} | b2/r2: d1=8").gang("g", part, prefer="block")
+    blocks = BlockProblem(counted(scenario.snapshot())).blocks
+    fitting = RackFitting(blocks, [frozenset((0,))], DEFAULTS)
+    one, parts = blocks.order[-1], Counter({Kind((0,), 6): 2, Kind((0,), 5): 2})
+    # Best fit begins with six nodes of the smaller rack.
+    assert fitting.pack(one, parts)
+    content = fitting.content(one, parts)
+    assert content is not None
+    assert sorted(rack.content for rack in content.racks[0]) == [((5, 2),), ((6, 2),)]
+    assert content.free == {0: 0}
+    assert not fitting.pack(one, Counter({Kind((0,), 7): 3}))
+
+
+@given(st.integers(0, 10_000))
+def test_what_racks_of_a_plan_hold_they_are_found_to_hold(seed: int) -> None:
+    mine = BlockProblem(counted(question(seed)))
+    if not mine.usable:
+        return
+    inside: dict[int, Counter[Kind]] = {b: Counter() for b in mine.blocks.order}
+    for (kind, b, _), n in mine.encoded().used.items():
+        inside[b][kind] += n
+    fitting = RackFitting(
+        mine.blocks, pool_sets(block_rows(mine.blocks, mine.classes).kinds), DEFAULTS
+    )
+    for b, parts in inside.items():
+        event(f"parts: {min(3, sum(parts.values()))}")
+        assert fitting.pack(b, parts)
+        content = fitting.content(b, parts)
+        assert content is not None
+        assert all(n >= 0 for n in content.free.values())
+
+
+def test_what_names_no_block_gets_one_where_it_may_not_use_all_pools() -> None:
+    # The block with more room in it is of the pool that the single pods need.
+    scenario = Scenario("b1/r1: a1=8 a2=8 a3=8 | b2/r2: c1=8 c2=8")
+    scenario = scenario.gang("both", Group("pod", pods=2, gpus=8), prefer="block")
+    one = Group("pod", gpus=8, pods=1, select={level_key("block"): "b1"})
+    scenario = scenario.gang("picky", one).gang("picky-2", one)
+    mine = BlockProblem(counted(scenario.snapshot()))
+    guessing = BlockGuess(mine)
+    guess = guessing.strict(1)
+    assert guess is not None
+    (((kind, b), n),) = guess.picky.items()
+    assert (kind.size, n) == (1, 2)
+    assert b == mine.blocks.order.index(mine.blocks.order[-1])
+    assert [at for _, at in guess.whole] == [1 - b]
+    filled = GuessFilling(mine, guess, guessing.fitting).filled()
+    assert filled is not None
+    assert sum(filled.placed(len(mine.classes))) == 3
 
 
 def test_parts_with_a_choice_leave_the_pool_that_others_need() -> None:
