@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from placement_service.cp_sat.block_contents import Filled, LargePart, Sizes
-from placement_service.cp_sat.block_shapes import Kind, RackSort
+from placement_service.cp_sat.block_shapes import Kind, RackSort, Ways
+from placement_service.formulation.arrays import MANY, Ints
 from placement_service.search.block_guess import Guess
 from placement_service.search.block_problem import BlockProblem
 from placement_service.search.rack_content import RackContent
@@ -31,6 +32,7 @@ class GuessFilling:
     def __init__(self, mine: BlockProblem, guess: Guess, fitting: RackFitting) -> None:
         self.mine, self.guess, self._fitting = mine, guess, fitting
         self._parts = [self._parts_in(b) for b in range(len(mine.blocks.order))]
+        self._small = [self._small_room(b) for b in range(len(mine.blocks.order))]
         self._contents: list[RackContent] = []
         self._loose = Counter(guess.picky)
 
@@ -90,7 +92,7 @@ class GuessFilling:
             return True
         contents = self._contents
         for b in sorted(range(len(contents)), key=lambda b: -contents[b].room_for(kind)):
-            n = min(times, contents[b].room_for(kind) // kind.size)
+            n = min(times, contents[b].room_for(kind) // kind.size, self._beside_small(kind, b))
             if kind.size > 1:
                 n = self._in_racks(contents[b], kind, n)
             elif n > 0:
@@ -98,8 +100,36 @@ class GuessFilling:
             if n > 0:
                 self._loose[kind, b] += n
                 self._parts[b][kind] += n
+                self._small[b] -= n * self._least(kind, b)
                 times -= n
         return not times
+
+    def _small_room(self, b: int) -> Ints:
+        """What a block has left beside what the guess says, in each way to count small pods."""
+        ways = self._ways(b)
+        room = ways.room.copy()
+        for (bundle, at), n in self.guess.whole.items():
+            for c, times in bundle.members if at == b else ():
+                room -= n * times * self.mine.classes[c].units[ways.rows]
+        parts = Counter(self.guess.picky)
+        for _, placed in self.guess.torn:
+            parts.update(placed)
+        for (kind, at), n in parts.items():
+            if at == b:
+                room -= n * self._least(kind, b)
+        return room
+
+    def _beside_small(self, kind: Kind, b: int) -> int:
+        """How many parts of a kind leave small pods of a block their room."""
+        least = self._least(kind, b)
+        takes = least > 0
+        return max(0, int((self._small[b][takes] // least[takes]).min(initial=MANY)))
+
+    def _least(self, kind: Kind, b: int) -> Ints:
+        return self.mine.blocks.least_of(kind)[self._ways(b).rows]
+
+    def _ways(self, b: int) -> Ways:
+        return self.mine.blocks.ways(self.mine.blocks.order[b])
 
     @staticmethod
     def _in_racks(content: RackContent, kind: Kind, times: int) -> int:

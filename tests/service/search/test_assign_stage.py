@@ -74,6 +74,8 @@ def test_of_gangs_that_compete_for_roomy_racks_the_fewest_are_torn() -> None:
     ("load", "seed", "beyond"),
     [
         (1.05, 8, 2),
+        # Single nodes that name no block must not take GPUs that small pods of a block need.
+        (1.05, 2, 2),
         # A gang of eight parts of sixteen nodes has no block.
         (1.05, 5, 4),
         # Gangs of twelve and of six such parts have none, and their pieces fit in few ways.
