@@ -44,7 +44,17 @@ def assign(mine: BlockProblem) -> bool:
             confirm_places(state)
             return True
         found = None
+    _take_most(mine, guess)
     return False
+
+
+def _take_most(mine: BlockProblem, guess: BlockGuess) -> None:
+    """Take a plan without the gangs that have no block in the best guess, beside which these are
+    placed as well as they can be: others find there what they improve.
+    """
+    filled = guess.nearly and GuessFilling(mine, guess.nearly, guess.fitting).filled()
+    if filled:
+        mine.take(filled)
 
 
 def _first(state: State, guess: BlockGuess) -> Guess | None:

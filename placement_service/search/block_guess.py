@@ -107,6 +107,8 @@ class BlockGuess:
         self._places: dict[int, Sequence[int]] = {}
         most = max((self._size(bundle) for bundle in self._bundles), default=0)
         self._firm = FIRM * round(self.rows.unit * (TORN + TORN_SHARE * most))
+        #: The best guess in which some gangs had no block, and what these cost.
+        self._nearly: _Try | None = None
         #: How many gangs the last answer tears.
         self.torn = 0
         self._steps = 0
@@ -171,6 +173,11 @@ class BlockGuess:
             best = self._best(gangs, torn)
         return None if best is None else best.guess
 
+    @property
+    def nearly(self) -> Guess | None:
+        """The best guess that was made, also if it leaves out gangs."""
+        return None if self._nearly is None else self._nearly.guess
+
     def _begin(self) -> _Begun:
         """The gangs of the target, where those are torn that no block has room for."""
         begun = _Begun(Counter(self._wanted), [])
@@ -220,6 +227,8 @@ class BlockGuess:
                 break
             if found is None:
                 continue
+            if self._nearly is None or found.cost < self._nearly.cost:
+                self._nearly = found
             times += best is not None and found.cost == best.cost
             if best is None or found.cost < best.cost:
                 best, times = found, 1

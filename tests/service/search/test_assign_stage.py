@@ -91,6 +91,16 @@ def test_of_gangs_that_blocks_cannot_all_hold_whole_those_are_torn_that_counting
     assert state.worth.values[-2] == 1000 * beyond
 
 
+def test_where_some_gangs_find_no_block_there_is_a_plan_with_the_others() -> None:
+    # Three gangs are larger than any block of their pools, and no more may be torn.
+    parameters = replace(DEFAULTS, assign_torn=3)
+    state = counted(Instance("pools", {}, 9).snapshot(), parameters)
+    before = state.worth.values[0]
+    assert not assign_blocks(state)
+    lacking = state.bounds[0] - state.worth.values[0]
+    assert lacking < 0.5 * (state.bounds[0] - before)
+
+
 def test_a_gang_that_needs_one_block_is_never_torn() -> None:
     scenario = Scenario("b1/r1: a1=8 a2=8 | b2/r2: c1=8 c2=8")
     scenario = scenario.gang("must", Group("pod", pods=2, gpus=8), pack="block")
