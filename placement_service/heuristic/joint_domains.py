@@ -8,6 +8,7 @@ to those that need them anywhere: it is no gain to use up cheap ones.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 
 from placement_service.formulation.arrays import Ints
 from placement_service.formulation.indices import GangIdx
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.victim_prices import Floats
 
 
@@ -61,12 +63,17 @@ class JointDomains:
         self._broad = np.zeros(len(self._children), dtype=np.int64)
         self._tables: dict[tuple[int, int, bytes], Floats] = {}
 
-    def choose(self, claims: Iterable[Claim]) -> dict[GangIdx, int] | None:
-        """The domain of each gang; None where one finds none."""
+    def choose(
+        self, claims: Iterable[Claim], *, until: float = np.inf
+    ) -> dict[GangIdx, int] | None:
+        """The domain of each gang; None where one finds none.
+
+        Raises OutOfTime after `until`, in `time.monotonic` seconds: many claims take long.
+        """
         left, found = list(claims), dict[GangIdx, int]()
         while left:
             chosen, best = max(
-                ((claim, self._best(claim)) for claim in left),
+                ((claim, self._best(claim, until)) for claim in left),
                 key=lambda one: (one[1].regret, one[0].slots, -one[0].gang),
             )
             if best.domain < 0:
@@ -76,7 +83,9 @@ class JointDomains:
             left.remove(chosen)
         return found
 
-    def _best(self, claim: Claim) -> _Best:
+    def _best(self, claim: Claim, until: float) -> _Best:
+        if time.monotonic() > until:
+            raise OutOfTime
         if claim.broad:
             rises = [(self._rise(b, more=claim.slots), b) for b in range(len(self._broad))]
         else:

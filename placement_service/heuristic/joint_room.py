@@ -171,7 +171,7 @@ class _Search:
         claimed = sum(claim.slots for claim in claims)
         most = claimed + 2 * question.anywhere
         joint = JointDomains(costs, parents, self._price, most)
-        domains = joint.choose(claims)
+        domains = joint.choose(claims, until=self._until)
         left = question.anywhere
         while domains is not None:
             given = joint.slots(left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from itertools import product
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from placement_service.formulation.indices import GangIdx
+from placement_service.heuristic.gang_units import OutOfTime
 from placement_service.heuristic.joint_domains import Claim, JointDomains
 
 
@@ -54,6 +56,12 @@ def test_a_gang_keeps_clear_of_what_a_broad_one_needs() -> None:
 
 def test_nothing_is_chosen_where_a_gang_finds_no_domain() -> None:
     assert joint([[0, 0]]).choose([narrow(0, 2)]) is None
+
+
+def test_the_choice_ends_when_time_is_over() -> None:
+    found = joint([[0, 0, 0], [0, 0, 0]])
+    with pytest.raises(OutOfTime):
+        found.choose([narrow(0, 2), narrow(1, 2)], until=time.monotonic() - 1)
 
 
 def test_slots_are_taken_where_they_cost_least() -> None:
