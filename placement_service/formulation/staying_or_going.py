@@ -63,12 +63,12 @@ def open_for_evictions(
     closed: dict[SetOf, frozenset[int]] = {}
     for i, gang in enumerate(snapshot.gangs):
         opens = i in chosen
-        counts = room.counts(gang, opens=opens)
+        counts = room.counts(gang, opens=False)
         groups = []
         for r, group in enumerate(gang.groups):
-            charged = [room.charged(s.template, counts) for s in group.pod_sets]
-            both = list(zip(group.pod_sets, charged, strict=True))
+            both = [(s, room.charged(s.template, counts)) for s in group.pod_sets]
             if opens:
+                # What waits of it comes as others do, and may not take what its own pods leave.
                 both = [(s, template) for s, template in both if s.pods]
                 sets = [PodSet(template, s.pods) for s, template in both]
             else:
@@ -77,7 +77,8 @@ def open_for_evictions(
                 rows = kept_back.rows(gang, s.template) if s.pods else None
                 if rows:
                     closed[SetOf(i, r, k)] = rows
-            for s, template in zip(group.pod_sets, charged, strict=True) if opens else ():
+            for s in group.pod_sets if opens else ():
+                template = room.charged(s.template, room.counts(gang, opens=True))
                 at_home: defaultdict[tuple[str, Terms, str, str], list[Pod]] = defaultdict(list)
                 for pod in s.bound_pods:
                     # Pods with devices of their own are not alike.

@@ -33,6 +33,7 @@ from placement_service.formulation.formulate import formulate
 from placement_service.formulation.indices import GangIdx
 from placement_service.formulation.objective import to_solution
 from placement_service.formulation.plan import units_of
+from placement_service.formulation.running_gangs import open_running_gangs
 from placement_service.formulation.tiers import goals
 from placement_service.search import victim_aim, victim_stage
 from placement_service.search.incumbent import State
@@ -520,4 +521,23 @@ def test_what_runs_on_a_node_that_takes_no_pods_may_give_way() -> None:
     limited = Snapshot((shut, node("n1")), mine, queues=(queue,))
     result = answer(limited, PREEMPT)
     assert (result.evicted(), len(result.bindings)) == (["one"], 1)
+    assert result.solution.proven
+
+
+def test_what_waits_of_a_gang_does_not_take_what_its_own_pods_leave() -> None:
+    """Its extra pod goes for the urgent one, and another one of it does not come in its place."""
+    old = running("old", "n0", "n1", gpus=8, priority=10, minimum=1)
+    [more] = gang("more", pods=1, gpus=8).groups[0].pod_sets
+    group = old.groups[0]
+    more = replace(more, template=group.pod_sets[0].template)
+    old = replace(old, groups=(replace(group, pod_sets=(*group.pod_sets, more)),))
+    question = cluster(old, urgent(gpus=4), nodes=2)
+    prepared = open_running_gangs(question, PREEMPT)
+    coming, *at_home = prepared.snapshot.gangs[0].groups[0].pod_sets
+    assert len(at_home) == 2
+    # The room that only those above it may use is a column that it counts in, too.
+    assert coming.template.requests.keys() > at_home[0].template.requests.keys()
+    result = answer(question, PREEMPT)
+    assert result.evicted() == ["old"]
+    assert [b.gang for b in result.bindings] == [urgent().name]
     assert result.solution.proven
