@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placement_service.formulation.plan import Plan
+from placement_service.formulation.plan import Plan, home_plan
 from placement_service.formulation.problem import DemandUnits, Gang, Problem, UnitsOnNode
 
 #: Units of a gang; where they are does not matter.
@@ -58,3 +58,13 @@ class QueueLedger:
     def _weight(self, row: int, gang: Gang, units: UnitsTaken) -> int:
         weight = self._rows[row].weight
         return sum(int(weight[gang.demands[u.demand].pod_class]) * u.units for u in units)
+
+
+def queues_hold(problem: Problem, plan: Plan) -> bool:
+    """Whether a plan takes no more of any queue than there is, or than runs in it already."""
+    if not problem.queue_rows:
+        return True
+    mine, at_home = QueueLedger(problem), QueueLedger(problem)
+    mine.charge_plan(problem, plan)
+    at_home.charge_plan(problem, home_plan(problem))
+    return all(left >= min(0, home) for left, home in zip(mine.left, at_home.left, strict=True))

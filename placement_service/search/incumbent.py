@@ -29,6 +29,7 @@ from placement_service.formulation.objective import (
 )
 from placement_service.formulation.plan import Plan, from_solution, may_lie_so
 from placement_service.formulation.problem import Problem
+from placement_service.heuristic.queue_ledger import queues_hold
 from placement_service.heuristic.slot_layout import Layout
 from placement_service.search.groundwork import Ahead, Groundwork
 from placement_service.search.parameters import DEFAULTS, SearchParameters
@@ -243,6 +244,8 @@ class State:
         if not (budgets_hold(self.problem, plan) and rights_hold(self.problem, plan)):
             return False
         if not all(may_lie_so(g, plan.get(g.index, ())) for g in self.problem.gangs):
+            return False
+        if not queues_hold(self.problem, plan):
             return False
         assert not mine.beats(self.bounds), "a plan beats a proven bound"
         self.plan, self.worth = plan, mine

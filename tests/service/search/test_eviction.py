@@ -541,3 +541,18 @@ def test_what_waits_of_a_gang_does_not_take_what_its_own_pods_leave() -> None:
     assert result.evicted() == ["old"]
     assert [b.gang for b in result.bindings] == [urgent().name]
     assert result.solution.proven
+
+
+def test_a_plan_that_passes_the_limit_of_a_queue_is_not_taken() -> None:
+    """Stages that choose blocks at once do not count what running gangs have of it."""
+    queue = Queue("queues/q", limit={GPUS: 8})
+    old = replace(running("old", "n0", gpus=4), queue=queue.name)
+    mine = replace(urgent(), queue=queue.name)
+    question = Snapshot((node("n0", used=4), node("n1")), (old, mine), queues=(queue,))
+    problem = formulate(question, PREEMPT)
+    home = problem.gangs[0].home
+    start = to_solution(problem, {GangIdx(0): home})
+    state = State(problem, start, time.monotonic() + LONG, None)
+    units = units_of({(0, 1): 1})
+    assert not state.accept({GangIdx(0): home, GangIdx(1): units})
+    assert state.accept({GangIdx(1): units})
