@@ -14,7 +14,7 @@ model says; it claims no bound.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
@@ -162,12 +162,12 @@ class BlockFilling:
 
     def _extras_of_rest(self) -> None:
         """Extras elsewhere count as well."""
-        self._elsewhere: list[tuple[int, Var]] = []
-        for (c, _, _), n in self.rest.extras.items():
-            self._elsewhere.append((c, self._new(n, n)))
+        self._elsewhere: list[tuple[int, int, Var]] = []
+        for (c, i, _), n in self.rest.extras.items():
+            self._elsewhere.append((c, i, self._new(n, n)))
         for part in self.rest.large:
-            n = sum(part.extras.values())
-            self._elsewhere.append((part.cls, self._new(n, n)))
+            for (i, _), n in part.extras.items():
+                self._elsewhere.append((part.cls, i, self._new(n, n)))
 
     def _put(self, c: int, gangs: Var, block: int, limit: int) -> None:
         """Gangs of a class lie in a block, with extras."""
@@ -280,7 +280,7 @@ class BlockFilling:
                     weight = sum(int(row.weight[s]) * n for s, n in counts)
                     if weight:
                         terms.append((v, weight))
-            for (c, i, _), v in self.extras.items():
+            for c, i, v in self._all_extras():
                 gang = problem.gangs[self.classes[c].gangs[0]]
                 demand = self.classes[c].shape.extras[i].demand
                 weight = int(row.weight[gang.demands[demand].pod_class])
@@ -293,6 +293,15 @@ class BlockFilling:
             )
             if terms:
                 self.cp.add(dot(terms) <= row.capacity - taken)
+
+    def _all_extras(self) -> Iterator[tuple[int, int, Var]]:
+        """A class, one of its extras by its place, and units of it: in blocks, or elsewhere."""
+        yield from self._elsewhere
+        for (c, i, _), v in self.extras.items():
+            yield c, i, v
+        for part in self._every_large:
+            for (i, _), v in part.extras.items():
+                yield part.cls, i, v
 
     # --- goals ------------------------------------------------------------------------------
 
@@ -308,12 +317,7 @@ class BlockFilling:
             gang = self._some(c)
             return priority in (None, gang.priority)
 
-        terms: Terms[Var] = [(v, 1) for (c, _, _), v in self.extras.items() if counts(c)]
-        for part in self._every_large:
-            if counts(part.cls):
-                terms += [(v, 1) for v in part.extras.values()]
-        terms += [(v, 1) for c, v in self._elsewhere if counts(c)]
-        return terms
+        return [(v, 1) for c, _, v in self._all_extras() if counts(c)]
 
     def kept_pods(self) -> Terms[Var]:
         return []

@@ -16,6 +16,8 @@ from placement_service.entities.pod_assignment import name_pods
 from placement_service.entities.request import Policy
 from placement_service.entities.solution import TierName
 from placement_service.formulation.formulate import formulate
+from placement_service.formulation.objective import to_solution
+from placement_service.formulation.plan import home_plan
 from placement_service.heuristic.first_answer import first_answer
 from placement_service.judge.score import score
 from placement_service.judge.verify import verify
@@ -26,6 +28,7 @@ from placement_service.search.incumbent import State
 from placement_service.search.master_stage import count
 from placement_service.search.parameters import DEFAULTS, SearchParameters
 from tests.planned import Taste, planned
+from tests.scenario import Scenario
 from tests.service.search.blocks import question
 
 SMALL = {"blocks": 3, "racks": 6, "gangs": 30}
@@ -145,3 +148,21 @@ def test_groups_that_are_all_extras_do_no_harm() -> None:
     fill_blocks(state, anew=True)
     # One asks for nothing of whole nodes but extras.
     assert any(q.pending and not q.missing for g in problem.pending for q in g.requirements)
+
+
+def test_extras_of_a_gang_in_several_blocks_count_in_its_queue() -> None:
+    """There is room for the fourth pod, but the queue has none left for it."""
+    scenario = Scenario("b1/r1: a=8 b=8 | b2/r2: c=8 d=8").queue("q", limit={"gpus": 24})
+    scenario = scenario.gang("wide", pods=4, gpus=8, min=3, prefer="block", queue="q")
+    problem = formulate(scenario.snapshot(), Policy())
+    start = to_solution(problem, home_plan(problem))
+    state = State(problem, start, time.monotonic() + 60, lambda _: None, FEW_SWAPS)
+    count(state)
+    mine = BlockProblem(state)
+    model = mine.model(mine.blocks.order, mine.everybody, pooled=True)
+    model.hold([(model.placed[0], 1)], at_least=1)
+    found = model.solve(model.extra_units(None), maximize=True, seconds=60, effort=5)
+    assert found is not None
+    [part] = found.large
+    assert sum(part.parts.values()) == 3
+    assert not sum(part.extras.values())
